@@ -1,0 +1,74 @@
+# Sets up what is missing (Python packages in .venv, Java, jars in the user's cache) and runs the parts.
+# Only the first call downloads. pip, Ivy, Maven and apt-get follow their own configuration.
+
+SHELL := /bin/bash
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PACKAGES := $(VENV)/.packages
+JARS := $(VENV)/.jars
+LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check bench docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it)
+	@$(PYTHON) -m deploy.local.demo
+
+test: check $(JARS) ## Every check and test but the long ones
+	$(PYTHON) -m pytest -q -m "not slow"
+
+test-slow: $(JARS) ## Long soaks and full crash grids
+	$(PYTHON) -m pytest -q -m slow
+
+check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PYTHON) -m streaming.docs --check
+
+bench: $(JARS) ## Measure, and write docs/benchmarks.md
+	$(PYTHON) -m tests.bench
+
+docs: $(PACKAGES) ## Write the generated documentation anew
+	$(PYTHON) -m streaming.docs
+
+setup: $(JARS) ## Only set up: .venv, Java, jars
+
+clean: ## Remove .venv, caches and build products of this folder
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf metastore_db spark-warehouse derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A name on the PATH may be a stub that runs nothing, so every candidate is asked. The first that is new enough and
+# can make environments wins.
+$(PACKAGES): requirements.lock pyproject.toml
+	@chosen=; lame=; \
+	for candidate in python3.11 python3.12 python3.13 python3; do \
+	  "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  if "$$candidate" -c 'import ensurepip, venv' 2>/dev/null; then chosen="$$candidate"; break; fi; \
+	  lame="$$("$$candidate" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')"; \
+	done; \
+	if [ -z "$$chosen" ] && [ -n "$$lame" ]; then \
+	  echo "$$lame cannot make virtual environments: its venv or ensurepip module is missing." >&2; \
+	  echo "On Debian and Ubuntu: sudo apt-get install $$lame-venv; then run make again." >&2; exit 1; \
+	fi; \
+	if [ -z "$$chosen" ]; then \
+	  echo "Python 3.11 or newer is needed; none of python3.11, python3.12, python3.13, python3 on the PATH is." >&2; \
+	  echo "On Debian and Ubuntu: sudo apt-get install python3 python3-venv; then run make again." >&2; exit 1; \
+	fi; \
+	echo "setting up $(VENV) with $$("$$chosen" --version) (once; pyspark alone is about 450 MB)"; \
+	"$$chosen" -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
+	@$(PYTHON) -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+$(JARS): $(PACKAGES) $(LOCKS)
+	@$(PYTHON) -m deploy.local.java
+	@$(PYTHON) -m streaming.jars $(LOCKS) >/dev/null
+	@touch $@

@@ -1,0 +1,1 @@
+"""Real brokers on this machine, without Docker, for the demo and the tests. Not part of the wheel."""

@@ -1,0 +1,141 @@
+"""The real `trimtab` as a child process: `topics create` once, then `run` until it is told to stop.
+
+What it logs goes to a file; when it ends by itself, the end of that file is in the error. It runs in a process group
+of its own, because Ctrl-C is for the demo, and on Linux it does not outlive the demo.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = Path(__file__).with_name("demo.toml")
+METRICS_PORT = 9464
+"""The default of `metrics.port`; another free one is taken where somebody has it."""
+STOP_TIMEOUT_S = 10.0
+"""A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
+LOG_LINES_SHOWN = 15
+
+_COMMAND = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
+_PORTS = range(15_000, 30_000)
+"""Below the ephemeral range, which clients of this very demo draw from."""
+
+
+class ChildError(RuntimeError):
+    """trimtab ended by itself, or did not do what it was asked."""
+
+
+class Trimtab:
+    """`trimtab run` against the Kafka at `bootstrap`, with its log and checkpoint in `directory`."""
+
+    def __init__(self, directory: Path, *, bootstrap: str, metrics_port: int) -> None:
+        self._log = directory / "trimtab.log"
+        self._directory = directory
+        self._url = f"http://127.0.0.1:{metrics_port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+        self._environment = kept | {
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            "SPARK_LOCAL_DIRS": str(directory),
+            "TRIMTAB_INPUT__URL": f"kafka://{bootstrap}",
+            "TRIMTAB_METRICS__PORT": str(metrics_port),
+            "TRIMTAB_SPARK__CHECKPOINT": str(directory / "checkpoint"),
+        }
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus would scrape it."""
+        return f"{self._url}/metrics"
+
+    def create_topics(self) -> None:
+        """Run `trimtab topics create`; raises ChildError with what it said."""
+        with self._log.open("ab") as log:
+            done = subprocess.run(
+                [*_COMMAND, "topics", "create", "--config", str(SETTINGS)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                env=self._environment,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise ChildError(self._ended("trimtab topics create", done.returncode))
+
+    def start(self) -> None:
+        """Start `trimtab run`; returns at once. Call it from a thread that stays: its end would end the child."""
+        setpriv = shutil.which("setpriv")
+        prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*prefix, *_COMMAND, "run", "--config", str(SETTINGS)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._directory,
+                env=self._environment,
+                process_group=0,
+            )
+
+    def is_ready(self) -> bool:
+        """Whether `/readyz` says so."""
+        try:
+            with urllib.request.urlopen(f"{self._url}/readyz", timeout=1):  # noqa: S310  http on loopback
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def check(self) -> None:
+        """Raise ChildError with the end of its log if it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise ChildError(self._ended("trimtab run", self._process.returncode))
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL after 10 s; nothing of its process group is left."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_TIMEOUT_S)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _ended(self, what: str, code: int) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+        return f"{what} ended with {code}; the end of its log {self._log}:\n" + "\n".join(lines)
+
+
+def free_metrics_port() -> int:
+    """The usual port of the metrics page, or another one that nothing on loopback has bound at this moment."""
+    port = METRICS_PORT
+    while not _is_free(port):
+        port = secrets.choice(_PORTS)
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False

@@ -1,0 +1,163 @@
+"""The fleet's connection to Kafka: load reports, ticks and results go out, decisions and round summaries come in.
+
+It keeps the consumer's part of the contract: reads committed records only, and drops what an older controller of the
+same source says once a newer one has spoken (header `trimtab-epoch`). Not for several threads.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
+from state.outputs import RoundSummary, Unload
+from state.rounds import ROUND_TYPE, UNLOAD_TYPE
+from streaming.settings import Settings
+from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.wire.messages import ActionResultMessage, Envelope, LoadReportMessage, TickData, TickMessage
+
+SOURCE = "/demo/fleet"
+SEND_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """An unload that became readable."""
+
+    action_id: str
+    unload: Unload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A round whose summary became readable, `lag_s` after its end."""
+
+    summary: RoundSummary
+    lag_s: float
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """An event of the controller."""
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    cluster: str
+    data: msgspec.Raw
+
+
+_said = msgspec.json.Decoder(_Said)
+_unload = msgspec.json.Decoder(Unload)
+_summary = msgspec.json.Decoder(RoundSummary)
+_encoder = msgspec.json.Encoder()
+
+
+class Link:
+    """A producer and a consumer of one fleet; a context manager that closes both."""
+
+    def __init__(self, bootstrap: str, settings: Settings) -> None:
+        names = settings.topics
+        self._input = names.input
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=5)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        self._consumer.assign(
+            [TopicPartition(name, 0) for name in (names.actions, names.actions_dry_run, names.audit)]
+        )
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+        self._producer.close(timeout=2)
+
+    def report(self, sweep: Sweep) -> None:
+        """Publish a sweep: every broker's report, the moves that finished, then the tick that completes it."""
+        when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
+        self._send([_report(broker, when) for broker in sweep.brokers])
+        self.answer(sweep.finished, now_ms=sweep.time_ms)
+        self._send([_tick(sweep, when)])
+
+    def answer(self, results: Iterable[Result], *, now_ms: int) -> None:
+        """Publish what became of actions."""
+        when = datetime.fromtimestamp(now_ms / 1000, UTC)
+        self._send([_result(result, when) for result in results])
+
+    def hear(self, wait_s: float) -> list[Decided | Closed]:
+        """What became readable within ``wait_s``, a round's decisions before its summary."""
+        batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
+        heard: list[Decided | Closed] = []
+        for partition in sorted(batches):
+            for record in batches[partition]:
+                said = self._said(record.value, dict(record.headers))
+                if said is not None:
+                    heard.append(said)
+        return heard
+
+    def _said(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
+        said = _said.decode(value)
+        speaker = (said.source, said.cluster)
+        epoch = int(headers.get(EPOCH_HEADER, b"0"))
+        if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
+            return None
+        self._epochs[speaker] = epoch
+        if said.type == UNLOAD_TYPE:
+            return Decided(action_id=said.id, unload=_unload.decode(said.data))
+        if said.type == ROUND_TYPE:
+            lag_s = (datetime.now(UTC) - said.time).total_seconds()
+            return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
+        return None
+
+    def _send(self, messages: Iterable[Envelope]) -> None:
+        sent = [
+            self._producer.send(self._input, key=CLUSTER.encode(), value=_encoder.encode(message))
+            for message in messages
+        ]
+        for future in sent:
+            future.get(timeout=SEND_TIMEOUT_S)
+
+
+def _report(broker: BrokerNow, when: datetime) -> LoadReportMessage:
+    return LoadReportMessage(
+        specversion="1.0",
+        id=f"{broker.broker}/{broker.report.lastUpdate}",
+        source=SOURCE,
+        subject=broker.broker,
+        time=when,
+        cluster=CLUSTER,
+        data=broker.report,
+    )
+
+
+def _tick(sweep: Sweep, when: datetime) -> TickMessage:
+    return TickMessage(
+        specversion="1.0",
+        id=f"tick/{sweep.time_ms}",
+        source=SOURCE,
+        subject="tick",
+        time=when,
+        cluster=CLUSTER,
+        data=TickData(asked=[broker.broker for broker in sweep.brokers]),
+    )
+
+
+def _result(result: Result, when: datetime) -> ActionResultMessage:
+    return ActionResultMessage(
+        specversion="1.0",
+        id=f"result/{result.action_id}",
+        source=SOURCE,
+        subject=result.action_id,
+        time=when,
+        cluster=CLUSTER,
+        data=result.data(),
+    )

@@ -1,0 +1,140 @@
+"""What has happened so far: loads, decisions and what became of them, rounds, and whether the fleet is balanced.
+
+Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
+each of the last `CALM_ROUNDS` rounds it decided nothing and no two brokers were as far apart as its low threshold.
+"""
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deploy.local.demo.fleet import BrokerNow, Result, Sweep
+from deploy.local.demo.link import Closed, Decided
+from state.outputs import RoundSummary, Unload
+
+CALM_ROUNDS = 4
+"""Longer than the hit counts of the demo's settings, so that a difference that persists would have been acted on."""
+KEPT_DECISIONS = 200
+KEPT_SPREADS = 1800
+"""An hour of sweeps."""
+LAGS_AVERAGED = 15
+
+Fate = Literal["moving", "moved", "skipped", "dry-run"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Decision:
+    """An unload and what became of it."""
+
+    action_id: str
+    unload: Unload
+    heard_at: float
+    """Unix time."""
+    fate: Fate
+    why: str = ""
+    """Why it was skipped."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """Grows with every sweep and everything heard. ``low_threshold_points`` is the policy's."""
+
+    bundles_count: int
+    low_threshold_points: float
+    metrics_url: str
+    bootstrap: str
+    settings_file: str
+    clock: Callable[[], float] = time.time
+    first: dict[str, BrokerNow] = field(default_factory=dict)
+    now: dict[str, BrokerNow] = field(default_factory=dict)
+    spreads_points: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SPREADS))
+    """Standard deviation of the brokers' usage, a value for each sweep."""
+    first_spread_points: float = 0.0
+    decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=KEPT_DECISIONS))
+    decided_count: int = 0
+    moved_count: int = 0
+    rounds_count: int = 0
+    last_round: RoundSummary | None = None
+    lags_s: deque[float] = field(default_factory=lambda: deque(maxlen=LAGS_AVERAGED))
+    calm_rounds_count: int = 0
+    began_at: float = 0.0
+    """Unix time of the first sweep."""
+    balanced_after_s: float | None = None
+    """From the first sweep to the first moment it was balanced."""
+
+    def swept(self, sweep: Sweep) -> None:
+        """Take the loads of a sweep and the moves it finished."""
+        self.now = {broker.broker: broker for broker in sweep.brokers}
+        spread = statistics.pstdev(broker.usage_points for broker in sweep.brokers)
+        if not self.first:
+            self.first, self.first_spread_points, self.began_at = self.now, spread, self.clock()
+        self.spreads_points.append(spread)
+        for result in sweep.finished:
+            self.answered(result)
+
+    def decided(self, heard: Decided) -> None:
+        """Take a decision."""
+        self.decided_count += 1
+        fate: Fate = "dry-run" if heard.unload.dry_run else "moving"
+        self.decisions.append(
+            Decision(action_id=heard.action_id, unload=heard.unload, heard_at=self.clock(), fate=fate)
+        )
+
+    def answered(self, result: Result) -> None:
+        """Take what became of a decision."""
+        self.moved_count += result.outcome == "succeeded"
+        for decision in self.decisions:
+            if decision.action_id == result.action_id:
+                decision.fate = "moved" if result.outcome == "succeeded" else "skipped"
+                decision.why = result.reason
+
+    def closed(self, heard: Closed) -> None:
+        """Take a round's summary."""
+        self.rounds_count += 1
+        self.last_round = heard.summary
+        self.lags_s.append(heard.lag_s)
+        self.calm_rounds_count = self.calm_rounds_count + 1 if self._is_calm(heard.summary) else 0
+        if self.is_balanced and self.balanced_after_s is None:
+            self.balanced_after_s = self.clock() - self.began_at
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether trimtab has finished its work; see the module."""
+        return self.moved_count > 0 and self.calm_rounds_count >= CALM_ROUNDS
+
+    @property
+    def lag_s(self) -> float | None:
+        """Median time from a round's end to its decision being readable, of the last rounds."""
+        return statistics.median(self.lags_s) if self.lags_s else None
+
+    def problems(self) -> list[str]:
+        """Why the fleet does not count as balanced; empty if it does."""
+        if self.is_balanced:
+            return []
+        if self.last_round is None:
+            return ["no round was closed: trimtab has published no summary"]
+        found = []
+        if self.moved_count == 0:
+            found.append(f"no unload was followed; {self.decided_count} were decided")
+        if self.calm_rounds_count < CALM_ROUNDS:
+            found.append(
+                f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: brokers are "
+                f"{_apart(self.last_round):.1f} points apart, below {self.low_threshold_points:g} is balanced; "
+                f"last round: {self.last_round.outcome}, {self.last_round.reason}"
+            )
+        return found
+
+    def _is_calm(self, summary: RoundSummary) -> bool:
+        apart = _apart(summary)
+        return (
+            summary.outcome == "decided" and not summary.actions_count and apart < self.low_threshold_points
+        )
+
+
+def _apart(summary: RoundSummary) -> float:
+    """Points between the busiest and the idlest broker, as trimtab saw them."""
+    usages = [load.usage_points for load in summary.brokers]
+    return max(usages, default=0.0) - min(usages, default=0.0)

@@ -1,0 +1,256 @@
+"""AvgShedder: pair the busiest broker with the idlest, and move half the difference once the finding persists.
+
+From Pulsar: PIP-364, class ``AvgShedder`` of 4.2.4. Scores have no history; a pair must stand out for several rounds
+(``low_hit_count``) unless the difference is glaring (``high_hit_count``). The counters belong to a broker, not to a
+pair: a broker found over- or under-loaded again counts on, whatever its partner was.
+
+Known to do badly: it never looks at the middle of the fleet, so two warm brokers beside one cold one take turns;
+a bundle above half the difference is never moved; a firing that moves nothing costs a full count again.
+
+Where ours differs: brokers with equal scores are taken by name, bundles with equal traffic by name, and the
+destination belongs to the bundle (up to 4.2.4 Pulsar keys it by the bundle's numbers, so equal bundles share one).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.shedding.plan import (
+    ACTED,
+    MASKED,
+    NEED_MET,
+    NO_DESTINATION,
+    NO_TRAFFIC,
+    TOO_BIG,
+    Codes,
+    Examined,
+    PlanBuilder,
+    SheddingPlan,
+)
+from policies.snapshot import Ints, Snapshot
+from policies.usage import Floats
+
+NAME = "avg-shedder"
+
+OUTCOMES = ("fired", "hit-count", "below-threshold", "below-min-traffic")
+FIRED, HIT_COUNT, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC = range(len(OUTCOMES))
+TRIGGERS = ("", "low-threshold", "high-threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgShedderSettings:
+    """When a pair of brokers fires, and how much then moves."""
+
+    low_threshold_points: float = 15.0
+    """Difference in percentage points from which a pair counts towards ``low_hit_count``.
+    Pulsar: ``loadBalancerAvgShedderLowThreshold``."""
+    high_threshold_points: float = 40.0
+    """Difference in percentage points from which it also counts towards ``high_hit_count``.
+    Pulsar: ``loadBalancerAvgShedderHighThreshold``."""
+    low_hit_count: int = 8
+    """Rounds a broker must stand out by the low threshold; long enough to sit out a burst.
+    Pulsar: ``loadBalancerAvgShedderHitCountLowThreshold``."""
+    high_hit_count: int = 2
+    """Rounds a broker must stand out by the high threshold; short, because it hurts.
+    Pulsar: ``loadBalancerAvgShedderHitCountHighThreshold``."""
+    min_unload_messages_per_s: float = 1000.0
+    """Half the difference must exceed this for message rate to guide the move; smaller moves are not worth a
+    reconnect. Pulsar: ``minUnloadMessage``."""
+    min_unload_bytes_per_s: float = 1048576.0
+    """The same for throughput, tried second. Pulsar: ``minUnloadMessageThroughput``."""
+    max_unload_ratio: float = 0.5
+    """Share of the pair's difference to move; half makes them equal. Pulsar: ``maxUnloadPercentage``
+    (0.2 before 5.0, which needs several rounds for one imbalance)."""
+
+    def __post_init__(self) -> None:
+        if self.low_threshold_points > self.high_threshold_points:
+            raise ValueError(
+                f"low_threshold_points is {self.low_threshold_points}, above high_threshold_points "
+                f"{self.high_threshold_points}; the low threshold must not exceed the high one"
+            )
+        if not 0 <= self.max_unload_ratio <= 1:
+            raise ValueError(f"max_unload_ratio is {self.max_unload_ratio}; it must be from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvgShedderMemory:
+    """Hits of each broker, by name; a broker without hits is absent."""
+
+    low_hits: Mapping[str, int] = field(default_factory=dict)
+    high_hits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Broker rows paired from the outside in, with the points between them."""
+
+    low: Ints
+    high: Ints
+    difference: Floats
+
+
+def shed(
+    snapshot: Snapshot, memory: AvgShedderMemory, settings: AvgShedderSettings
+) -> tuple[SheddingPlan, AvgShedderMemory]:
+    """Decide one round. Pure; ``memory`` is not changed.
+
+    Brokers that are not in the snapshot keep their hits, unless no pair at all stands out: that clears every hit,
+    as in Pulsar.
+    """
+    pairs = _pair(100.0 * snapshot.brokers.usage_ratio)
+    low_hits, high_hits = _count_hits(snapshot.brokers.names, pairs, memory, settings)
+    stands_out = pairs.difference >= settings.low_threshold_points
+    glaring = pairs.difference >= settings.high_threshold_points
+    most_low = np.maximum(low_hits[pairs.low], low_hits[pairs.high])
+    most_high = np.maximum(high_hits[pairs.low], high_hits[pairs.high])
+    by_high = stands_out & (most_high >= settings.high_hit_count)
+    fires = stands_out & (by_high | (most_low >= settings.low_hit_count))
+
+    needs = _needs(snapshot, pairs, settings)
+    outcome = np.select(
+        [~stands_out, ~fires, needs.is_nothing], [BELOW_THRESHOLD, HIT_COUNT, BELOW_MIN_TRAFFIC], FIRED
+    ).astype(np.int8)
+    examined = Examined(
+        high=pairs.high,
+        low=pairs.low,
+        outcome=outcome,
+        outcomes=OUTCOMES,
+        trigger=np.select([by_high, fires], [2, 1], 0).astype(np.int8),
+        triggers=TRIGGERS,
+        evidence=_evidence(
+            snapshot,
+            pairs,
+            settings,
+            hits=(most_low, most_high),
+            needs=needs,
+            by_high=glaring & (by_high | ~fires),
+        ),
+    )
+    builder = PlanBuilder()
+    for row in np.flatnonzero(outcome == FIRED).tolist():
+        _choose(snapshot, builder, examined, needs, row)
+    spent = np.concatenate([pairs.low[fires], pairs.high[fires]])
+    low_hits[spent] = 0
+    high_hits[spent] = 0
+    after = AvgShedderMemory()
+    if stands_out.any():
+        names = snapshot.brokers.names
+        after = AvgShedderMemory(
+            low_hits=_merge(memory.low_hits, names, low_hits),
+            high_hits=_merge(memory.high_hits, names, high_hits),
+        )
+    return builder.build(examined), after
+
+
+def _pair(score: Floats) -> _Pairs:
+    """Highest with lowest, inwards; the middle of an odd fleet pairs with itself, which forgets its hits."""
+    order = np.argsort(score, kind="stable")
+    count = (len(order) + 1) // 2
+    low, high = order[:count], order[::-1][:count]
+    return _Pairs(low, high, score[high] - score[low])
+
+
+def _count_hits(
+    names: tuple[str, ...], pairs: _Pairs, memory: AvgShedderMemory, settings: AvgShedderSettings
+) -> tuple[Ints, Ints]:
+    low_hits, high_hits = _column(memory.low_hits, names), _column(memory.high_hits, names)
+    for hits, threshold in (
+        (low_hits, settings.low_threshold_points),
+        (high_hits, settings.high_threshold_points),
+    ):
+        hit = pairs.difference >= threshold
+        for side in (pairs.low, pairs.high):
+            hits[side[~hit]] = 0
+        for side in (pairs.low, pairs.high):
+            hits[side[hit]] += 1
+    return low_hits, high_hits
+
+
+def _column(hits: Mapping[str, int], names: tuple[str, ...]) -> Ints:
+    if not hits:
+        return np.zeros(len(names), dtype=np.int64)
+    return np.fromiter((hits.get(name, 0) for name in names), dtype=np.int64, count=len(names))
+
+
+def _merge(before: Mapping[str, int], names: tuple[str, ...], hits: Ints) -> dict[str, int]:
+    """Hits of the brokers seen now, and of those only remembered; zeros are left out."""
+    seen = set(names) if before else set()
+    after = {name: count for name, count in before.items() if name not in seen}
+    for row in np.flatnonzero(hits).tolist():
+        after[names[row]] = int(hits[row])
+    return after
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Needs:
+    """Traffic each pair should exchange, in both measures, and which measure guides the choice."""
+
+    messages_per_s: Floats
+    bytes_per_s: Floats
+    by_messages: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    is_nothing: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+def _needs(snapshot: Snapshot, pairs: _Pairs, settings: AvgShedderSettings) -> _Needs:
+    brokers = snapshot.brokers
+    messages = (
+        brokers.messages_per_s[pairs.high] - brokers.messages_per_s[pairs.low]
+    ) * settings.max_unload_ratio
+    volume = (brokers.bytes_per_s[pairs.high] - brokers.bytes_per_s[pairs.low]) * settings.max_unload_ratio
+    by_messages = messages > settings.min_unload_messages_per_s
+    return _Needs(messages, volume, by_messages, ~by_messages & ~(volume > settings.min_unload_bytes_per_s))
+
+
+def _evidence(
+    snapshot: Snapshot,
+    pairs: _Pairs,
+    settings: AvgShedderSettings,
+    *,
+    hits: tuple[Ints, Ints],
+    needs: _Needs,
+    by_high: np.ndarray[tuple[int], np.dtype[np.bool_]],
+) -> dict[str, Floats | Ints]:
+    """The numbers of every pair; the count shown is the one that decided, else the one that will decide first."""
+    score = 100.0 * snapshot.brokers.usage_ratio
+    return {
+        "high_usage_points": score[pairs.high],
+        "low_usage_points": score[pairs.low],
+        "difference_points": pairs.difference,
+        "threshold_points": np.where(by_high, settings.high_threshold_points, settings.low_threshold_points),
+        "hit_count": np.where(by_high, hits[1], hits[0]),
+        "needed_hit_count": np.where(by_high, settings.high_hit_count, settings.low_hit_count),
+        "to_move_messages_per_s": needs.messages_per_s,
+        "to_move_bytes_per_s": needs.bytes_per_s,
+    }
+
+
+def _choose(snapshot: Snapshot, builder: PlanBuilder, examined: Examined, needs: _Needs, row: int) -> None:
+    """Pick the bundles of one fired pair, from the biggest that still fits."""
+    bundles = snapshot.bundles
+    of_high = bundles.rows_of(int(examined.high[row]))
+    traffic, need = (
+        (bundles.messages_per_s[of_high], float(needs.messages_per_s[row]))
+        if needs.by_messages[row]
+        else (bundles.bytes_per_s[of_high], float(needs.bytes_per_s[row]))
+    )
+    order = np.argsort(-traffic, kind="stable")
+    destination = int(examined.low[row])
+    outcomes = _fit(traffic[order], bundles.movable[of_high][order], need)
+    if not snapshot.brokers.may_receive[destination]:
+        outcomes[outcomes == ACTED] = NO_DESTINATION
+    builder.add(examined=row, rows=order + of_high.start, outcomes=outcomes, destination=destination)
+
+
+def _fit(traffic: Floats, movable: np.ndarray[tuple[int], np.dtype[np.bool_]], need: float) -> Codes:
+    """Outcome of each bundle, heaviest first: taken while it fits into what is left of the need."""
+    outcomes = np.select(
+        [~movable, traffic <= 0, traffic > need], [MASKED, NO_TRAFFIC, TOO_BIG], NEED_MET
+    ).astype(np.int8)
+    open_rows = np.flatnonzero(outcomes == NEED_MET)
+    left = need
+    for row, load in zip(open_rows.tolist(), traffic[open_rows].tolist(), strict=True):
+        if load <= left:
+            left -= load
+            outcomes[row] = ACTED
+    return outcomes

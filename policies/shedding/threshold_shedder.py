@@ -1,0 +1,241 @@
+"""ThresholdShedder: shed a broker whose weighted usage, smoothed over rounds, stands above the mean of all.
+
+From Pulsar: class ``ThresholdShedder`` of 4.2.4, with its optional lower-boundary step (PIP-220's cases). It knows no
+destination: Pulsar's placement strategy chooses.
+
+Known to do badly: smoothed history can point at a broker that has already recovered (#18173; see
+``require_current_above_mean``); it does not see one cold broker among warm ones without lower-boundary shedding
+(#18215); and because it always takes at least one bundle, a single hot bundle wanders (#12604).
+
+Where ours differs: brokers are taken from the highest usage, ties by name, and the mean is an exactly rounded sum,
+so nothing depends on a hash map's order.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from policies.shedding.plan import ACTED, MASKED, NEED_MET, NOBODY, Examined, PlanBuilder, SheddingPlan
+from policies.snapshot import BrokerTable, Ints, Snapshot, empty_rows
+from policies.usage import Bools, Floats
+
+NAME = "threshold-shedder"
+
+OUTCOMES = (
+    "fired",
+    "below-threshold",
+    "below-min-traffic",
+    "sole-bundle",
+    "already-recovered",
+    "cluster-idle",
+)
+FIRED, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC, SOLE_BUNDLE, ALREADY_RECOVERED, CLUSTER_IDLE = range(len(OUTCOMES))
+TRIGGERS = ("", "upper-boundary", "lower-boundary")
+UPPER, LOWER = 1, 2
+
+MARGIN_RATIO = 0.05
+"""Share of a broker's throughput moved beyond the excess, so that it ends clearly below the threshold.
+Pulsar: ``ThresholdShedder.ADDITIONAL_THRESHOLD_PERCENT_MARGIN``."""
+LOWER_BOUNDARY_MARGIN_RATIO = 0.5
+"""Share of the threshold moved by the lower-boundary step. Pulsar: ``LOWER_BOUNDARY_THRESHOLD_MARGIN``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdShedderSettings:
+    """When a broker is shed, and how much then moves."""
+
+    threshold_points: float = 10.0
+    """Percentage points above the mean from which a broker is shed.
+    Pulsar: ``loadBalancerBrokerThresholdShedderPercentage``."""
+    history_ratio: float = 0.9
+    """Weight of the past in the smoothed usage, one step a round: 80 then 50 gives 77.
+    Pulsar: ``loadBalancerHistoryResourcePercentage``."""
+    min_unload_bytes_per_s: float = 10485760.0
+    """Throughput below which a move is not worth a reconnect.
+    Pulsar: ``loadBalancerBundleUnloadMinThroughputThreshold`` (there in MiB/s)."""
+    lower_boundary_shedding: bool = False
+    """When nobody stands above the mean but somebody far below it, shed the busiest a little.
+    Pulsar: ``lowerBoundarySheddingEnabled``."""
+    require_current_above_mean: bool = False
+    """Shed a broker only while its present usage, without history, exceeds the mean of present usages.
+    Not in Pulsar; off so that decisions are Pulsar's."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.history_ratio <= 1:
+            raise ValueError(f"history_ratio is {self.history_ratio}; it must be from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdShedderMemory:
+    """Smoothed usage ratio of each broker, by name."""
+
+    history_ratio: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Usage:
+    """Smoothed usage of the brokers present and its mean."""
+
+    history: Floats
+    mean: float
+
+
+def shed(
+    snapshot: Snapshot, memory: ThresholdShedderMemory, settings: ThresholdShedderSettings
+) -> tuple[SheddingPlan, ThresholdShedderMemory]:
+    """Decide one round. Pure; ``memory`` is not changed; brokers not in the snapshot keep their history."""
+    brokers = snapshot.brokers
+    if len(brokers) == 0:
+        return PlanBuilder().build(_nothing_examined()), memory
+    before = np.fromiter(
+        (memory.history_ratio.get(name, math.nan) for name in brokers.names),
+        dtype=np.float64,
+        count=len(brokers),
+    )
+    usage = _smooth(before, brokers.usage_ratio, settings.history_ratio)
+    builder = PlanBuilder()
+    examined = _shed_above_mean(snapshot, usage, settings, builder)
+    if settings.lower_boundary_shedding and builder.is_empty and usage.mean != 0:
+        usage = _smooth(usage.history, brokers.usage_ratio, settings.history_ratio)
+        examined = _shed_busiest(snapshot, usage, settings, examined, builder)
+    remembered = dict(memory.history_ratio)
+    remembered.update(zip(brokers.names, usage.history.tolist(), strict=True))
+    return builder.build(examined), ThresholdShedderMemory(history_ratio=remembered)
+
+
+def _smooth(before: Floats, current: Floats, history_ratio: float) -> _Usage:
+    after = np.where(np.isnan(before), current, before * history_ratio + (1 - history_ratio) * current)
+    return _Usage(after, math.fsum(after.tolist()) / len(after))
+
+
+def _shed_above_mean(
+    snapshot: Snapshot, usage: _Usage, settings: ThresholdShedderSettings, builder: PlanBuilder
+) -> Examined:
+    brokers = snapshot.brokers
+    threshold = settings.threshold_points / 100.0
+    to_move = brokers.bytes_per_s * (usage.history - usage.mean - threshold + MARGIN_RATIO)
+    outcome = np.select(
+        [
+            np.full(len(brokers), usage.mean == 0),
+            usage.history < usage.mean + threshold,
+            ~_is_current_above_mean(brokers, settings),
+            to_move < settings.min_unload_bytes_per_s,
+            brokers.listed_bundle_counts <= 1,
+        ],
+        [CLUSTER_IDLE, BELOW_THRESHOLD, ALREADY_RECOVERED, BELOW_MIN_TRAFFIC, SOLE_BUNDLE],
+        FIRED,
+    ).astype(np.int8)
+    order = np.argsort(-usage.history, kind="stable")
+    trigger = np.where(outcome == FIRED, UPPER, 0).astype(np.int8)
+    examined = _examined(
+        brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
+    )
+    for row in np.flatnonzero(examined.outcome == FIRED).tolist():
+        high = int(examined.high[row])
+        _choose(snapshot, builder, examined=row, broker=high, need=float(to_move[high]))
+    return examined
+
+
+def _shed_busiest(
+    snapshot: Snapshot,
+    usage: _Usage,
+    settings: ThresholdShedderSettings,
+    first: Examined,
+    builder: PlanBuilder,
+) -> Examined:
+    """The lower-boundary step: returns the explanation that replaces ``first`` where it acted or came close.
+
+    It keeps the order of ``first``, which the bundles tried so far point into. A busiest broker that fired already
+    had nothing movable, so there is nothing to try again.
+    """
+    brokers = snapshot.brokers
+    threshold = settings.threshold_points / 100.0
+    floor = usage.mean - threshold
+    sheddable = (usage.history > floor) & (brokers.listed_bundle_counts > 1)
+    if not sheddable.any() or not (usage.history < floor).any():
+        return first
+    busiest = int(np.argmax(np.where(sheddable, usage.history, -np.inf)))
+    if not _is_current_above_mean(brokers, settings)[busiest]:
+        return first
+    outcome, trigger = np.empty_like(first.outcome), np.empty_like(first.trigger)
+    outcome[first.high], trigger[first.high] = first.outcome, first.trigger
+    if outcome[busiest] == FIRED:
+        return first
+    to_move = brokers.bytes_per_s * threshold * LOWER_BOUNDARY_MARGIN_RATIO
+    fires = not settings.min_unload_bytes_per_s > to_move[busiest]
+    outcome[busiest] = FIRED if fires else BELOW_MIN_TRAFFIC
+    trigger[busiest] = LOWER
+    examined = _examined(
+        brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
+    )
+    if fires:
+        row = int(np.flatnonzero(first.high == busiest)[0])
+        _choose(snapshot, builder, examined=row, broker=busiest, need=float(to_move[busiest]))
+    return examined
+
+
+def _is_current_above_mean(brokers: BrokerTable, settings: ThresholdShedderSettings) -> Bools:
+    if not settings.require_current_above_mean:
+        return np.ones(len(brokers), dtype=np.bool_)
+    mean = math.fsum(brokers.usage_ratio.tolist()) / len(brokers)
+    return brokers.usage_ratio > mean
+
+
+def _choose(snapshot: Snapshot, builder: PlanBuilder, *, examined: int, broker: int, need: float) -> None:
+    """Pick one broker's bundles, biggest first, until the need is met; at least one."""
+    bundles = snapshot.bundles
+    of_broker = bundles.rows_of(broker)
+    traffic = bundles.bytes_per_s[of_broker]
+    order = np.argsort(-traffic, kind="stable")
+    outcomes = np.where(bundles.movable[of_broker][order], NEED_MET, MASKED).astype(np.int8)
+    open_rows = np.flatnonzero(outcomes == NEED_MET)
+    marked, is_first = 0.0, True
+    for row, load in zip(open_rows.tolist(), traffic[order][open_rows].tolist(), strict=True):
+        if not (is_first or marked < need):
+            break
+        marked, is_first = marked + load, False
+        outcomes[row] = ACTED
+    builder.add(examined=examined, rows=order + of_broker.start, outcomes=outcomes, destination=NOBODY)
+
+
+def _examined(
+    brokers: BrokerTable,
+    usage: _Usage,
+    settings: ThresholdShedderSettings,
+    *,
+    order: Ints,
+    outcome: np.ndarray[tuple[int], np.dtype[np.int8]],
+    trigger: np.ndarray[tuple[int], np.dtype[np.int8]],
+    to_move: Floats,
+) -> Examined:
+    count = len(order)
+    return Examined(
+        high=order,
+        low=np.full(count, NOBODY, dtype=np.int64),
+        outcome=outcome[order],
+        outcomes=OUTCOMES,
+        trigger=trigger[order],
+        triggers=TRIGGERS,
+        evidence={
+            "usage_points": 100.0 * brokers.usage_ratio[order],
+            "history_points": 100.0 * usage.history[order],
+            "mean_points": np.full(count, 100.0 * usage.mean),
+            "threshold_points": np.full(count, settings.threshold_points),
+            "broker_bytes_per_s": brokers.bytes_per_s[order],
+            "to_move_bytes_per_s": to_move[order],
+        },
+    )
+
+
+def _nothing_examined() -> Examined:
+    return Examined(
+        high=empty_rows(),
+        low=empty_rows(),
+        outcome=np.zeros(0, dtype=np.int8),
+        outcomes=OUTCOMES,
+        trigger=np.zeros(0, dtype=np.int8),
+        triggers=TRIGGERS,
+        evidence={},
+    )

@@ -1,0 +1,290 @@
+"""One cluster as a state machine: an event in, outputs out; memory written once, at the end of a batch.
+
+Invariants: the outputs do not depend on the order of events within the lateness, on duplicates, or on how events are
+cut into batches; every event ends as exactly one of used, superseded, late or rejected; ``commit`` is the only write.
+
+Not thread-safe. After an exception the controller must be thrown away: the store still holds the batch's beginning.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from state import control, rounds
+from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick
+from state.memory import (
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    decode_fleet,
+    decode_header,
+    decode_report,
+    encode_fleet,
+    encode_header,
+    encode_report,
+)
+from state.outputs import Output, rfc3339
+from state.rounds import Identity
+from state.settings import ClusterSettings, OverlayError, SettingsSource
+from state.store import Store
+
+Result = Literal["used", "superseded", "late", "rejected"]
+"""How an event ends."""
+USED: Result = "used"
+SUPERSEDED: Result = "superseded"
+LATE: Result = "late"
+REJECTED: Result = "rejected"
+
+
+class RoundLengthError(Exception):
+    """The memory was built with rounds of another length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one event led to."""
+
+    outputs: list[Output] = field(default_factory=list)
+    rejection: Rejection | None = None
+
+
+class Controller:
+    """Runs the events of one cluster against its store."""
+
+    def __init__(self, cluster: str, store: Store, *, identity: Identity, settings: SettingsSource) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._identity = identity
+        self._settings = settings
+        self._base: ClusterSettings = settings.base(cluster)
+        self._header = self._load_header()
+        self._fleet: Fleet | None = None
+        self._fleet_changed = False
+        self._new: dict[tuple[int, str], WaitingReport] = {}
+        self._closed_stored: list[tuple[int, str]] = []
+        self._results: Counter[tuple[type[Event], Result]] = Counter()
+
+    def _load_header(self) -> Header:
+        length_ms = self._base.pulsar.rounds.length_ms
+        value = self._store.header()
+        if value is None:
+            return Header(length_ms=length_ms)
+        header = decode_header(value)
+        if header.length_ms != length_ms:
+            raise RoundLengthError(
+                f"cluster {self._cluster}: its memory has rounds of {header.length_ms / 1000:g} s, the settings say "
+                f"length_s = {length_ms / 1000:g}: set it back, or start over with --fresh"
+            )
+        return header
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the cluster exists: a load report of it was accepted once."""
+        return self._header.is_known
+
+    def take_results(self) -> Counter[tuple[type[Event], Result]]:
+        """How many events of each type ended as what, since the last call."""
+        results, self._results = self._results, Counter()
+        return results
+
+    def step(self, event: Event) -> Step:
+        """Take one event; the outputs are those of the rounds it closes."""
+        rejection = self._refuse(event)
+        if rejection is not None:
+            return self._count(event, REJECTED, Step(rejection=rejection))
+        if isinstance(event, Control):
+            return self._count(event, USED if self._take_control(event) else SUPERSEDED, Step())
+        if event.partition is not None:
+            self._header.partition = event.partition
+        if self._is_late(event):
+            return self._count(event, LATE, Step())
+        self._begin(event)
+        self._take(event)
+        return Step(outputs=self._advance(event.time_ms))
+
+    def close_open(self) -> list[Output]:
+        """Close every open round, as if time had passed them; for the end of a recording."""
+        if not self._header.rounds:
+            return []
+        last = max(self._header.rounds)
+        lateness_ms = self._base.pulsar.rounds.lateness_ms
+        return self._advance((last + 1) * self._header.length_ms + lateness_ms)
+
+    def commit(self) -> None:
+        """Write what changed."""
+        self._store.put_header(encode_header(self._header))
+        for key in self._closed_stored:
+            self._store.remove_report(*key)
+        for (number, broker), waiting in self._new.items():
+            self._store.put_report(number, broker, encode_report(waiting))
+        if self._fleet is not None and self._fleet_changed:
+            self._store.put_fleet(encode_fleet(self._fleet))
+        self._closed_stored, self._new, self._fleet_changed = [], {}, False
+
+    def _count(self, event: Event, result: Result, step: Step) -> Step:
+        self._results[type(event), result] += 1
+        return step
+
+    def _refuse(self, event: Event) -> Rejection | None:
+        """Reasons that only the cluster's memory or settings know."""
+        limits = self._base.pulsar.rounds
+        if event.appended_ms is not None and event.time_ms > event.appended_ms + limits.max_ahead_ms:
+            return Rejection(
+                reason="ahead-of-log",
+                detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - event.appended_ms) / 1000:g} s ahead of the "
+                f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
+            )
+        if isinstance(event, Control):
+            return self._refuse_overlay(event)
+        known, newest = self._header.partition, self._header.newest_ms
+        if event.partition is None or known is None or newest is None or event.partition == known:
+            return None
+        if event.time_ms - newest > limits.max_report_age_ms:
+            return None
+        return Rejection(
+            reason="wrong-partition",
+            detail=f"partition {event.partition}, but this cluster's records come in partition {known}: "
+            f"use the cluster's name as the record key",
+        )
+
+    def _refuse_overlay(self, event: Control) -> Rejection | None:
+        try:
+            self._settings.overlaid(self._cluster, event.overlay)
+        except OverlayError as error:
+            return Rejection(reason=error.reason, detail=str(error))
+        return None
+
+    def _take_control(self, event: Control) -> bool:
+        return control.take(self._header, event, self._base.pulsar.rounds)
+
+    def _is_late(self, event: Event) -> bool:
+        first_open = self._header.next_round
+        return first_open is not None and event.time_ms // self._header.length_ms < first_open
+
+    def _begin(self, event: Event) -> None:
+        """The first event of a cluster starts its clock."""
+        if self._header.next_round is None:
+            lateness_ms = self._base.pulsar.rounds.lateness_ms
+            self._header.newest_ms = event.time_ms
+            self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
+
+    def _take(self, event: Event) -> None:
+        number = event.time_ms // self._header.length_ms
+        open_round = self._header.rounds.setdefault(number, OpenRound())
+        if isinstance(event, LoadReport):
+            self._take_report(event, number, open_round)
+            return
+        result: Result = USED
+        if isinstance(event, Tick):
+            result = USED if _take_tick(event, open_round) else SUPERSEDED
+        elif isinstance(event, ActionResult):
+            result = USED if _take_result(event, open_round) else SUPERSEDED
+        self._results[type(event), result] += 1
+
+    def _take_report(self, event: LoadReport, number: int, open_round: OpenRound) -> None:
+        self._header.is_known = True
+        _widen(open_round.spans, event.time_ms, self._base.pulsar.rounds.max_report_age_ms)
+        before = self._waiting(number, event.broker)
+        if before is not None:
+            self._results[type(event), SUPERSEDED] += 1
+            if before.age_key >= event.age_key:
+                return
+        self._new[number, event.broker] = WaitingReport(event.time_ms, event.id, event.report)
+
+    def _waiting(self, number: int, broker: str) -> WaitingReport | None:
+        found = self._new.get((number, broker))
+        if found is not None:
+            return found
+        value = self._store.report(number, broker)
+        return None if value is None else decode_report(value)
+
+    def _advance(self, time_ms: int) -> list[Output]:
+        """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
+        header = self._header
+        header.newest_ms = time_ms if header.newest_ms is None else max(header.newest_ms, time_ms)
+        lateness_ms = self._base.pulsar.rounds.lateness_ms
+        first_open = (header.newest_ms - lateness_ms) // header.length_ms
+        outputs: list[Output] = []
+        for number in sorted(number for number in header.rounds if number < first_open):
+            outputs.extend(self._close(number))
+        if header.next_round is None or first_open > header.next_round:
+            header.next_round = first_open
+        return outputs
+
+    def _close(self, number: int) -> list[Output]:
+        open_round = self._header.rounds[number]
+        for result in sorted(open_round.results):
+            _apply_result(self._header, result)
+        outputs: list[Output] = []
+        if open_round.spans:
+            reports = self._reports_of(number)
+            self._fleet, outputs = rounds.close(
+                self._cluster,
+                self._header,
+                self._load_fleet(),
+                reports,
+                number=number,
+                identity=self._identity,
+                settings=self._settings,
+            )
+            self._fleet_changed = True
+            self._results[LoadReport, USED] += len(reports)
+        del self._header.rounds[number]
+        self._header.next_round = number + 1
+        return outputs
+
+    def _load_fleet(self) -> Fleet:
+        if self._fleet is None:
+            value = self._store.fleet()
+            self._fleet = Fleet() if value is None else decode_fleet(value)
+        return self._fleet
+
+    def _reports_of(self, number: int) -> dict[str, WaitingReport]:
+        """The round's newest report of each broker; they leave this batch and the store."""
+        found: dict[str, WaitingReport] = {}
+        for stored_number, broker, value in self._store.reports():
+            if stored_number == number:
+                found[broker] = decode_report(value)
+                self._closed_stored.append((number, broker))
+        for key in [key for key in self._new if key[0] == number]:
+            found[key[1]] = self._new.pop(key)
+        return found
+
+
+def _take_tick(event: Tick, open_round: OpenRound) -> bool:
+    known = open_round.tick
+    if known is not None and (known.time_ms, known.id) >= event.age_key:
+        return False
+    open_round.tick = TickRecord(event.time_ms, event.id, event.asked, event.failed)
+    return True
+
+
+def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
+    record = ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)
+    if record in open_round.results:
+        return False
+    open_round.results.append(record)
+    return True
+
+
+def _apply_result(header: Header, result: ResultRecord) -> None:
+    """A result ends the flight; a failed one the cooldown too."""
+    for action in header.actions.values():
+        if action.action_id == result.action_id:
+            action.in_flight = False
+            action.failed = action.failed or result.outcome == "failed"
+
+
+def _widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:
+    """Add a report time to stretches that have no gap above ``max_gap_ms``; ``spans`` stays ascending."""
+    first = last = time_ms
+    apart = []
+    for begin, end in spans:
+        if begin - last > max_gap_ms or first - end > max_gap_ms:
+            apart.append((begin, end))
+        else:
+            first, last = min(first, begin), max(last, end)
+    spans[:] = sorted([*apart, (first, last)])

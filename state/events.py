@@ -1,0 +1,154 @@
+"""What can change a cluster's memory, parsed and checked once at the edge; from here on the types are trusted.
+
+Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.usage import Bools, Floats
+
+MEASURED_RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
+"""Order of the rows of ``BrokerReport.resources``; the first columns of ``policies.usage.RESOURCES``."""
+
+RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
+"""Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
+
+_SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
+
+
+def namespace_of(bundle: str) -> str:
+    """``tenant/namespace`` (or ``tenant/cluster/namespace``) of a bundle's full name."""
+    return bundle.rpartition("/")[0]
+
+
+def is_system_bundle(bundle: str) -> bool:
+    """Whether a bundle belongs to Pulsar itself: heartbeats, SLA monitors and ``pulsar/system`` never move.
+
+    Source: Pulsar ``NamespaceService.isSystemServiceNamespace`` of 4.0, which protects more than 4.2 does.
+    """
+    return _SYSTEM_NAMESPACE.fullmatch(namespace_of(bundle)) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokerReport:
+    """One broker's load, in columns."""
+
+    resources: Floats
+    """(4, 2): usage and limit of each of ``MEASURED_RESOURCES``; -1 and -1 where it was not measured."""
+    messages_per_s: float
+    """Message rate in + out of the broker."""
+    bytes_per_s: float
+    """Throughput in + out of the broker."""
+    listed_count: int
+    """Bundles the broker lists, its heartbeat bundles included."""
+    bundles: list[str]
+    """Full names of the bundles it lists, system bundles left out, ascending, each once."""
+    traffic: Floats
+    """(len(bundles), 4): messages/s in, out, bytes/s in, out."""
+    has_traffic: Bools
+    """(len(bundles),): whether the report says anything of the bundle's traffic."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Event:
+    """What every event has."""
+
+    id: str
+    time_ms: int
+    appended_ms: int | None = None
+    """When the log took it; None where no log says so."""
+    partition: int | None = None
+    """Partition of the input topic it came from; None outside a partitioned log."""
+
+    @cached_property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadReport(Event):
+    """A broker's load at a moment."""
+
+    broker: str
+    report: BrokerReport
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TopicStats(Event):
+    """Traffic of each topic of a broker. Checked and counted; it moves the cluster's clock and decides nothing yet."""
+
+    broker: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tick(Event):
+    """A collector's sweep is complete."""
+
+    asked: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+    """Brokers that did not answer, each with the reason, ascending."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ActionResult(Event):
+    """What became of an action."""
+
+    action_id: str
+    outcome: Literal["succeeded", "failed", "skipped"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Control(Event):
+    """An operator's whole overlay of one cluster."""
+
+    paused: bool
+    mode: Literal["dry-run", "act"] | None
+    overlay: bytes
+    """Settings as a JSON object, canonical."""
+    who: str
+    why: str
+
+
+RejectReason = Literal[
+    "not-json",
+    "not-cloudevent",
+    "unknown-type",
+    "missing-cluster",
+    "invalid-cluster",
+    "cluster-mismatch",
+    "no-subject",
+    "bad-time",
+    "bad-data",
+    "not-finite",
+    "negative-usage",
+    "negative-rate",
+    "bad-bundle-name",
+    "ahead-of-log",
+    "too-large",
+    "wrong-system",
+    "wrong-partition",
+    "wrong-topic",
+    "bad-settings",
+    "not-changeable",
+]
+"""Every reason a record can be refused for; each is a subject on the dead-letter topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why a record cannot be used; the record itself goes to the dead letter."""
+
+    reason: RejectReason
+    detail: str
+
+
+def report_times(values: list[int]) -> NDArray[np.int64]:
+    """Milliseconds as a column."""
+    return np.array(values, dtype=np.int64)

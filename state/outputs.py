@@ -1,0 +1,217 @@
+"""What a cluster's controller says: actions and round summaries, as data with a canonical form.
+
+Canonical: JSON in UTF-8 without white space, keys sorted. The id of an output is the hash of that form, so the same
+decision has the same id and the same bytes wherever and whenever it is computed.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from state.settings import Mode
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
+
+
+class Unload(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.action.unload.v1`: move one bundle to another broker."""
+
+    cluster: str
+    round: int
+    """Number of the round that decided it."""
+    policy: str
+    trigger: str
+    """Which of the policy's rules fired."""
+    reason: str
+    """One sentence for a person."""
+    evidence: dict[str, float | int | str]
+    """The numbers it was decided on, units in their names."""
+    expected: dict[str, dict[str, float]]
+    """Load of `source` and, where it is known, `destination` after it and the actions before it in the round."""
+    precondition: dict[str, str]
+    """What must still hold: `owner` of the bundle and its `range`."""
+    expires_at: str
+    """RFC 3339; not to be carried out later."""
+    dry_run: bool
+    bundle: str
+    source_broker: str
+    destination_broker: str | None
+    """None where Pulsar's placement chooses."""
+
+
+class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker in a round summary."""
+
+    broker: str
+    usage_points: float
+    """Weighted maximum, 100 = the whole."""
+    resources: dict[str, float | Literal["not-measured"]]
+    """Percent of each resource."""
+    messages_per_s: float
+    bytes_per_s: float
+    bundles_count: int
+    excluded: bool
+
+
+class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pair or broker the policy looked at."""
+
+    high_broker: str
+    low_broker: str | None
+    outcome: str
+    detail: str
+    trigger: str
+    evidence: dict[str, float | int]
+
+
+class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle of a broker that fired."""
+
+    bundle: str
+    broker: str
+    outcome: str
+    detail: str
+    messages_per_s: float
+    bytes_per_s: float
+
+
+RowT = TypeVar("RowT")
+
+
+class Section(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
+    """A sum that adds up: every row has one outcome; the heaviest are shown in full, the rest only counted."""
+
+    count: int
+    outcomes: dict[str, int]
+    heaviest: list[RowT]
+
+
+class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Usage of the brokers that were averaged, in percentage points."""
+
+    mean_points: float
+    max_points: float
+    stdev_points: float
+
+
+class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
+    """The control event a round obeyed."""
+
+    id: str
+    time: str
+    who: str
+    why: str
+    arrived_late: bool
+    """Whether it came after the round it was meant for had closed."""
+    problem: str | None
+    """Why its settings are not in force, where they are not."""
+
+
+class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.round.v1`: what was seen, decided, held back, and why."""
+
+    cluster: str
+    round: int
+    start: str
+    end: str
+    gap_rounds: int
+    """Rounds before it that nobody reported in."""
+    restarted: bool
+    """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
+    outcome: Literal["decided", "warm-up", "no-quorum"]
+    reason: str
+    """Why the policies did not run, or what they decided, in one sentence."""
+    policy: str
+    mode: Mode
+    paused: bool
+    control: ControlInForce | None
+    settings_digest: str
+    brokers_reporting_count: int
+    brokers_live_count: int
+    brokers_reporting: list[str]
+    brokers_missing_count: int
+    brokers_missing: list[str]
+    brokers_excluded: list[str]
+    brokers_asked: list[str]
+    brokers_failed: dict[str, str]
+    reports_used_count: int
+    oldest_report_age_s: float
+    """From the oldest report of the snapshot to the round's end."""
+    usage: UsageSummary | None
+    """None where no broker takes part."""
+    resources: dict[str, UsageSummary]
+    """The same for each resource that at least one broker measured."""
+    brokers: list[BrokerLoad]
+    """The heaviest."""
+    examined: Section[ExaminedRow]
+    candidates: Section[CandidateRow]
+    actions_count: int
+    actions: list[str]
+    """Ids of the round's actions, in order."""
+
+
+def canonical(data: Any) -> bytes:
+    """Canonical JSON of a struct."""
+    return msgspec.json.encode(data, order="sorted")
+
+
+def content_id(data: bytes) -> str:
+    """Id of an output: the first 128 bits of the SHA-256 of its canonical data, in hex."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """One event to publish; ``data`` is canonical and already encoded."""
+
+    kind: Literal["action", "round"]
+    type: str
+    subject: str
+    cluster: str
+    round: int
+    place: int
+    """Place in the round: actions in the policy's order, the summary last."""
+    time_ms: int
+    """End of the round."""
+    id: str
+    data: bytes
+    dry_run: bool
+    summary: RoundSummary | None = None
+    """The round's summary before it was encoded, for whoever counts rather than reads."""
+
+
+def output(
+    *,
+    kind: Literal["action", "round"],
+    type_: str,
+    subject: str,
+    cluster: str,
+    number: int,
+    place: int,
+    time_ms: int,
+    data: Any,
+    dry_run: bool,
+    summary: RoundSummary | None = None,
+) -> Output:
+    """An output of ``data``, encoded once."""
+    encoded = canonical(data)
+    return Output(
+        kind=kind,
+        type=type_,
+        subject=subject,
+        cluster=cluster,
+        round=number,
+        place=place,
+        time_ms=time_ms,
+        id=content_id(encoded),
+        data=encoded,
+        dry_run=dry_run,
+        summary=summary,
+    )
+
+
+def rfc3339(time_ms: int) -> str:
+    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``."""
+    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    return moment.isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,354 @@
+"""One closed round: from its reports to its actions and its summary.
+
+The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, budgets, memory, outputs.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding.plan import SheddingPlan
+from policies.snapshot import Snapshot
+from state import control, fleet, guards, summary
+from state.actions import Admitted, Circumstances, admit
+from state.memory import ControlRecord, Fleet, Header, OpenRound, PastAction, WaitingReport
+from state.outputs import (
+    ControlInForce,
+    Output,
+    RoundSummary,
+    Unload,
+    output,
+    rfc3339,
+)
+from state.settings import (
+    MS_PER_S,
+    ClusterSettings,
+    Mode,
+    OverlayError,
+    PulsarSettings,
+    SettingsSource,
+    to_ms,
+)
+from state.tables import Eligible, Loads, eligible, loads
+
+UNLOAD_TYPE = "trimtab.action.unload.v1"
+ROUND_TYPE = "trimtab.round.v1"
+
+MAX_REMARK_CHARACTERS = 500
+"""Length of an operator's name or reason in a summary, so that summaries stay small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a controller is started with."""
+
+    mode: Mode = "dry-run"
+    action_ttl_s: float = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Closing:
+    """A round at its close, with all that its outputs are made of."""
+
+    cluster: str
+    number: int
+    start_ms: int
+    end_ms: int
+    open_round: OpenRound
+    reports: dict[str, WaitingReport]
+    settings: ClusterSettings
+    record: ControlRecord | None
+    settings_problem: str | None
+    mode: Mode
+
+    @property
+    def paused(self) -> bool:
+        """Whether an operator holds every action."""
+        return self.record is not None and self.record.paused
+
+
+def close(
+    cluster: str,
+    header: Header,
+    before: Fleet,
+    reports: dict[str, WaitingReport],
+    *,
+    number: int,
+    identity: Identity,
+    settings: SettingsSource,
+) -> tuple[Fleet, list[Output]]:
+    """Close a round that at least one broker reported in. Changes ``header``, returns the fleet's next value."""
+    closing = _closing(cluster, header, reports, number=number, identity=identity, settings=settings)
+    pulsar = closing.settings.pulsar
+    restarted = _is_restart(header, closing.open_round, pulsar)
+    if restarted:
+        before.forget_policies()
+        header.rounds_since_start = 0
+    _change_mode(header, closing.mode)
+    guards.forget_old(header, pulsar.guards, end_ms=closing.end_ms)
+    after, owned_count = fleet.advance(
+        before,
+        reports,
+        round_end_ms=closing.end_ms,
+        max_report_age_ms=pulsar.rounds.max_report_age_ms,
+        average_samples=pulsar.bundle_average_samples,
+        skip_sample_after_move=pulsar.skip_sample_after_move,
+    )
+    live = _live(after, closing, pulsar)
+    outputs = _decide(closing, header, after, owned_count, live=live, identity=identity, restarted=restarted)
+    header.rounds_since_start += 1
+    header.last_summary = number
+    header.last_report_ms = closing.open_round.spans[-1][1]
+    return after, outputs
+
+
+def _closing(
+    cluster: str,
+    header: Header,
+    reports: dict[str, WaitingReport],
+    *,
+    number: int,
+    identity: Identity,
+    settings: SettingsSource,
+) -> Closing:
+    record = control.in_force(header, number)
+    in_force, problem = _settings_in_force(cluster, record, settings)
+    return Closing(
+        cluster=cluster,
+        number=number,
+        start_ms=number * header.length_ms,
+        end_ms=(number + 1) * header.length_ms,
+        open_round=header.rounds[number],
+        reports=reports,
+        settings=in_force,
+        record=record,
+        settings_problem=problem,
+        mode=identity.mode if record is None or record.mode is None else record.mode,
+    )
+
+
+def _settings_in_force(
+    cluster: str, record: ControlRecord | None, settings: SettingsSource
+) -> tuple[ClusterSettings, str | None]:
+    """The overlay was valid when it came; after a restart with other settings below it, it may no longer be."""
+    base = settings.base(cluster)
+    if record is None:
+        return base, None
+    try:
+        return settings.overlaid(cluster, record.overlay), None
+    except OverlayError as error:
+        return (
+            base,
+            f"the overlay does not fit the settings of this start, they are in force without it: {error}",
+        )
+
+
+def _is_restart(header: Header, open_round: OpenRound, pulsar: PulsarSettings) -> bool:
+    """Whether the cluster was silent for too long before, or within, this round."""
+    if len(open_round.spans) > 1:
+        return True
+    since = header.last_report_ms
+    return since is not None and open_round.spans[0][0] - since > pulsar.rounds.max_report_age_ms
+
+
+def _change_mode(header: Header, mode: Mode) -> None:
+    if mode == "act" and header.last_mode == "dry-run":
+        guards.forget_dry_run(header)
+    header.last_mode = mode
+
+
+def _live(after: Fleet, closing: Closing, pulsar: PulsarSettings) -> list[str]:
+    fresh = closing.end_ms - after.broker_last_ms <= pulsar.rounds.max_report_age_ms
+    return [name for name, is_live in zip(after.brokers, fresh.tolist(), strict=True) if is_live]
+
+
+def _obstacle(
+    header: Header, closing: Closing, live: list[str]
+) -> tuple[Literal["warm-up", "no-quorum"], str] | None:
+    """Outcome and reason of a round whose policies do not run."""
+    rounds = closing.settings.pulsar.rounds
+    if header.rounds_since_start < rounds.warmup_rounds:
+        return "warm-up", f"round {header.rounds_since_start + 1} of {rounds.warmup_rounds} of warm-up"
+    if len(closing.reports) < rounds.quorum_ratio * len(live):
+        share = f"{len(closing.reports)} of {len(live)} live brokers reported"
+        return "no-quorum", f"{share}, {rounds.quorum_ratio:g} of them are needed"
+    return None
+
+
+def _decide(
+    closing: Closing,
+    header: Header,
+    after: Fleet,
+    owned_count: int,
+    *,
+    live: list[str],
+    identity: Identity,
+    restarted: bool,
+) -> list[Output]:
+    pulsar = closing.settings.pulsar
+    round_loads = loads(closing.reports, pulsar)
+    bundles, samples = after.bundles[:owned_count], after.samples[:owned_count]
+    codes = guards.mask(bundles, samples, header.actions, pulsar.guards, end_ms=closing.end_ms)
+    table = eligible(round_loads, after, codes)
+    obstacle = _obstacle(header, closing, live)
+    verdict = _Verdict(*obstacle) if obstacle else _judge(closing, header, table, after, identity)
+    actions = [_action(closing, place, unload) for place, unload in enumerate(verdict.admitted.unloads)]
+    _remember(header, closing, actions, identity)
+    spoken = _summary(
+        closing, header, round_loads, table, verdict=verdict, actions=actions, live=live, restarted=restarted
+    )
+    return [*actions, _round_output(closing, len(actions), summary.fit(spoken))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Verdict:
+    """What a round came to; no plan where its policies did not run."""
+
+    outcome: Literal["decided", "warm-up", "no-quorum"]
+    reason: str
+    plan: SheddingPlan | None = None
+    admitted: Admitted = field(default_factory=Admitted)
+
+
+def _judge(closing: Closing, header: Header, table: Eligible, after: Fleet, identity: Identity) -> _Verdict:
+    pulsar = closing.settings.pulsar
+    plan = _run_policy(table.snapshot, after, pulsar)
+    budget = guards.hour_budget(header, pulsar.guards, end_ms=closing.end_ms)
+    circumstances = Circumstances(
+        cluster=closing.cluster,
+        number=closing.number,
+        end_ms=closing.end_ms,
+        expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
+        policy=pulsar.shedding_policy,
+        dry_run=closing.mode == "dry-run",
+        paused=closing.paused,
+    )
+    admitted = admit(table, plan, budget, circumstances)
+    return _Verdict("decided", _decision_reason(plan, admitted), plan, admitted)
+
+
+def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
+    """Run the chosen policy and keep its next memory in the fleet."""
+    if pulsar.shedding_policy == avg_shedder.NAME:
+        plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
+        return plan
+    plan, after.threshold_shedder = threshold_shedder.shed(
+        snapshot, after.threshold_shedder, pulsar.threshold_shedder
+    )
+    return plan
+
+
+def _decision_reason(plan: SheddingPlan, admitted: Admitted) -> str:
+    fired = plan.examined.counts().get("fired", 0)
+    held = len(admitted.holds)
+    return f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+
+
+def _action(closing: Closing, place: int, unload: Unload) -> Output:
+    return output(
+        kind="action",
+        type_=UNLOAD_TYPE,
+        subject=unload.bundle,
+        cluster=closing.cluster,
+        number=closing.number,
+        place=place,
+        time_ms=closing.end_ms,
+        data=unload,
+        dry_run=unload.dry_run,
+    )
+
+
+def _round_output(closing: Closing, place: int, spoken: RoundSummary) -> Output:
+    return output(
+        kind="round",
+        type_=ROUND_TYPE,
+        subject="round",
+        cluster=closing.cluster,
+        number=closing.number,
+        place=place,
+        time_ms=closing.end_ms,
+        data=spoken,
+        dry_run=closing.mode == "dry-run",
+        summary=spoken,
+    )
+
+
+def _remember(header: Header, closing: Closing, actions: list[Output], identity: Identity) -> None:
+    """Cooldown, flight and the hour's budget begin when an action is decided."""
+    for action in actions:
+        header.actions[action.subject] = PastAction(
+            action_id=action.id,
+            decided_ms=closing.end_ms,
+            expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
+        )
+    if actions:
+        header.unloads.append((closing.end_ms, len(actions)))
+
+
+def _summary(
+    closing: Closing,
+    header: Header,
+    round_loads: Loads,
+    table: Eligible,
+    *,
+    verdict: _Verdict,
+    actions: list[Output],
+    live: list[str],
+    restarted: bool,
+) -> RoundSummary:
+    tick = closing.open_round.tick
+    missing = [name for name in live if name not in closing.reports]
+    oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
+    owned = dict(zip(table.snapshot.brokers.names, table.owned_counts.tolist(), strict=True))
+    plan = verdict.plan
+    return RoundSummary(
+        cluster=closing.cluster,
+        round=closing.number,
+        start=rfc3339(closing.start_ms),
+        end=rfc3339(closing.end_ms),
+        gap_rounds=0 if header.last_summary is None else closing.number - header.last_summary - 1,
+        restarted=restarted,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        policy=closing.settings.pulsar.shedding_policy,
+        mode=closing.mode,
+        paused=closing.paused,
+        control=_control_in_force(closing.record, closing.settings_problem),
+        settings_digest=closing.settings.digest,
+        brokers_reporting_count=len(closing.reports),
+        brokers_live_count=len(live),
+        brokers_reporting=sorted(closing.reports),
+        brokers_missing_count=len(missing),
+        brokers_missing=missing,
+        brokers_excluded=[
+            name for name, kept in zip(round_loads.names, round_loads.included, strict=True) if not kept
+        ],
+        brokers_asked=[] if tick is None else sorted(tick.asked),
+        brokers_failed={} if tick is None else dict(tick.failed),
+        reports_used_count=len(closing.reports),
+        oldest_report_age_s=(closing.end_ms - oldest_ms) / MS_PER_S,
+        usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
+        resources=summary.resource_summaries(round_loads),
+        brokers=summary.broker_rows(round_loads, owned),
+        examined=summary.empty_section() if plan is None else summary.examined_section(table, plan),
+        candidates=(
+            summary.empty_section()
+            if plan is None
+            else summary.candidates_section(table, plan, verdict.admitted.holds)
+        ),
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
+    )
+
+
+def _control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+    if record is None:
+        return None
+    return ControlInForce(
+        id=record.id[:MAX_REMARK_CHARACTERS],
+        time=rfc3339(record.time_ms),
+        who=record.who[:MAX_REMARK_CHARACTERS],
+        why=record.why[:MAX_REMARK_CHARACTERS],
+        arrived_late=record.arrived_late,
+        problem=problem,
+    )

@@ -1,0 +1,164 @@
+"""The settings that can change a decision, composed of what each policy and this layer declare.
+
+All of them are fixed at start or changed by a control event; each round summary carries the hash of those in force.
+``streaming.settings`` fills them from file, environment and flags, and validates them.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import msgspec
+
+from policies.shedding.avg_shedder import AvgShedderSettings
+from policies.shedding.threshold_shedder import ThresholdShedderSettings
+from policies.usage import CapacitySettings, UsageSettings
+
+Mode = Literal["dry-run", "act"]
+
+MS_PER_S = 1000
+
+
+def to_ms(seconds: float) -> int:
+    """Whole milliseconds; all event time is counted in them, so that rounds never depend on float division."""
+    return round(seconds * MS_PER_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """How event time is cut into rounds, and what a round needs before its policies run. Not changeable by control."""
+
+    length_s: float = 60.0
+    """Length of a round; one minute is Pulsar's own shedding interval.
+    Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
+    lateness_s: float = 10.0
+    """How long after a round's end events of it are still taken; a round closes when event time passes it."""
+    warmup_rounds: int = 1
+    """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
+    quorum_ratio: float = 0.6
+    """Share of the live brokers that must report for the policies to run; below it the mean means nothing. 0 = off."""
+    max_report_age_s: float = 180.0
+    """A broker silent for longer is no longer live and its memory is dropped; a cluster silent for longer starts
+    again. Three rounds: one lost report is not a death."""
+    max_ahead_s: float = 10.0
+    """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
+
+    def __post_init__(self) -> None:
+        if to_ms(self.length_s) < 1:
+            raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
+        for name in ("lateness_s", "warmup_rounds", "quorum_ratio", "max_report_age_s", "max_ahead_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+
+    @property
+    def length_ms(self) -> int:
+        """Length of a round in milliseconds."""
+        return to_ms(self.length_s)
+
+    @property
+    def lateness_ms(self) -> int:
+        """Lateness in milliseconds."""
+        return to_ms(self.lateness_s)
+
+    @property
+    def max_report_age_ms(self) -> int:
+        """Age of a report in milliseconds above which its broker is not live."""
+        return to_ms(self.max_report_age_s)
+
+    @property
+    def max_ahead_ms(self) -> int:
+        """Milliseconds an event may be ahead of its append time."""
+        return to_ms(self.max_ahead_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
+
+    bundle_cooldown_s: float = 1800.0
+    """How long a bundle rests after a decision about it, and whether actions in flight are respected at all.
+    Pulsar: ``loadBalancerSheddingGracePeriodMinutes``."""
+    keep_sole_bundle: bool = True
+    """Never unload the only bundle of a broker (heartbeat bundles not counted): that only moves the heat."""
+    excluded_brokers: tuple[str, ...] = ()
+    """Broker ids that are neither paired nor averaged: draining, new, or under repair."""
+    excluded_namespaces: tuple[str, ...] = ()
+    """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
+    ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
+    max_unloads_per_round_count: int = 20
+    """Unloads of one round; each is a reconnect of every client of a bundle."""
+    max_unloads_per_broker_count: int = 0
+    """Unloads from one broker in one round."""
+    max_unloads_per_namespace_count: int = 0
+    """Unloads of one namespace in one round."""
+    max_unloads_per_hour_count: int = 60
+    """Unloads whose rounds ended within the last hour; a controller gone wrong must not shake a cluster all day."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "bundle_cooldown_s",
+            "max_unloads_per_round_count",
+            "max_unloads_per_broker_count",
+            "max_unloads_per_namespace_count",
+            "max_unloads_per_hour_count",
+        ):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarSettings:
+    """Everything that decides about a Pulsar cluster."""
+
+    shedding_policy: Literal["avg-shedder", "threshold-shedder"] = "avg-shedder"
+    """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
+    bundle_average_samples: int = 10
+    """Samples in a bundle's running average of traffic, one a round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
+    skip_sample_after_move: bool = True
+    """Leave out the first sample of a bundle's new owner: for one stats period after a move it is noise."""
+    rounds: RoundSettings = field(default_factory=RoundSettings)
+    usage: UsageSettings = field(default_factory=UsageSettings)
+    capacity: CapacitySettings = field(default_factory=CapacitySettings)
+    avg_shedder: AvgShedderSettings = field(default_factory=AvgShedderSettings)
+    threshold_shedder: ThresholdShedderSettings = field(default_factory=ThresholdShedderSettings)
+    guards: GuardSettings = field(default_factory=GuardSettings)
+
+    def __post_init__(self) -> None:
+        if self.bundle_average_samples < 1:
+            raise ValueError(f"bundle_average_samples is {self.bundle_average_samples}; it must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What is in force for one cluster in one round."""
+
+    pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    digest: str = field(init=False, default="")
+    """Hash of the decision settings, carried by every round summary: the first 16 hex digits of SHA-256 over their
+    canonical JSON (sorted keys, no spaces). Equal settings have equal digests, however they were written."""
+
+    def __post_init__(self) -> None:
+        canonical = msgspec.json.encode(self.pulsar, order="sorted")
+        object.__setattr__(self, "digest", hashlib.sha256(canonical).hexdigest()[:16])
+
+
+class OverlayError(Exception):
+    """A control event's settings were refused; ``reason`` is the reason of the rejected event."""
+
+    def __init__(self, reason: Literal["bad-settings", "not-changeable"], message: str) -> None:
+        super().__init__(reason, message)
+        self.reason: Literal["bad-settings", "not-changeable"] = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class SettingsSource(Protocol):
+    """Where the settings of a cluster come from; pure: equal arguments give equal settings."""
+
+    def base(self, cluster: str) -> ClusterSettings:
+        """Settings of a cluster without a control event: defaults, file, the file's section of the cluster."""
+
+    def overlaid(self, cluster: str, overlay: bytes) -> ClusterSettings:
+        """``base`` with the overlay of a control event, a JSON object, merged over it; raises ``OverlayError``."""

@@ -1,0 +1,111 @@
+"""From a round's reports and the fleet to the columns a policy sees."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.snapshot import BrokerTable, BundleTable, Ints, Snapshot
+from policies.usage import Bools, Floats, capacity_percent, percent, weighted_maximum_ratio
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.memory import Fleet, WaitingReport
+from state.settings import PulsarSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loads:
+    """Every broker that reported in the round, ascending by name; n rows."""
+
+    names: tuple[str, ...]
+    percents: Floats
+    """(n, resources): percentage of each of ``policies.usage.RESOURCES``."""
+    measured: Bools
+    """(n, resources): whether there was a limit above 0 to measure against."""
+    usage_ratio: Floats
+    messages_per_s: Floats
+    bytes_per_s: Floats
+    listed_counts: Ints
+    included: Bools
+    """False for excluded brokers: neither paired nor averaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Eligible:
+    """The snapshot of a round with what the masks say of each of its bundles."""
+
+    snapshot: Snapshot
+    mask_codes: NDArray[np.int8]
+    """Code of ``state.guards.MASK_REASONS`` for each bundle row of the snapshot."""
+    owned_counts: Ints
+    """Bundles each broker row owns, system bundles not counted."""
+
+
+def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
+    """Load of each broker of the round."""
+    names = tuple(sorted(reports))
+    found = [reports[name].report for name in names]
+    resources = np.array([report.resources for report in found])
+    messages = np.array([report.messages_per_s for report in found])
+    volume = np.array([report.bytes_per_s for report in found])
+    limits = settings.capacity.limits(names)
+    capacity = capacity_percent(messages, volume, limits)
+    percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
+    measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
+    excluded = set(settings.guards.excluded_brokers)
+    return Loads(
+        names=names,
+        percents=percents,
+        measured=measured,
+        usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
+        messages_per_s=messages,
+        bytes_per_s=volume,
+        listed_counts=np.array([report.listed_count for report in found], dtype=np.int64),
+        included=np.array([name not in excluded for name in names], dtype=np.bool_),
+    )
+
+
+def mean_points(points: Floats) -> float:
+    """Mean from an exactly rounded sum, so that it depends on no order and no processor; ``points`` is not empty."""
+    return math.fsum(points.tolist()) / len(points)
+
+
+def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligible:
+    """The policy's snapshot: included brokers and the bundles they own.
+
+    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own.
+    """
+    place = {name: row for row, name in enumerate(fleet.brokers)}
+    at = np.array([place[name] for name in loads_.names], dtype=np.int64)
+    owner = fleet.owner[: len(mask_codes)]
+    starts, ends = np.searchsorted(owner, at, side="left"), np.searchsorted(owner, at, side="right")
+    kept = np.flatnonzero(loads_.included)
+    counts = (ends - starts)[kept]
+    if bool(loads_.included.all()):
+        rows = slice(0, len(mask_codes))
+        names = fleet.bundles[rows]
+        average, samples_mask = fleet.averages[rows], mask_codes
+    else:
+        taken = np.concatenate(
+            [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
+        )
+        names = [fleet.bundles[row] for row in taken.tolist()]
+        average, samples_mask = fleet.averages[taken], mask_codes[taken]
+    brokers = BrokerTable(
+        names=tuple(loads_.names[row] for row in kept.tolist()),
+        usage_ratio=loads_.usage_ratio[kept],
+        messages_per_s=loads_.messages_per_s[kept],
+        bytes_per_s=loads_.bytes_per_s[kept],
+        listed_bundle_counts=loads_.listed_counts[kept],
+        may_receive=np.ones(len(kept), dtype=np.bool_),
+    )
+    bundles = BundleTable(
+        names=names,
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
+        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+        movable=samples_mask == 0,
+    )
+    return Eligible(
+        snapshot=Snapshot(brokers=brokers, bundles=bundles), mask_codes=samples_mask, owned_counts=counts
+    )

@@ -1,0 +1,1 @@
+"""The commands of ``trimtab``, one a module; ``streaming.cli`` puts them together."""

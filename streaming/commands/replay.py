@@ -1,0 +1,102 @@
+"""``trimtab replay``: decide a recording, without Spark and without a broker."""
+
+import gzip
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import click
+
+from state.rounds import Identity
+from streaming.exits import WrongUse
+from streaming.replay import Only, Replay
+from streaming.settings import ClusterSettingsSource, SettingsError, load
+
+STDIN = "-"
+_LONG_BYTES = 20_000_000
+"""Inputs from this size on show a progress bar on a terminal."""
+
+
+@click.command("replay")
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="Settings file; ./trimtab.toml if there is one.",
+)
+@click.option(
+    "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write this kind of event alone."
+)
+@click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
+@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
+@click.argument(
+    "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]..."
+)
+def replay_command(
+    config: Path | None, only: Only | None, mode: str | None, files: tuple[str, ...], *, keep_open: bool
+) -> None:
+    """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
+
+    The same controller as `trimtab run`, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
+    error.
+    """
+    flags = {} if mode is None else {"controller.mode": mode}
+    try:
+        settings = load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+    replay = Replay(
+        sys.stdout.buffer,
+        name=settings.controller.name,
+        identity=Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=settings.controller.max_record_bytes,
+        only=only,
+    )
+    with _progress(files) as advance:
+        for file in files or (STDIN,):
+            with _opened(file) as stream:
+                replay.play(stream, file, advance)
+    if not keep_open:
+        replay.close_open()
+    _summarize(replay)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == STDIN:
+        yield sys.stdin.buffer
+        return
+    opener = gzip.open if file.endswith(".gz") else open
+    with opener(file, "rb") as stream:
+        yield cast("BinaryIO", stream)
+
+
+@contextmanager
+def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
+    """A bar over the bytes of long plain files on a terminal; otherwise nothing is shown."""
+    plain = [file for file in files if file != STDIN and not file.endswith(".gz")]
+    total_bytes = sum(Path(file).stat().st_size for file in plain)
+    if not sys.stderr.isatty() or len(plain) < len(files) or total_bytes < _LONG_BYTES:
+        yield _ignore
+        return
+    with click.progressbar(
+        length=total_bytes, label="replay", file=sys.stderr, update_min_steps=_LONG_BYTES // 100
+    ) as bar:
+        yield bar.update
+
+
+def _ignore(_size_bytes: int) -> None:
+    return
+
+
+def _summarize(replay: Replay) -> None:
+    tally = replay.tally
+    total = sum(tally.results.values())
+    ends = ", ".join(f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected"))
+    click.echo(f"{total} records: {ends}; {replay.written_count} events written", err=True)
+    for reason, count in sorted(tally.reasons.items()):
+        click.echo(f"  rejected {reason}: {count}", err=True)

@@ -1,0 +1,106 @@
+"""``trimtab run``: the long-running controller."""
+
+import logging
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast
+
+import click
+
+from streaming.exits import WrongUse
+from streaming.settings import Settings, SettingsError, load
+
+
+@click.command("run")
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="Settings file; ./trimtab.toml if there is one.",
+)
+@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
+@click.option("--name", help="Overrides controller.name.")
+@click.option(
+    "--input", "input_url", metavar="URL", help="Where load reports are read: kafka://host:port[,…]."
+)
+@click.option(
+    "--output", "output_url", metavar="URL", help="Where decisions are written; the input's if not given."
+)
+@click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
+@click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")
+@click.option("--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one.")
+@click.option(
+    "--from",
+    "begin",
+    metavar="earliest|latest|TIME",
+    help="Where a first start reads the input from; TIME is RFC 3339.",
+)
+@click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
+@click.option("--adopt", is_flag=True, help="Trust the checkpoint although the marker disagrees.")
+@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+def run_command(
+    config: Path | None,
+    mode: str | None,
+    name: str | None,
+    input_url: str | None,
+    output_url: str | None,
+    checkpoint: str | None,
+    master: str | None,
+    metrics_port: int | None,
+    begin: str | None,
+    *,
+    fresh: bool,
+    adopt: bool,
+    verbose: bool,
+) -> None:
+    """Read load reports, decide round by round, publish the decisions exactly once.
+
+    Runs until SIGTERM or Ctrl-C, which finish the batch in progress first.
+    """
+    if fresh and adopt:
+        raise click.UsageError("--fresh and --adopt exclude each other")
+    flags = {
+        "controller.mode": mode,
+        "controller.name": name,
+        "input.url": input_url,
+        "output.url": output_url,
+        "spark.checkpoint": checkpoint,
+        "spark.master": master,
+        "metrics.port": metrics_port,
+    }
+    try:
+        settings = load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+    _log_to_stderr(verbose=verbose)
+    first = _begin(begin, settings)
+
+    from streaming.spark.application import Application  # noqa: PLC0415  Spark takes a second to import
+
+    Application(settings, begin=first, fresh=fresh, adopt=adopt).run()
+
+
+def _begin(text: str | None, settings: Settings) -> Literal["earliest", "latest"] | int:
+    if text is None:
+        return round((datetime.now(UTC).timestamp() - settings.controller.warm_start_s) * 1000)
+    if text in {"earliest", "latest"}:
+        return cast("Literal['earliest', 'latest']", text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is neither earliest nor latest nor RFC 3339", param_hint="--from"
+        ) from error
+    if moment.tzinfo is None:
+        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint="--from")
+    return round(moment.timestamp() * 1000)
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for chatty in ("kafka", "py4j"):
+        logging.getLogger(chatty).setLevel(logging.INFO if verbose else logging.ERROR)

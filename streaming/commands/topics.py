@@ -1,0 +1,52 @@
+"""``trimtab topics``: make the topics as they must be."""
+
+import os
+from pathlib import Path
+
+import click
+
+from streaming.exits import Refused, WrongUse
+from streaming.settings import SettingsError, load
+
+
+@click.group("topics")
+def topics_command() -> None:
+    """Make and check the topics."""
+
+
+@topics_command.command("create")
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="Settings file; ./trimtab.toml if there is one.",
+)
+@click.option("--input", "input_url", metavar="URL", help="Overrides input.url: kafka://host:port[,…].")
+@click.option("--output", "output_url", metavar="URL", help="Overrides output.url.")
+@click.option(
+    "--input-partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of the input topic."
+)
+def create_command(
+    config: Path | None, input_url: str | None, output_url: str | None, input_partitions: int
+) -> None:
+    """Make what is missing: partitions, timestamps, retention, compaction and record size as they must be.
+
+    Existing topics are never altered; what differs is named with the command that mends it, and the exit code is 5.
+    """
+    try:
+        flags = {"input.url": input_url, "output.url": output_url}
+        settings = load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+
+    from streaming import topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
+
+    try:
+        outcomes = topics.create_all(settings, input_partitions=input_partitions)
+    except topics.StartError as error:
+        raise Refused(str(error)) from error
+    for outcome in outcomes:
+        click.echo(f"{outcome.topic}: {outcome.outcome}")
+    problems = [str(found) for outcome in outcomes for found in outcome.differences]
+    if problems:
+        raise Refused("\n".join(problems))

@@ -1,0 +1,101 @@
+"""The page of all metrics, read off a registry in which every metric has been used once."""
+
+from collections.abc import Iterable
+from typing import get_args
+
+from prometheus_client import Metric
+from prometheus_client.samples import Sample
+
+from state.events import RejectReason
+from streaming.intake import EVENT_TYPES
+from streaming.metrics import KnownLabels, Metrics
+from streaming.observation import EventCount, EventObservation, RoundObservation, UsageStats
+
+_HEAD = """\
+# Metrics
+
+<!-- Written by `python -m streaming.docs`; edit streaming/metrics.py, not this page. -->
+
+Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Counters move when a batch has been
+published, and not for one that is skipped as already published. Bundles, topics and brokers are never labels; a
+cluster's series exist from its first round, or its first event that was used.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+_LABELS_HEAD = """
+## Labels with known values
+
+`outcome` of `trimtab_examined_total` and `trimtab_candidates_total` is the outcome in the round summary without its
+numbers (`hit-count`).
+
+| metric | label | values |
+|---|---|---|
+"""
+
+_OPEN_LABELS = frozenset({"cluster", "policy", "version", "pyspark", "python", "le"})
+"""Labels whose values are not ours to list."""
+_OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
+
+_ROUND = RoundObservation(
+    cluster="east-1",
+    round=1,
+    end_ms=60_000,
+    outcome="decided",
+    policy="avg-shedder",
+    mode="act",
+    paused=False,
+    brokers_reporting_count=3,
+    brokers_missing_count=0,
+    brokers_excluded_count=0,
+    usage={"overall": UsageStats(50.0, 80.0, 20.0)},
+    examined={"fired": 1},
+    candidates={"acted": 1},
+    actions={"unload": 1},
+    oldest_report_age_s=1.0,
+)
+_EVENTS = EventObservation(
+    cluster="east-1", counts=[EventCount(EVENT_TYPES[0], "used", 3)], rejected={"not-json": 1}
+)
+
+
+def render_metrics() -> str:
+    """The page; raises `RuntimeError` for a metric that was not used, since its labels would be missing."""
+    families = sorted(_used().registry.collect(), key=lambda family: family.name)
+    unused = [family.name for family in families if not family.samples]
+    if unused:
+        raise RuntimeError(
+            f"no series of {', '.join(unused)}: observe it in {__name__}, so that it has labels"
+        )
+    rows = "".join(map(_row, families))
+    return _HEAD + rows + _LABELS_HEAD + "".join(row for family in families for row in _label_rows(family))
+
+
+def _used() -> Metrics:
+    known = KnownLabels(rejected_reasons=get_args(RejectReason), event_types=EVENT_TYPES)
+    metrics = Metrics(known, version="", pyspark_version="")
+    metrics.observe_round(_ROUND, published_ms=_ROUND.end_ms)
+    metrics.observe_events(_EVENTS)
+    return metrics
+
+
+def _row(family: Metric) -> str:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    labels = ", ".join(f"`{label}`" for label in _labels(family.samples))
+    return f"| `{name}` | {family.type} | {labels} | {family.documentation} |\n"
+
+
+def _label_rows(family: Metric) -> Iterable[str]:
+    if family.name in _OPEN_METRICS:
+        return
+    for label in _labels(family.samples):
+        if label not in _OPEN_LABELS:
+            values = sorted({sample.labels[label] for sample in family.samples if label in sample.labels})
+            shown = ", ".join(f"`{value}`" for value in values)
+            yield f"| `{family.name}` | `{label}` | {shown} |\n"
+
+
+def _labels(samples: Iterable[Sample]) -> list[str]:
+    """Label names in the order of their declaration; a histogram's bucket is not one of ours."""
+    return list(dict.fromkeys(label for sample in samples for label in sample.labels if label != "le"))

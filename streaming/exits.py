@@ -1,0 +1,31 @@
+"""Exit codes of ``trimtab``, and the errors that carry them to the command line."""
+
+import click
+
+OK = 0
+FAILED = 1
+"""Something nobody foresaw; the traceback is printed."""
+WRONG_USE = 2
+"""Options or settings are wrong; nothing was started."""
+FENCED = 4
+"""Another controller of the same name has taken over; do not restart this one."""
+REFUSED = 5
+"""The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
+
+
+class WrongUse(click.ClickException):
+    """Options or settings are wrong."""
+
+    exit_code = WRONG_USE
+
+
+class Refused(click.ClickException):
+    """What was found outside does not allow a start."""
+
+    exit_code = REFUSED
+
+
+class FencedOff(click.ClickException):
+    """Another controller of the same name has taken over."""
+
+    exit_code = FENCED

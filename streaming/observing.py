@@ -1,0 +1,55 @@
+"""What the driver's metrics are told of a batch: taken from outputs and tallies, never computed again."""
+
+from collections import Counter
+
+from state.controller import Result
+from state.outputs import Output, UsageSummary
+from streaming.intake import Tally
+from streaming.observation import EventCount, EventObservation, Resource, RoundObservation, UsageStats
+
+_RESOURCES: tuple[Resource, ...] = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
+
+
+def event_observation(cluster: str, tally: Tally) -> EventObservation:
+    """How the records of one cluster ended in a micro-batch."""
+    by_type: Counter[tuple[str, Result]] = Counter()
+    for (_, kind, result), count in tally.results.items():
+        by_type[kind, result] += count
+    counts = [
+        EventCount(type=kind, result=result, count=count) for (kind, result), count in sorted(by_type.items())
+    ]
+    return EventObservation(cluster=cluster, counts=counts, rejected=dict(sorted(tally.reasons.items())))
+
+
+def round_observation(output: Output) -> RoundObservation:
+    """A closed round; ``output`` is its summary."""
+    summary = output.summary
+    assert summary is not None, "only a round's summary is observed"
+    usage: dict[Resource, UsageStats] = {
+        name: _stats(summary.resources[name]) for name in _RESOURCES if name in summary.resources
+    }
+    if summary.usage is not None:
+        usage["overall"] = _stats(summary.usage)
+    return RoundObservation(
+        cluster=summary.cluster,
+        round=summary.round,
+        end_ms=output.time_ms,
+        outcome=summary.outcome,
+        policy=summary.policy,
+        mode=summary.mode,
+        paused=summary.paused,
+        brokers_reporting_count=summary.brokers_reporting_count,
+        brokers_missing_count=summary.brokers_missing_count,
+        brokers_excluded_count=len(summary.brokers_excluded),
+        usage=usage,
+        examined=summary.examined.outcomes,
+        candidates=summary.candidates.outcomes,
+        actions={"unload": summary.actions_count},
+        oldest_report_age_s=summary.oldest_report_age_s,
+    )
+
+
+def _stats(found: UsageSummary) -> UsageStats:
+    return UsageStats(
+        mean_points=found.mean_points, max_points=found.max_points, stdev_points=found.stdev_points
+    )

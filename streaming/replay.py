@@ -1,0 +1,110 @@
+"""Replay: the same controller on a recording, without Spark and without a broker.
+
+It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
+through a pipe with a tick a step. For the same events and settings the bytes are those the live application
+publishes; rejected records carry their own coordinates (file and line).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Literal
+
+from state.controller import Controller
+from state.outputs import Output
+from state.rounds import Identity
+from state.settings import SettingsSource
+from state.store import DictStore
+from streaming.intake import Intake, Record, Tally
+from streaming.wire.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
+from streaming.wire.origin import Origin
+
+Only = Literal["actions", "rounds", "rejected"]
+
+_DRAIN_BYTES = 1024 * 1024
+
+
+class Replay:
+    """Runs recordings through the controllers of all their clusters."""
+
+    def __init__(
+        self,
+        out: BinaryIO,
+        *,
+        name: str,
+        identity: Identity,
+        settings: SettingsSource,
+        max_record_bytes: int,
+        only: Only | None = None,
+    ) -> None:
+        self._out = out
+        self._source = source_of(name)
+        self._identity = identity
+        self._settings = settings
+        self._max_record_bytes = max_record_bytes
+        self._only = only
+        self._controllers: dict[str, Controller] = {}
+        self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes)
+        self.written_count = 0
+
+    @property
+    def tally(self) -> Tally:
+        """How the records ended so far."""
+        return self._intake.tally
+
+    def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None]) -> None:
+        """Take every line of a recording; ``progress`` is told the bytes of each."""
+        for record, size_bytes in _records(stream, file, self._max_record_bytes):
+            outputs, refused = self._intake.take(record)
+            self._write(outputs, refused)
+            progress(size_bytes)
+
+    def close_open(self) -> None:
+        """Close the open rounds of every cluster."""
+        for cluster in sorted(self._controllers):
+            self._write(self._intake.close_open(cluster), None)
+
+    def _controller_of(self, cluster: str) -> Controller:
+        found = self._controllers.get(cluster)
+        if found is None:
+            found = Controller(cluster, DictStore(), identity=self._identity, settings=self._settings)
+            self._controllers[cluster] = found
+        return found
+
+    def _write(self, outputs: list[Output], refused: Refused | None) -> None:
+        lines = [
+            encode(output, self._source) for output in outputs if self._only in {None, f"{output.kind}s"}
+        ]
+        if refused is not None and self._only in {None, "rejected"}:
+            lines.append(encode_refused(refused, self._source))
+        if lines:
+            self._out.write(b"\n".join(lines) + b"\n")
+            self._out.flush()
+            self.written_count += len(lines)
+
+
+def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tuple[Record, int]]:
+    """Each line that is not blank, with its size; a line above the limit is hashed and dropped, not held."""
+    number = 0
+    while line := stream.readline(max_record_bytes + 2):
+        number += 1
+        size_bytes = len(line)
+        value = line.rstrip(b"\r\n")
+        origin = Origin(topic=file, partition=0, offset=number)
+        if len(value) > max_record_bytes:
+            rest_bytes, digest = _drain(stream, line)
+            oversize = (len(value) + rest_bytes, digest)
+            yield (
+                Record(value=value[:MAX_QUOTED_BYTES], origin=origin, oversize=oversize),
+                size_bytes + rest_bytes,
+            )
+        elif value:
+            yield Record(value=value, origin=origin), size_bytes
+
+
+def _drain(stream: BinaryIO, head: bytes) -> tuple[int, str]:
+    """Read to the end of a line; bytes that followed ``head`` (the line's end not counted) and the line's SHA-256."""
+    digest, rest_bytes, piece = hashlib.sha256(head.rstrip(b"\r\n")), 0, head
+    while not piece.endswith(b"\n") and (piece := stream.readline(_DRAIN_BYTES)):
+        digest.update(piece.rstrip(b"\r\n"))
+        rest_bytes += len(piece.rstrip(b"\r\n"))
+    return rest_bytes, digest.hexdigest()

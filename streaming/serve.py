@@ -1,0 +1,116 @@
+"""Metrics and health on one HTTP port: `/metrics`, `/healthz`, `/readyz`.
+
+`/healthz` answers as long as the process does. `/readyz` asks the readiness function on every request and
+says 503 when one of its checks fails; it must be quick, for it runs in the request's thread. No
+authentication: bind it to an address that only the monitoring reaches.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from socketserver import ThreadingMixIn
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import msgspec
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+__all__ = ["Check", "HealthServer"]
+
+_LOG = logging.getLogger(__name__)
+_STOP_POLL_S = 0.1
+"""How soon serving notices that it is to stop."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of readiness; `detail` says what was found."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+class HealthServer:
+    """Serves until `stop`; `start` returns the URL, with the port that was found when 0 was asked for."""
+
+    def __init__(
+        self, registry: CollectorRegistry, readiness: Callable[[], Sequence[Check]], *, host: str, port: int
+    ) -> None:
+        self._metrics: WSGIApplication = make_wsgi_app(registry)
+        self._readiness = readiness
+        self._host = host
+        self._port = port
+        self._server: WSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Bind and serve in a thread. Raises `OSError` naming the address when it cannot be had."""
+        try:
+            server = make_server(self._host, self._port, self._answer, _Server, _QuietHandler)
+        except OSError as error:
+            address = f"{self._host}:{self._port}"
+            text = f"metrics cannot be served on {address} ({error.strerror}): choose another port"
+            raise OSError(error.errno, text) from error
+        self._server = server
+        self._thread = threading.Thread(
+            target=server.serve_forever, args=(_STOP_POLL_S,), name="health", daemon=True
+        )
+        self._thread.start()
+        return f"http://{self._host}:{server.server_port}"
+
+    def stop(self) -> None:
+        """Stop serving and free the port; a second call does nothing."""
+        server, self._server = self._server, None
+        if server is None or self._thread is None:
+            return
+        server.shutdown()
+        self._thread.join()
+        server.server_close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _answer(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            return self._metrics(environ, start_response)
+        if path == "/healthz":
+            return _json("200 OK", {"ok": True}, start_response)
+        if path == "/readyz":
+            checks = self._checks()
+            status = "200 OK" if all(check.ok for check in checks) else "503 Service Unavailable"
+            return _json(status, checks, start_response)
+        return _json("404 Not Found", {"paths": ["/metrics", "/healthz", "/readyz"]}, start_response)
+
+    def _checks(self) -> Sequence[Check]:
+        try:
+            return self._readiness()
+        except Exception as error:
+            _LOG.exception("the readiness checks failed")
+            return [Check(name="readiness", ok=False, detail=f"the checks themselves failed: {error!r}")]
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _QuietHandler(WSGIRequestHandler):
+    """Scrapes come every few seconds and are not worth a line each."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        _LOG.debug(format, *args)
+
+
+def _json(status: str, body: object, start_response: "StartResponse") -> list[bytes]:
+    start_response(status, [("Content-Type", "application/json")])
+    return [msgspec.json.encode(body)]

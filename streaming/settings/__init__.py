@@ -1,0 +1,35 @@
+"""The settings: one tree, composed of what each policy, the rounds, the guards and this layer declare.
+
+``load`` reads defaults, ``trimtab.toml``, the environment and flags, in this order, and refuses what it does not
+know. ``ClusterSettingsSource`` answers what is in force for one cluster, also under a control event's overlay.
+Nothing here imports Spark or a broker's client, and nothing is read again after the start.
+"""
+
+from streaming.settings.clusters import ClusterSettingsSource
+from streaming.settings.errors import SettingsError
+from streaming.settings.load import Loaded, load
+from streaming.settings.sections import (
+    ClusterSection,
+    ControllerSettings,
+    InputSettings,
+    MetricsSettings,
+    OutputSettings,
+    SparkSettings,
+    TopicNames,
+)
+from streaming.settings.tree import Settings
+
+__all__ = [
+    "ClusterSection",
+    "ClusterSettingsSource",
+    "ControllerSettings",
+    "InputSettings",
+    "Loaded",
+    "MetricsSettings",
+    "OutputSettings",
+    "Settings",
+    "SettingsError",
+    "SparkSettings",
+    "TopicNames",
+    "load",
+]

@@ -1,0 +1,143 @@
+"""Every setting there is, read off the declarations: its dotted key, type, default and attribute docstring.
+
+The one place that walks the dataclasses; the reader, the environment, the reference and ``trimtab config`` all use
+it, so a setting that is declared is complete. Docstrings come from the source file, which a wheel carries too.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, TypeGuard, get_args, get_origin, get_type_hints
+
+from streaming.settings.errors import dotted
+from streaming.settings.tree import Settings
+
+Path = tuple[str, ...]
+
+ENV_PREFIX = "TRIMTAB_"
+ENV_SEPARATOR = "__"
+
+FREE_NAME = "NAME"
+"""Stands in a section's path for a name that users choose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One name of a section: a setting, a section below it, or a table of either by free names."""
+
+    name: str
+    kind: Any
+    default: object
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A table of the file: its path (free names as ``NAME``), what it is for, and its settings in their order."""
+
+    path: Path
+    doc: str
+    settings: tuple[Member, ...]
+
+
+def env_name(path: Path) -> str:
+    """The environment variable of a setting."""
+    return ENV_PREFIX + ENV_SEPARATOR.join(path).upper()
+
+
+def is_section(kind: Any) -> TypeGuard[type]:
+    """Whether a type is a table with fixed names."""
+    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, Settings))
+
+
+def free_names_of(kind: Any) -> Any | None:
+    """The type below each free name of a table such as ``spark.extra``; None for any other type."""
+    return get_args(kind)[1] if get_origin(kind) is Mapping else None
+
+
+@cache
+def members(section: type) -> Mapping[str, Member]:
+    """The names of a section, in the order of their declaration."""
+    docs, hints = _attribute_docs(section), get_type_hints(section)
+    return {
+        name: Member(name=name, kind=hints[name], default=default, doc=docs.get(name, ""))
+        for name, default in _defaults(section)
+    }
+
+
+def sections(root: type = Settings, path: Path = ()) -> Iterator[Section]:
+    """Every table of the file, each before those below it; those of single clusters are not repeated."""
+    own = members(root)
+    settings = tuple(member for member in own.values() if not is_section(member.kind))
+    if path:
+        yield Section(path=path, doc=inspect.cleandoc(root.__doc__ or ""), settings=settings)
+    for member in own.values():
+        below = free_names_of(member.kind)
+        if is_section(member.kind):
+            yield from sections(member.kind, (*path, member.name))
+        elif is_section(below) and member.name != "clusters":
+            yield from sections(below, (*path, member.name, FREE_NAME))
+
+
+@cache
+def settings_by_path() -> Mapping[Path, Member]:
+    """Every setting that has a fixed path; tables of free names count as one."""
+    by_path = {
+        (*section.path, member.name): member
+        for section in sections()
+        if FREE_NAME not in section.path
+        for member in section.settings
+    }
+    return {**by_path, ("clusters",): members(Settings)["clusters"]}
+
+
+@cache
+def known_keys() -> tuple[str, ...]:
+    """Dotted keys of every section and setting with a fixed path, sections first."""
+    tables = [section.path for section in sections() if FREE_NAME not in section.path]
+    return tuple(dotted(path) for path in (*tables, *settings_by_path()))
+
+
+def values(node: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every single value of settings in force, with its path; an empty table counts as one value."""
+    kind: Any = type(node)
+    if is_section(kind):
+        for name in members(kind):
+            yield from values(getattr(node, name), (*path, name))
+    elif isinstance(node, Mapping) and node:
+        for name in sorted(node):
+            yield from values(node[name], (*path, name))
+    else:
+        yield path, node
+
+
+def _defaults(section: type) -> Iterator[tuple[str, object]]:
+    if issubclass(section, Settings):
+        for name, info in section.model_fields.items():
+            yield name, info.get_default(call_default_factory=True)
+    elif is_dataclass(section):
+        for each in fields(section):
+            yield each.name, each.default_factory() if each.default_factory is not MISSING else each.default
+
+
+def _attribute_docs(section: type) -> dict[str, str]:
+    """The string below each annotated attribute of a class, in one line."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    docs: dict[str, str] = {}
+    for statement, following in pairwise(body):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            text = _text(following)
+            if text is not None:
+                docs[statement.target.id] = " ".join(text.split())
+    return docs
+
+
+def _text(statement: ast.stmt) -> str | None:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return statement.value.value if isinstance(statement.value.value, str) else None
+    return None

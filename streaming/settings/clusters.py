@@ -1,0 +1,103 @@
+"""What is in force for one cluster: its section of the file, and a control event's overlay over it.
+
+Pure and picklable: it travels to Spark's workers, and equal arguments give equal settings there, in replay and after
+a restart. It never reads files or the environment.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+
+from state.settings import ClusterSettings, OverlayError, PulsarSettings
+from streaming.settings.errors import Problem
+from streaming.settings.reader import TreeReader, shown
+from streaming.settings.sections import ClusterSection
+from streaming.settings.tree import Settings, Tree, merged
+
+OVERLAYS_CACHED_COUNT = 1024
+"""Overlays remembered as settings; one is in force per cluster, so this is as many clusters under control events."""
+
+
+class ClusterSettingsSource:
+    """The settings of every cluster, named in the file or not; a ``state.settings.SettingsSource``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._default = ClusterSettings(pulsar=settings.pulsar)
+        self._named = {
+            name: ClusterSettings(pulsar=section.pulsar) for name, section in settings.clusters.items()
+        }
+        self._forget()
+
+    def base(self, cluster: str) -> ClusterSettings:
+        """Defaults, file and environment, with the file's section of the cluster over them."""
+        return self._named.get(cluster, self._default)
+
+    def overlaid(self, cluster: str, overlay: bytes) -> ClusterSettings:
+        """``base`` with ``{"pulsar": {…}}`` merged over it key by key.
+
+        Raises OverlayError: ``not-changeable`` for anything below a ``rounds`` section, ``bad-settings`` for the rest
+        (not JSON, unknown keys, wrong types, values that contradict).
+        """
+        return self._overlaid(cluster, overlay)
+
+    def __getstate__(self) -> tuple[ClusterSettings, dict[str, ClusterSettings]]:
+        return self._default, self._named
+
+    def __setstate__(self, state: tuple[ClusterSettings, dict[str, ClusterSettings]]) -> None:
+        self._default, self._named = state
+        self._forget()
+
+    def _forget(self) -> None:
+        self._overlaid = lru_cache(maxsize=OVERLAYS_CACHED_COUNT)(self._lay_over)
+
+    def _lay_over(self, cluster: str, overlay: bytes) -> ClusterSettings:
+        over = _read(overlay)
+        base = dataclasses.asdict(self.base(cluster).pulsar)
+        try:
+            return ClusterSettings(pulsar=_PULSAR.validate_python(merged(base, over)))
+        except ValidationError as error:
+            raise OverlayError("bad-settings", _contradictions(error)) from error
+
+
+_PULSAR = TypeAdapter(PulsarSettings)
+
+
+def _read(overlay: bytes) -> Tree:
+    """The ``pulsar`` table of an overlay, its types checked."""
+    try:
+        raw = msgspec.json.decode(overlay)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise OverlayError("bad-settings", f"settings are not JSON: {error}") from error
+    if not isinstance(raw, Mapping):
+        raise OverlayError("bad-settings", f"settings: expected an object, found {shown(raw)}")
+    _refuse_rounds(raw)
+    reader = TreeReader("")
+    tree = reader.table(raw, ClusterSection)
+    if reader.problems:
+        raise OverlayError("bad-settings", "; ".join(map(str, reader.problems)))
+    pulsar: Tree = tree.get("pulsar", {})
+    return pulsar
+
+
+def _refuse_rounds(raw: Mapping[str, Any]) -> None:
+    """The rounds' own settings cut time itself, so they hold from the start to the end of a checkpoint."""
+    for system, section in raw.items():
+        rounds = section.get("rounds") if isinstance(section, Mapping) else None
+        if isinstance(rounds, Mapping) and rounds:
+            path = (system, "rounds", min(rounds))
+            problem = Problem(
+                "", path, "cannot be changed by control; change it in the file and start with --fresh"
+            )
+            raise OverlayError("not-changeable", str(problem))
+
+
+def _contradictions(error: ValidationError) -> str:
+    problems = [
+        Problem("", ("pulsar", *map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
+        for each in error.errors(include_url=False, include_input=False)
+    ]
+    return "; ".join(map(str, problems))

@@ -1,0 +1,123 @@
+"""The settings' reference page and sample file, written from the declarations.
+
+Both are generated into ``docs/`` and checked for being up to date, so neither can say anything the code does not.
+"""
+
+import re
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from streaming.settings.catalog import FREE_NAME, Member, Path, Section, free_names_of, is_section, sections
+from streaming.settings.effective import is_unset, toml_value
+from streaming.settings.errors import dotted
+
+_ORIGIN = re.compile(r"(?<=[.;:)]) (?=(?:Pulsar|Kafka|Spark)(?: [\d.]+)?: )")
+_SENTENCE_END = re.compile(r"(?<=[.]) (?=[A-Z0-9`])")
+
+_REFERENCE_HEAD = """\
+# Settings
+
+<!-- Written by `trimtab config --reference`; edit the declarations, not this page. -->
+
+Settings come from four places, each over the one before: the defaults below, the file `trimtab.toml` of the working
+directory (or the one named by `--config`), the environment, and flags. A variable is `TRIMTAB_` and the path in
+capitals, joined by two underscores: `TRIMTAB_PULSAR__ROUNDS__LENGTH_S=10`. Lists and tables with free names are JSON
+there. Unknown keys and variables are errors that name the nearest known one. `trimtab config` shows what is in force
+and where each value was written.
+
+Units end a name: `_s` seconds, `_bytes_per_s`, `_points` percentage points, `_ratio` a share of 1, `_count`.
+
+One cluster can differ: `[clusters."east-1".pulsar.avg_shedder]` takes any key of `pulsar.*` again, and what it does
+not name is that of `[pulsar]`. A control event's overlay, `{"pulsar": {…}}`, goes over both; only the `rounds`
+sections cannot be changed by it.
+"""
+
+_SAMPLE_HEAD = """\
+# Every setting of trimtab with its default. Remove the # before a key to change it. The whole reference:
+# trimtab config --reference
+"""
+
+_SAMPLE_TAIL = """
+# One cluster can differ, in any key of pulsar.*:
+# [clusters."east-1".pulsar.avg_shedder]
+# low_hit_count = 3
+"""
+
+
+def render_reference() -> str:
+    """The reference as Markdown: a chapter for each section, a row for each setting."""
+    return _REFERENCE_HEAD + "".join(_chapter(section) for section in sections())
+
+
+def render_sample() -> str:
+    """A file with every key and its default commented out, its first sentence above it."""
+    return _SAMPLE_HEAD + "".join(_sample_section(section) for section in sections()) + _SAMPLE_TAIL
+
+
+def type_name(kind: Any) -> str:
+    """What may be written for a type, in the words of the file."""
+    choices = [choice for choice in get_args(kind) if choice is not NoneType]
+    if get_origin(kind) is Literal:
+        return " or ".join(f'`"{choice}"`' for choice in choices)
+    if NoneType in get_args(kind):
+        return type_name(choices[0])
+    if free_names_of(kind) is not None:
+        return "table of sections" if is_section(free_names_of(kind)) else "table of texts"
+    return {float: "number", int: "whole number", bool: "true or false", str: "text"}.get(
+        kind, "list of texts"
+    )
+
+
+def _chapter(section: Section) -> str:
+    rows = "".join(_row(member) for member in section.settings)
+    table = (
+        f"\n| key | type | default | meaning | Pulsar, Kafka, Spark |\n|---|---|---|---|---|\n{rows}"
+        if rows
+        else ""
+    )
+    return f"\n## `[{_heading(section.path)}]`\n\n{_markdown(section.doc)}\n{table}"
+
+
+def _row(member: Member) -> str:
+    meaning, _, origin = _split_origin(member.doc)
+    default = "unset" if is_unset(member.default) else f"`{toml_value(member.default)}`"
+    cells = (f"`{member.name}`", type_name(member.kind), default, _markdown(meaning), _markdown(origin))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _split_origin(doc: str) -> tuple[str, str, str]:
+    """A docstring's meaning, and what the setting is called in Pulsar, Kafka or Spark."""
+    found = _ORIGIN.search(doc)
+    return (doc[: found.start()], " ", doc[found.end() :].rstrip(".")) if found else (doc, "", "")
+
+
+def _markdown(text: str) -> str:
+    return text.replace("``", "`").strip()
+
+
+def _heading(path: Path) -> str:
+    return ".".join('"NAME"' if part == FREE_NAME else dotted((part,)) for part in path)
+
+
+def _sample_section(section: Section) -> str:
+    """A section of the sample; one with a free name is an example and stays a comment."""
+    mark = "# " if FREE_NAME in section.path else ""
+    lines = [f"\n# {line}" for line in _sample_comment(section.doc)]
+    return (
+        "".join(lines)
+        + f"\n{mark}[{_heading(section.path)}]\n"
+        + "".join(map(_sample_lines, section.settings))
+    )
+
+
+def _sample_lines(member: Member) -> str:
+    comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
+    if is_unset(member.default):
+        return f"{comment}# {member.name}: unset\n"
+    return f"{comment}#{member.name} = {toml_value(member.default)}\n"
+
+
+def _sample_comment(doc: str) -> Iterator[str]:
+    """The first sentence of a docstring, without markup, as one line."""
+    yield _SENTENCE_END.split(" ".join(doc.split()))[0].replace("``", "")

@@ -1,0 +1,188 @@
+"""The sections that decide nothing about a cluster: where messages come from and go, and how the process runs.
+
+Units are last in a name. A value that is unset is ``None``. Each section checks itself and raises ValueError; the
+loader adds the section's name and where the value was written.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from state.settings import Mode, PulsarSettings
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""Names that travel as record keys, metric labels and parts of URIs: clusters and the controller itself."""
+
+_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+_KAFKA_URL = re.compile(rf"kafka://({_HOST_PORT}(?:,{_HOST_PORT})*)/?")
+_MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
+
+_TRIGGER_INTERVAL_S_MAX = 30
+_PORT_MAX = 65535
+
+
+def _require(accepted: object, name: str, value: object, expected: str) -> None:
+    if not accepted:
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
+def kafka_bootstrap(url: str) -> str:
+    """``host:port[,host:port]`` of a Kafka URL; raises ValueError for anything else."""
+    match = _KAFKA_URL.fullmatch(url)
+    if match is None:
+        raise ValueError(f"url is {url!r}; expected kafka://host:port[,host:port]")
+    return match[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Who this controller is, and whether executors obey it."""
+
+    name: str = "trimtab"
+    """Name of the controller: its transactional id, its marker's key and the ``source`` of its events. A second
+    controller of the same name takes over from the first, so each needs its own.
+    Kafka: ``transactional.id``."""
+    mode: Mode = "dry-run"
+    """``dry-run`` writes decisions to a topic of their own, which no executor reads; ``act`` writes them to the one
+    that is obeyed. Nobody should be surprised by a moved bundle, so acting has to be asked for."""
+    action_ttl_s: float = 180.0
+    """How long after its round's end an action may still be carried out; later the load has changed. Three rounds."""
+    warm_start_s: float = 900.0
+    """How far back the first start reads the input, so that averages and history do not begin empty. 0 = from now."""
+    max_record_bytes: int = 33554432
+    """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
+    a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
+
+    def __post_init__(self) -> None:
+        _require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
+        _require(self.action_ttl_s > 0, "action_ttl_s", self.action_ttl_s, "more than 0")
+        _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
+        _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSettings:
+    """Where load reports and control events are read."""
+
+    url: str = "kafka://127.0.0.1:9092"
+    """Address of the brokers, ``kafka://host:port[,host:port]``. A Kafka on this machine.
+    Kafka: ``bootstrap.servers``."""
+
+    def __post_init__(self) -> None:
+        kafka_bootstrap(self.url)
+
+    @property
+    def bootstrap(self) -> str:
+        """The address as Kafka's clients take it, ``host:port[,host:port]``."""
+        return kafka_bootstrap(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSettings:
+    """Where actions, summaries, rejected records and the publisher's markers are written."""
+
+    url: str | None = None
+    """Address of the brokers, ``kafka://host:port[,host:port]``; unset = that of ``[input]``, which is the usual case.
+    Kafka: ``bootstrap.servers``."""
+
+    def __post_init__(self) -> None:
+        if self.url is not None:
+            kafka_bootstrap(self.url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNames:
+    """The names of the seven topics; ``trimtab topics create`` makes them."""
+
+    input: str = "trimtab.input"
+    """Load reports, statistics, ticks and results of actions."""
+    control: str = "trimtab.control"
+    """Pause, mode and settings of each cluster; one partition, compacted."""
+    actions: str = "trimtab.actions"
+    """Decisions that executors obey."""
+    actions_dry_run: str = "trimtab.actions.dry-run"
+    """Decisions of the dry-run; a topic of its own, so that no executor obeys one by mistake."""
+    audit: str = "trimtab.audit"
+    """One summary a round."""
+    dead_letter: str = "trimtab.dead-letter"
+    """Records that were rejected, each with its reason."""
+    commits: str = "trimtab.commits"
+    """The publisher's markers; one partition, compacted. They make publishing exactly-once."""
+
+    def __post_init__(self) -> None:
+        by_topic: dict[str, str] = {}
+        for name in self.__slots__:
+            topic = getattr(self, name)
+            _require(
+                re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic), name, topic, "a name Kafka allows for a topic"
+            )
+            if topic in by_topic:
+                raise ValueError(
+                    f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"
+                )
+            by_topic[topic] = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
+    """How the streaming query runs. What ``spark-submit`` sets wins over what is unset here."""
+
+    master: str | None = None
+    """Where Spark runs, such as ``local[*]`` or ``spark://host:7077``; unset = what ``spark-submit`` says, else
+    ``local[*]``. Spark: ``spark.master``."""
+    checkpoint: str = "checkpoint"
+    """Directory or URL of the query's checkpoint: offsets and every cluster's memory. A directory here; a URL every
+    node can reach on a cluster. Spark: ``checkpointLocation``."""
+    trigger_interval_s: float = 1.0
+    """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
+    batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
+    shuffle_partitions: int = 2
+    """Partitions of the clusters' memory; a cluster is one key, so more than cores or clusters gain nothing, and each
+    costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
+    max_records_per_trigger_count: int = 2000
+    """Records of one micro-batch at most, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
+    a round. Spark: ``maxOffsetsPerTrigger``."""
+    jars_dir: str | None = None
+    """Directory with the Kafka connector's jars, for machines without a network; unset = the cache, filled once."""
+    driver_memory: str = "1g"
+    """Heap of the Spark driver, which in local mode does all the work. Spark: ``spark.driver.memory``."""
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Any other Spark configuration, each key in quotes with its value as text. Spark: the key itself."""
+
+    def __post_init__(self) -> None:
+        _require(self.checkpoint, "checkpoint", self.checkpoint, "a directory or a URL")
+        _require(
+            0 < self.trigger_interval_s <= _TRIGGER_INTERVAL_S_MAX,
+            "trigger_interval_s",
+            self.trigger_interval_s,
+            f"above 0 and at most {_TRIGGER_INTERVAL_S_MAX}, because Spark kills Python workers that idle for 60 s",
+        )
+        for name in ("shuffle_partitions", "max_records_per_trigger_count"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        _require(
+            _MEMORY.fullmatch(self.driver_memory),
+            "driver_memory",
+            self.driver_memory,
+            'a size such as "1g" or "512m"',
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
+    port: int = 9464
+    """Port to listen on; the one OpenTelemetry's Prometheus exporters use. 0 = any free port."""
+
+    def __post_init__(self) -> None:
+        _require(self.host, "host", self.host, "an address")
+        _require(0 <= self.port <= _PORT_MAX, "port", self.port, f"0 to {_PORT_MAX}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSection:
+    """What differs for one cluster: any of ``pulsar.*`` again; the rest is that of ``[pulsar]``."""
+
+    pulsar: PulsarSettings = field(default_factory=PulsarSettings)

@@ -1,0 +1,270 @@
+"""Publishes micro-batches to Kafka exactly once, and hands over cleanly from one controller to the next.
+
+One transaction holds a batch's records and a marker saying "this batch of this query is out" (KIP-98). The
+order at start is fixed: `init_transactions` fences older incarnations and ends their transaction; only then
+is the marker read, checked against the checkpoint, and written again with the next epoch. That last write is
+the claim: whoever has the highest epoch on the commits topic is the controller, which is how a fenced
+process tells a successor (it must end) from a transaction that timed out or a newcomer that refused to start
+(it may go on).
+
+Every record carries the epoch in the header `trimtab-epoch`. Consumers must read with `read_committed`.
+This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from kafka import KafkaProducer
+from kafka.errors import InvalidProducerEpochError, KafkaError, KafkaTimeoutError, ProducerFencedError
+
+from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start
+from streaming.sinks.marker_topic import MarkerTopic
+from streaming.sinks.outbox import OutboundRecord, digest, sort_records
+
+__all__ = ["EPOCH_HEADER", "KafkaPublisher"]
+
+EPOCH_HEADER = "trimtab-epoch"
+
+_LOG = logging.getLogger(__name__)
+_TRANSACTION_TIMEOUT_MS = 60_000
+_FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
+
+
+class KafkaPublisher:
+    """The exactly-once sink of the controller called `name`, its `transactional.id` and the key of its
+    markers.
+
+    `client_options` are passed to every Kafka client (security). `timeout_s` bounds each wait for the broker
+    while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
+    publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
+    called from another.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        name: str,
+        commits_topic: str,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._name = name
+        self._commits_topic = commits_topic
+        self._options = client_options
+        self._timeout_s = timeout_s
+        self._claim_wait_s = claim_wait_s
+        self._markers = MarkerTopic(bootstrap, topic=commits_topic, name=name, client_options=client_options)
+        self._producer: KafkaProducer | None = None
+        self._marker: Marker | None = None
+
+    def open(
+        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
+    ) -> int:
+        """Take over as the controller of this name and return its epoch, 1 for the first start ever.
+
+        `query_id` and `last_batch_id` are the checkpoint's (None: there is none, or no batch yet). Raises
+        `CheckpointMismatch` when they disagree with the marker and neither `fresh` nor `adopt` is set,
+        `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
+        be reached.
+        """
+        checkpoint = Checkpoint(query_id=query_id, last_batch_id=last_batch_id)
+        self._producer = self._connect()
+        try:
+            marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
+            claim = next_start(marker, checkpoint, name=self._name, fresh=fresh, adopt=adopt)
+            self._commit((), claim)
+        except (CheckpointMismatch, PublishError, Fenced):
+            self.close()
+            raise
+        return claim.epoch
+
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
+        """Make a batch's records visible, all or none, and return True; False when they already are.
+
+        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal.
+        Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried
+        again.
+        """
+        marker = self._owned_marker()
+        batch_digest = digest(records)
+        if not is_new_batch(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest):
+            return False
+        if records:
+            done = Marker(query_id=query_id, batch_id=batch_id, digest=batch_digest, epoch=marker.epoch)
+            self._commit(sort_records(records), done)
+        return True
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
+
+        Without it a controller that has nothing to publish would not notice its successor.
+        """
+        if self._marker is None:
+            return False
+        return self._markers.wait_for_epoch_above(self._marker.epoch, timeout_s=0)
+
+    def close(self) -> None:
+        """Close all connections. A transaction left open is ended by the next `open`, or its timeout."""
+        self._drop_producer()
+        self._markers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _owned_marker(self) -> Marker:
+        """The marker to go on from, after getting a producer again if the last publish failed."""
+        if self._marker is None:
+            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+        if self._producer is None:
+            self._take_back(self._marker.epoch)
+        return self._marker
+
+    def _take_back(self, epoch: int) -> None:
+        """Get a new producer unless a successor has claimed a higher epoch: it must not be fenced by us.
+
+        Whether the transaction that failed was committed after all is read from the marker, once fencing has
+        ended that transaction one way or the other; until then it may be open, and cannot be read past.
+        """
+        self._read_own_marker(epoch, past_open=False)
+        self._producer = self._connect()
+        try:
+            self._marker = self._read_own_marker(epoch, past_open=True)
+        except (CheckpointMismatch, PublishError, Fenced):
+            self._drop_producer()
+            raise
+
+    def _read_own_marker(self, epoch: int, *, past_open: bool) -> Marker:
+        newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=past_open)
+        if newest is None or newest.epoch < epoch:
+            raise CheckpointMismatch(
+                f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '
+                f"{epoch}): was the topic deleted? Restart with --adopt to trust the checkpoint."
+            )
+        if newest.epoch > epoch:
+            raise self._superseded(epoch)
+        return newest
+
+    def _superseded(self, epoch: int) -> Fenced:
+        return Fenced(
+            f'another controller called "{self._name}" has taken over (this one has epoch {epoch}): this '
+            "process ends. To run two controllers side by side, give each its own [controller] name."
+        )
+
+    def _connect(self) -> KafkaProducer:
+        """A producer that has fenced its predecessors; raises `PublishError`."""
+        producer = None
+        try:
+            producer = KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                transactional_id=self._name,
+                transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
+                bootstrap_timeout_ms=self._timeout_ms,
+                max_block_ms=self._timeout_ms,
+                request_timeout_ms=self._timeout_ms,
+                delivery_timeout_ms=self._timeout_ms,
+                retry_backoff_ms=5,  # back-to-back transactions take 15 ms instead of 117 ms
+                reconnect_backoff_max_ms=1_000,
+                max_request_size=8 * 1024 * 1024,  # a round summary has at most 256 KiB
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+                **self._options,
+            )
+            producer.init_transactions()
+        except KafkaError as error:
+            _end(producer)
+            raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
+        return producer
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._timeout_s * 1000)
+
+    def _commit(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+        """One transaction of the records and the marker; raises `Fenced` or `PublishError`."""
+        try:
+            self._transact(records, marker)
+        except KafkaError as error:
+            self._drop_producer()
+            self._explain(error, marker)
+        self._marker = marker
+
+    def _transact(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+        producer = self._producer
+        assert producer is not None, "a producer is opened before anything is published"
+        headers = [(EPOCH_HEADER, str(marker.epoch).encode())]
+        producer.begin_transaction()
+        futures = [
+            producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
+            for record in records
+        ]
+        futures.append(
+            producer.send(
+                self._commits_topic, key=self._name.encode(), value=encode_marker(marker), partition=0
+            )
+        )
+        producer.flush(timeout=self._timeout_s)
+        for future in futures:  # flush() does not raise for a record that failed
+            future.get(timeout=0)
+        _within(self._timeout_s, producer.commit_transaction)
+
+    def _explain(self, error: KafkaError, marker: Marker) -> None:
+        """Turn a failed transaction into the error that says what to do.
+
+        Fencing alone does not mean a successor: the coordinator also fences a transaction that timed out,
+        and a newcomer fences before it may refuse its checkpoint. The claim decides.
+        """
+        wait_s = self._claim_wait_s if isinstance(error, _FENCING_ERRORS) else 0.0
+        if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):
+            raise self._superseded(marker.epoch) from error
+        batch = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
+        raise PublishError(f"{batch} could not be published to {self._bootstrap}: {error!r}") from error
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        _end(producer)
+
+
+def _end(producer: KafkaProducer | None) -> None:
+    """Close without waiting: what is not committed by now must not be sent any more."""
+    if producer is None:
+        return
+    try:
+        producer.close(timeout=0)
+    except KafkaTimeoutError:
+        _LOG.info("a producer with unsent records is closed by force")
+        producer._sender.force_close()  # close() gives up on its own flush before it gets here
+
+
+def _within(timeout_s: float, call: Callable[[], None]) -> None:
+    """Run `call`, raising its own error, or `KafkaTimeoutError` when it takes longer.
+
+    kafka-python's commit_transaction waits for its coordinator without limit. The thread left behind by a
+    timeout holds nothing but the closed producer.
+    """
+    failures: list[Exception] = []
+
+    def run() -> None:
+        try:
+            call()
+        except Exception as error:  # raised again by the caller's thread
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="kafka-commit", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise KafkaTimeoutError(f"no answer to the commit within {timeout_s:g} s")
+    if failures:
+        raise failures[0]

@@ -1,0 +1,141 @@
+"""The marker: what a controller published last, and whether it agrees with Spark's checkpoint.
+
+The marker travels in the same transaction as the records it stands for. Comparing it with the checkpoint at
+start and with every batch is what turns "a batch may be run twice" into "its actions are published once", and
+what catches a checkpoint that was deleted, restored from a backup or swapped. Pure: no Kafka here.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from streaming.sinks import CheckpointMismatch
+
+__all__ = ["Checkpoint", "Marker", "decode_marker", "encode_marker", "is_new_batch", "next_start"]
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest batch a controller has published; `batch_id` and `digest` are None before its first one.
+
+    `query_id` is Spark's id of the query, None while any query is accepted (first start, `--fresh`). `epoch`
+    rises by one at every start of the controller.
+    """
+
+    query_id: str | None
+    batch_id: int | None
+    digest: str | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What the checkpoint says: its query id and the newest batch id of its `offsets` log, if any."""
+
+    query_id: str | None
+    last_batch_id: int | None
+
+    def __str__(self) -> str:
+        if self.query_id is None:
+            return "the checkpoint is new (it holds no query)"
+        newest = "no batch yet" if self.last_batch_id is None else f"batch {self.last_batch_id} as its newest"
+        return f"the checkpoint belongs to query {self.query_id} and has {newest}"
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Marker)
+
+
+def encode_marker(marker: Marker) -> bytes:
+    """The marker as the JSON value of a record of the commits topic."""
+    return _ENCODER.encode(marker)
+
+
+def decode_marker(value: bytes, *, topic: str, offset: int) -> Marker:
+    """Read a record of the commits topic back; raises `CheckpointMismatch` when it is not a marker."""
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise CheckpointMismatch(
+            f"the record at offset {offset} of {topic} is not a marker ({error}): "
+            "is the topic used by something else, or written by a newer version of trimtab?"
+        ) from error
+
+
+def next_start(
+    marker: Marker | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool
+) -> Marker:
+    """The marker a starting controller writes: the old one with the next epoch.
+
+    `fresh` forgets what was published, `adopt` takes the checkpoint's word for it. Raises
+    `CheckpointMismatch` when neither is asked for and marker and checkpoint disagree.
+    """
+    epoch = 1 if marker is None else marker.epoch + 1
+    if fresh:
+        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
+    if adopt:
+        return Marker(query_id=checkpoint.query_id, batch_id=None, digest=None, epoch=epoch)
+    problem = _disagreement(marker, checkpoint)
+    if problem is not None:
+        raise CheckpointMismatch(_start_refusal(problem, marker, checkpoint, name))
+    if marker is None:
+        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
+    return msgspec.structs.replace(marker, epoch=epoch)
+
+
+def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
+    newest = -1 if checkpoint.last_batch_id is None else checkpoint.last_batch_id
+    if marker is None:
+        return "the checkpoint has batches, but no marker says which were published" if newest >= 0 else None
+    if marker.query_id is None:
+        return None
+    if checkpoint.query_id is None:
+        return "the checkpoint was deleted or replaced by a new one"
+    if marker.query_id != checkpoint.query_id:
+        return "the checkpoint belongs to another query"
+    if marker.batch_id is not None and marker.batch_id > newest:
+        return "the checkpoint is older than what was published (restored from a backup?)"
+    return None
+
+
+def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
+    return (
+        f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
+        "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --fresh to "
+        "begin with a new checkpoint and forget the marker; or with --adopt to trust the checkpoint as it is "
+        "(batches after it are published, even if they already were)."
+    )
+
+
+def _describe(marker: Marker | None) -> str:
+    if marker is None:
+        return "The marker is missing"
+    return (
+        f"The marker says query {marker.query_id}, batch {marker.batch_id}, "
+        f"digest {marker.digest and marker.digest[:12]}, epoch {marker.epoch}"
+    )
+
+
+def is_new_batch(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str) -> bool:
+    """Whether the batch has still to be published; False when it is exactly the one the marker stands for.
+
+    Raises `CheckpointMismatch` for another query, an older batch, or the same batch with other contents.
+    """
+    if marker.query_id is not None and marker.query_id != query_id:
+        raise _batch_refusal("it belongs to another query", marker, batch_id, query_id, batch_digest)
+    if marker.batch_id is None or marker.batch_id < batch_id:
+        return True
+    if marker.batch_id > batch_id:
+        raise _batch_refusal("a newer batch is already out", marker, batch_id, query_id, batch_digest)
+    if marker.digest != batch_digest:
+        raise _batch_refusal("it was published with other contents", marker, batch_id, query_id, batch_digest)
+    return False
+
+
+def _batch_refusal(
+    problem: str, marker: Marker, batch_id: int, query_id: str, batch_digest: str
+) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"batch {batch_id} of query {query_id} (digest {batch_digest[:12]}) is not published: {problem}. "
+        f"{_describe(marker)}. If settings, version or input were changed between the two runs of the "
+        "batch, restart with --adopt to publish it as it is now; with --fresh to begin with a new checkpoint."
+    )

@@ -1,0 +1,256 @@
+"""``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
+
+The order at start is fixed: topics, Spark, checkpoint, publisher (which fences predecessors), query. A broker outage
+restarts the query with back-off; only fencing and configuration errors end the process. On SIGTERM or SIGINT the
+batch in progress is finished before the query stops.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from types import FrameType
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from state.rounds import Identity
+from streaming import topics
+from streaming.exits import FencedOff, Refused
+from streaming.jars import JarError, JavaError
+from streaming.known import KNOWN_LABELS
+from streaming.metrics import Metrics
+from streaming.serve import Check, HealthServer
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks.kafka import KafkaPublisher
+from streaming.spark import session, source
+from streaming.spark.batches import BatchPublisher
+from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.operator import ClusterProcessor
+from streaming.spark.rows import OUTPUT_SCHEMA
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_S = 1
+"""How often the driver looks at its query; short, because a signal is only seen between looks."""
+_DRAIN_S = 20.0
+"""How long a batch in progress may take at a stop; the whole stop stays within 30 s."""
+_BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 30.0
+_HEALTHY_S = 60.0
+"""A query that ran this long begins its next back-off anew."""
+_INTERVALS_READY = 3
+"""Trigger intervals after which a query that has not triggered is not ready."""
+
+_FINAL_CAUSES = {
+    "NewerStateError": "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
+    "RoundLengthError": "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
+    "KAFKA_DATA_LOSS": "the input no longer holds what the checkpoint has yet to read (its retention is too short, or "
+    "the topic was made anew): start over with --fresh, and raise the topic's retention",
+    "Some data may have been lost": "the input no longer holds what the checkpoint has yet to read (its retention is "
+    "too short, or the topic was made anew): start over with --fresh, and raise the topic's retention",
+}
+"""Failures that a restart cannot mend, by what Spark's message contains."""
+
+
+class Application:
+    """One controller process."""
+
+    def __init__(self, settings: Settings, *, begin: source.Begin, fresh: bool, adopt: bool) -> None:
+        self._settings = settings
+        self._begin = begin
+        self._fresh = fresh
+        self._adopt = adopt
+        self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
+        self._stopping = False
+        self._query: StreamingQuery | None = None
+        self._batches: BatchPublisher | None = None
+        self._last_trigger_s = time.monotonic()
+
+    def run(self) -> None:
+        """Run until stopped; raises ``exits.Refused`` or ``exits.FencedOff``."""
+        self._check_topics()
+        server = HealthServer(
+            self._metrics.registry,
+            self._readiness,
+            host=self._settings.metrics.host,
+            port=self._settings.metrics.port,
+        )
+        with self._signals():
+            _LOG.info("metrics and health at %s", self._serve(server))
+            try:
+                spark = self._spark()
+                try:
+                    self._run_on(spark)
+                finally:
+                    spark.stop()
+            finally:
+                server.stop()
+
+    @staticmethod
+    def _serve(server: HealthServer) -> str:
+        try:
+            return server.start()
+        except OSError as error:
+            raise Refused(str(error)) from error
+
+    def _check_topics(self) -> None:
+        try:
+            for warning in topics.validate_all(self._settings):
+                _LOG.warning("%s", warning)
+        except topics.StartError as error:
+            raise Refused(str(error)) from error
+
+    def _spark(self) -> SparkSession:
+        try:
+            return session.connect(self._settings)
+        except (JarError, JavaError) as error:
+            raise Refused(str(error)) from error
+
+    def _run_on(self, spark: SparkSession) -> None:
+        settings = self._settings
+        publisher = KafkaPublisher(
+            settings.output_bootstrap, name=settings.controller.name, commits_topic=settings.topics.commits
+        )
+        try:
+            checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
+            checkpoint.prepare(settings, fresh=self._fresh)
+            if checkpoint.is_local:
+                session.use_local_files(spark)
+            epoch = publisher.open(
+                query_id=checkpoint.query_id(),
+                last_batch_id=checkpoint.last_batch_id(),
+                fresh=self._fresh,
+                adopt=self._adopt,
+            )
+            _LOG.info(
+                "controller %s has epoch %d, mode %s",
+                settings.controller.name,
+                epoch,
+                settings.controller.mode,
+            )
+            self._batches = BatchPublisher(publisher, self._metrics, settings.topics)
+            self._keep_running(_operator(spark, settings, self._begin), publisher)
+        except (CheckpointError, CheckpointMismatch, PublishError) as error:
+            raise Refused(str(error)) from error
+        except Fenced as error:
+            raise FencedOff(str(error)) from error
+        finally:
+            publisher.close()
+
+    def _keep_running(self, frame: DataFrame, publisher: KafkaPublisher) -> None:
+        """Run the query again and again, waiting longer each time it fails at once."""
+        backoff_s = _BACKOFF_FIRST_S
+        while not self._stopping:
+            started = time.monotonic()
+            try:
+                self._run_query(frame, publisher)
+            except (StreamingQueryException, Py4JError) as error:
+                self._raise_if_final(error)
+                if time.monotonic() - started > _HEALTHY_S:
+                    backoff_s = _BACKOFF_FIRST_S
+                _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, _first_lines(error))
+                self._metrics.count_query_restart()
+                self._wait(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
+
+    def _run_query(self, frame: DataFrame, publisher: KafkaPublisher) -> None:
+        assert self._batches is not None, "the batch function is made before the query"
+        spark = self._settings.spark
+        query = (
+            frame.writeStream.queryName(f"trimtab-{self._settings.controller.name}")
+            .outputMode("update")
+            .option("checkpointLocation", spark.checkpoint)
+            .trigger(processingTime=f"{round(spark.trigger_interval_s * 1000)} milliseconds")
+            .foreachBatch(self._batches)
+            .start()
+        )
+        self._query = query
+        try:
+            while not self._stopping and not query.awaitTermination(_LOOK_S):
+                self._look(query)
+                if publisher.is_superseded():
+                    raise Fenced(
+                        f"another controller called {self._settings.controller.name!r} has taken over"
+                    )
+        finally:
+            self._drain(query)
+
+    def _look(self, query: StreamingQuery) -> None:
+        """Note that the query triggers; idle triggers make no batch, so the status is all there is."""
+        if query.isActive and (query.status["isTriggerActive"] or "Waiting" in query.status["message"]):
+            self._last_trigger_s = time.monotonic()
+
+    def _drain(self, query: StreamingQuery) -> None:
+        """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
+        until = time.monotonic() + _DRAIN_S
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+            query.awaitTermination(_LOOK_S)
+        query.stop()
+        self._query = None
+
+    def _raise_if_final(self, error: Exception) -> None:
+        cause = None if self._batches is None else self._batches.error
+        if isinstance(cause, Fenced | CheckpointMismatch):
+            raise cause from error
+        text = str(error)
+        for sign, remedy in _FINAL_CAUSES.items():
+            if sign in text:
+                raise Refused(f"{remedy}\n{_first_lines(error)}") from error
+
+    def _readiness(self) -> Sequence[Check]:
+        query, batches = self._query, self._batches
+        silent_s = time.monotonic() - self._last_trigger_s
+        allowed_s = _INTERVALS_READY * max(self._settings.spark.trigger_interval_s, _LOOK_S)
+        failed = None if batches is None else batches.error
+        return [
+            Check(name="query", ok=query is not None, detail="running" if query else "not running"),
+            Check(
+                name="trigger",
+                ok=query is not None and silent_s <= allowed_s,
+                detail=f"last seen {silent_s:.1f} s ago, {allowed_s:g} s are allowed",
+            ),
+            Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)[:500]),
+        ]
+
+    def _wait(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        def stop(number: int, _frame: FrameType | None) -> None:
+            _LOG.info("%s: finishing the batch in progress", signal.Signals(number).name)
+            self._stopping = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _operator(spark: SparkSession, settings: Settings, begin: source.Begin) -> DataFrame:
+    frame = source.records(spark, settings, source.starting_offsets(settings, begin))
+    controller = settings.controller
+    processor = ClusterProcessor(
+        name=controller.name,
+        identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=controller.max_record_bytes,
+    )
+    return frame.groupBy("cluster").transformWithState(
+        statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
+    )
+
+
+def _first_lines(error: Exception, count: int = 12) -> str:
+    lines = str(error).strip().splitlines()
+    return "\n".join(lines[:count])

@@ -1,0 +1,141 @@
+"""The stateful operator: one cluster's records of a micro-batch through its controller.
+
+Invariants: a cluster's records are taken in source order (Spark does not promise it, so their coordinates travel
+along); memory is written once, after the last record; what is yielded depends on the records and the memory alone.
+Runs in Spark's Python workers; knows no clock, no broker and no metrics.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    ValueState,
+)
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from state.controller import Controller
+from state.outputs import Output
+from state.rounds import Identity
+from state.settings import SettingsSource
+from streaming.intake import Intake, Record
+from streaming.observation import encode
+from streaming.observing import event_observation, round_observation
+from streaming.spark.rows import of_observation, of_output, of_refused
+from streaming.wire.encode import source_of
+from streaming.wire.origin import Origin
+
+_VALUE = StructType([StructField("value", BinaryType())])
+_REPORT_KEY = StructType([StructField("round", LongType()), StructField("broker", StringType())])
+
+
+class SparkStore:
+    """``state.store.Store`` on Spark's state handle."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._header: ValueState = handle.getValueState("header", _VALUE)
+        self._fleet: ValueState = handle.getValueState("fleet", _VALUE)
+        self._reports: MapState = handle.getMapState("reports", _REPORT_KEY, _VALUE)
+
+    def header(self) -> bytes | None:
+        return _value(self._header.get())
+
+    def put_header(self, value: bytes) -> None:
+        self._header.update((value,))
+
+    def fleet(self) -> bytes | None:
+        return _value(self._fleet.get())
+
+    def put_fleet(self, value: bytes) -> None:
+        self._fleet.update((value,))
+
+    def report(self, number: int, broker: str) -> bytes | None:
+        return _value(self._reports.getValue((number, broker)))
+
+    def reports(self) -> Iterator[tuple[int, str, bytes]]:
+        for key, value in self._reports.iterator():
+            yield int(key[0]), str(key[1]), bytes(value[0])
+
+    def put_report(self, number: int, broker: str, value: bytes) -> None:
+        self._reports.updateValue((number, broker), (value,))
+
+    def remove_report(self, number: int, broker: str) -> None:
+        self._reports.removeKey((number, broker))
+
+
+def _value(found: tuple[Any, ...] | None) -> bytes | None:
+    return None if found is None else bytes(found[0])
+
+
+class ClusterProcessor(StatefulProcessor):
+    """``transformWithState`` keyed by cluster; no timers, so an idle topic costs no batches."""
+
+    def __init__(
+        self, *, name: str, identity: Identity, settings: SettingsSource, max_record_bytes: int
+    ) -> None:
+        self._source = source_of(name)
+        self._identity = identity
+        self._settings = settings
+        self._max_record_bytes = max_record_bytes
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Bind the state variables of this task."""
+        self._store = SparkStore(handle)
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: ARG002, N803  Spark passes it by keyword
+    ) -> Iterator[Row]:
+        """All records of one cluster in this micro-batch."""
+        cluster = str(key[0])
+        controller: Controller | None = None
+
+        def controller_of(_cluster: str) -> Controller:
+            nonlocal controller
+            if controller is None:
+                controller = Controller(
+                    cluster, self._store, identity=self._identity, settings=self._settings
+                )
+            return controller
+
+        intake = Intake(controller_of, max_record_bytes=self._max_record_bytes)
+        for record in sorted(map(_record, rows), key=_source_order):
+            outputs, refused = intake.take(record)
+            yield from self._rows(outputs)
+            if refused is not None:
+                yield of_refused(refused, self._source)
+        if controller is not None:
+            controller.commit()
+        is_known = controller is not None and controller.is_known
+        yield of_observation(cluster, encode(event_observation(cluster if is_known else "", intake.tally)))
+
+    def _rows(self, outputs: list[Output]) -> Iterator[Row]:
+        for output in outputs:
+            yield of_output(output, self._source)
+            if output.summary is not None:
+                yield of_observation(output.cluster, encode(round_observation(output)))
+
+    def close(self) -> None:
+        """Nothing to release: the state belongs to Spark."""
+
+
+def _record(row: Row) -> Record:
+    oversize = None if row.oversize_bytes is None else (int(row.oversize_bytes), str(row.sha256))
+    return Record(
+        value=None if row.value is None else bytes(row.value),
+        origin=Origin(topic=row.topic, partition=row.partition, offset=row.offset),
+        key=row.key,
+        appended_ms=row.appended_ms,
+        is_control=row.is_control,
+        oversize=oversize,
+    )
+
+
+def _source_order(record: Record) -> tuple[bool, Origin]:
+    """Control first: an operator's pause takes effect as early as it can."""
+    return (not record.is_control, record.origin)

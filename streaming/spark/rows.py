@@ -1,0 +1,88 @@
+"""Columns that travel into and out of the stateful operator."""
+
+from pyspark.sql import Row
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from state.outputs import Output
+from streaming.wire.encode import Refused, encode, encode_refused
+
+ACTION, DRY_RUN_ACTION, ROUND, REJECTED, OBSERVED = (
+    "action",
+    "dry-run-action",
+    "round",
+    "rejected",
+    "observed",
+)
+"""Kinds of output row; ``OBSERVED`` is for the driver's metrics and is not published."""
+
+OUTPUT_COLUMNS = ("kind", "key", "round", "place", "value", "topic", "partition", "offset")
+
+OUTPUT_SCHEMA = StructType(
+    [
+        StructField("kind", StringType(), nullable=False),
+        StructField("key", StringType(), nullable=False),
+        StructField("round", LongType(), nullable=False),
+        StructField("place", IntegerType(), nullable=False),
+        StructField("value", BinaryType(), nullable=False),
+        StructField("topic", StringType(), nullable=True),
+        StructField("partition", IntegerType(), nullable=True),
+        StructField("offset", LongType(), nullable=True),
+    ]
+)
+"""One row an output, already encoded; the last three are a rejected record's coordinates."""
+
+INPUT_SCHEMA = StructType(
+    [
+        StructField("cluster", StringType(), nullable=False),
+        StructField("key", StringType(), nullable=False),
+        StructField("value", BinaryType(), nullable=True),
+        StructField("oversize_bytes", LongType(), nullable=True),
+        StructField("sha256", StringType(), nullable=True),
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("appended_ms", LongType(), nullable=False),
+        StructField("is_control", BooleanType(), nullable=False),
+    ]
+)
+"""One row a record; ``cluster`` is the state key, empty where the record's key is no valid cluster name."""
+
+
+def _row(kind: str, key: str, value: bytes, *, number: int = 0, place: int = 0) -> Row:
+    return Row(
+        kind=kind, key=key, round=number, place=place, value=value, topic=None, partition=None, offset=None
+    )
+
+
+def of_output(output: Output, source: str) -> Row:
+    """Row of an action or a round summary."""
+    kind = ROUND if output.kind == "round" else DRY_RUN_ACTION if output.dry_run else ACTION
+    return _row(kind, output.cluster, encode(output, source), number=output.round, place=output.place)
+
+
+def of_refused(record: Refused, source: str) -> Row:
+    """Row of a refused record."""
+    origin = record.origin
+    return Row(
+        kind=REJECTED,
+        key=record.cluster,
+        round=0,
+        place=0,
+        value=encode_refused(record, source),
+        topic=origin.topic,
+        partition=origin.partition,
+        offset=origin.offset,
+    )
+
+
+def of_observation(cluster: str, value: bytes) -> Row:
+    """Row of what the driver's metrics are told."""
+    return _row(OBSERVED, cluster, value)

@@ -1,0 +1,82 @@
+"""The Kafka source: input and control topics as the operator's input rows.
+
+Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. Of a record above
+``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker.
+"""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from kafka import KafkaConsumer, TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from streaming.settings import Settings
+from streaming.spark.rows import INPUT_SCHEMA
+from streaming.wire.encode import MAX_QUOTED_BYTES
+from streaming.wire.messages import CLUSTER_PATTERN
+
+Begin = Literal["earliest", "latest"] | int
+"""Where a first start reads the input from; a number is milliseconds since the epoch."""
+
+_EARLIEST, _LATEST = -2, -1
+_FETCH_WAIT_MS = "20"
+"""Kafka's default of 500 would hold every micro-batch back for that long."""
+
+
+def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
+    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only."""
+    topics = settings.topics
+    frame = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.input.bootstrap)
+        .option("subscribe", f"{topics.input},{topics.control}")
+        .option("startingOffsets", starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.spark.max_records_per_trigger_count)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+    key = F.coalesce(F.col("key").cast("string"), F.lit(""))
+    size = F.length("value")
+    is_oversize = size > settings.controller.max_record_bytes
+    return frame.select(
+        F.when(key.rlike(CLUSTER_PATTERN), key).otherwise("").alias("cluster"),
+        key.alias("key"),
+        F.when(is_oversize, F.substring("value", 1, MAX_QUOTED_BYTES))
+        .otherwise(F.col("value"))
+        .alias("value"),
+        F.when(is_oversize, size.cast("long")).alias("oversize_bytes"),
+        F.when(is_oversize, F.sha2("value", 256)).alias("sha256"),
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
+        F.unix_millis("timestamp").alias("appended_ms"),
+        (F.col("topic") == topics.control).alias("is_control"),
+    ).select(*INPUT_SCHEMA.fieldNames())
+
+
+def starting_offsets(
+    settings: Settings, begin: Begin, client_options: Mapping[str, object] = MappingProxyType({})
+) -> str:
+    """Spark's JSON of first offsets: the input from ``begin``, the control topic always from its beginning."""
+    topics = settings.topics
+    consumer = KafkaConsumer(bootstrap_servers=settings.input.bootstrap, **client_options)
+    try:
+        input_offsets = _offsets(consumer, topics.input, begin)
+        control = {str(partition): _EARLIEST for partition in consumer.partitions_for_topic(topics.control)}
+    finally:
+        consumer.close()
+    return json.dumps({topics.input: input_offsets, topics.control: control})
+
+
+def _offsets(consumer: KafkaConsumer, topic: str, begin: Begin) -> dict[str, int]:
+    partitions = sorted(consumer.partitions_for_topic(topic))
+    if not isinstance(begin, int):
+        return dict.fromkeys(map(str, partitions), _EARLIEST if begin == "earliest" else _LATEST)
+    found = consumer.offsets_for_times(
+        {TopicPartition(topic, number): max(0, begin) for number in partitions}
+    )
+    return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in found.items()}

@@ -1,0 +1,340 @@
+"""The seven topics: how they must be set up, creating them, and checking them at start.
+
+Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
+cannot be undone. What differs is named with the value found, the value expected and the command that mends
+it. Retention and replication are chosen for new topics only; operators may change them freely.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from streaming.settings import Settings, TopicNames
+
+__all__ = [
+    "Difference",
+    "Outcome",
+    "StartError",
+    "TopicOutcome",
+    "create",
+    "create_all",
+    "validate",
+    "validate_all",
+]
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+INPUT_RETENTION_MS = _DAY_MS
+"""Longer than any outage from which a restart goes on where it was; 1,000 brokers write 350 GB in it."""
+
+ACTIONS_RETENTION_MS = 7 * _DAY_MS
+"""Actions expire within minutes; a week of them shows what was done, and why."""
+
+AUDIT_RETENTION_MS = 30 * _DAY_MS
+"""Round summaries answer questions asked weeks later; at most 256 KiB a round."""
+
+RECORD_HEADROOM_BYTES = 64 * 1024
+"""Key, headers and batch header on top of the largest value."""
+
+MARKER_SEGMENT_BYTES = 1024 * 1024
+"""Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
+
+_REACH_TIMEOUT_MS = 8_000
+_REQUEST_TIMEOUT_MS = 10_000
+_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+_COMPACTED = {"cleanup.policy": "compact"}
+
+
+class StartError(Exception):
+    """The application cannot start; the text names everything found wrong, and the remedy of each."""
+
+
+class Outcome(StrEnum):
+    """What `create` found or did."""
+
+    CREATED = "created"
+    ALREADY_RIGHT = "already right"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A setting of an existing topic that is not as needed; `tolerable` when it only deserves a warning."""
+
+    topic: str
+    setting: str
+    found: str
+    expected: str
+    remedy: str
+    tolerable: bool = False
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}. {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutcome:
+    """What became of one topic; `differences` is empty unless the outcome is `DIFFERS`."""
+
+    topic: str
+    outcome: Outcome
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spec:
+    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked."""
+
+    name: str
+    partitions: int
+    partitions_needed: int | None = None
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    min_message_bytes: int | None = None
+
+    @property
+    def configs(self) -> dict[str, str]:
+        size = {} if self.min_message_bytes is None else {"max.message.bytes": str(self.min_message_bytes)}
+        return {**self.chosen, **size, **self.fixed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    partitions: int
+    configs: Mapping[str, str]
+
+
+def _specs(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[_Spec]:
+    return [
+        _Spec(
+            name=names.input,
+            partitions=input_partitions or 1,
+            partitions_needed=input_partitions,
+            fixed=_APPEND_TIME,
+            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
+            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
+        ),
+        _Spec(
+            name=names.control,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME | _COMPACTED,
+            # as long as input can be read again, so can the control events that were in force
+            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
+        ),
+        _output(names.actions, ACTIONS_RETENTION_MS),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS),
+        _output(names.audit, AUDIT_RETENTION_MS),
+        _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        _Spec(
+            name=names.commits,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
+        ),
+    ]
+
+
+def _output(name: str, retention_ms: int) -> _Spec:
+    return _Spec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms)})
+
+
+def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
+    """`create` on the cluster of the input and on that of the output."""
+    return [
+        outcome
+        for bootstrap, only in _sides(settings)
+        for outcome in create(
+            bootstrap,
+            settings.topics,
+            input_partitions=input_partitions,
+            max_record_bytes=settings.controller.max_record_bytes,
+            only=only,
+        )
+    ]
+
+
+def validate_all(settings: Settings) -> list[str]:
+    """`validate` on the cluster of the input and on that of the output."""
+    return [
+        warning
+        for bootstrap, only in _sides(settings)
+        for warning in validate(
+            bootstrap, settings.topics, max_record_bytes=settings.controller.max_record_bytes, only=only
+        )
+    ]
+
+
+def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
+    """Where to look for which topics; None is all of them."""
+    names = settings.topics
+    read = frozenset({names.input, names.control})
+    written = frozenset({names.actions, names.actions_dry_run, names.audit, names.dead_letter, names.commits})
+    if settings.output_bootstrap == settings.input.bootstrap:
+        return [(settings.input.bootstrap, None)]
+    return [(settings.input.bootstrap, read), (settings.output_bootstrap, written)]
+
+
+def _chosen(specs: list[_Spec], only: frozenset[str] | None) -> list[_Spec]:
+    return specs if only is None else [spec for spec in specs if spec.name in only]
+
+
+def create(
+    bootstrap: str,
+    names: TopicNames,
+    *,
+    input_partitions: int,
+    max_record_bytes: int,
+    only: frozenset[str] | None = None,
+    client_options: Mapping[str, object] = MappingProxyType({}),
+) -> list[TopicOutcome]:
+    """Create the topics that are missing (of `only`, where given), compare those that exist, and alter none.
+
+    New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
+    `StartError` when the cluster cannot be reached within about 10 s or refuses.
+    """
+    specs = _chosen(_specs(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only)
+    with _admin(bootstrap, client_options) as admin:
+        replicas = min(3, len(admin.describe_cluster()["brokers"]))
+        found = _describe(admin, [spec.name for spec in specs])
+        made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas)}
+        found |= _describe(admin, [spec.name for spec in specs if spec.name not in found])
+    return [
+        TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
+        if spec.name in made
+        else _compared(spec, found[spec.name], bootstrap)
+        for spec in specs
+    ]
+
+
+def validate(
+    bootstrap: str,
+    names: TopicNames,
+    *,
+    max_record_bytes: int,
+    only: frozenset[str] | None = None,
+    client_options: Mapping[str, object] = MappingProxyType({}),
+) -> list[str]:
+    """Check at start that the topics (of `only`, where given) can be worked with; returns warnings.
+
+    Raises one `StartError` naming every obstacle: the address not reachable within about 10 s, a missing
+    topic, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
+    order or markers. A `max.message.bytes` below the largest accepted record is only a warning.
+    """
+    specs = _chosen(_specs(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    with _admin(bootstrap, client_options) as admin:
+        found = _describe(admin, [spec.name for spec in specs])
+    missing = [spec.name for spec in specs if spec.name not in found]
+    differences = [
+        difference
+        for spec in specs
+        if spec.name in found
+        for difference in _differences(spec, found[spec.name], bootstrap)
+    ]
+    problems = [str(difference) for difference in differences if not difference.tolerable]
+    if missing:
+        problems.append(f"topics missing at {bootstrap}: {', '.join(missing)}. Run: trimtab topics create")
+    if problems:
+        raise StartError("\n".join(problems))
+    return [str(difference) for difference in differences]
+
+
+def _compared(spec: _Spec, found: _Found, bootstrap: str) -> TopicOutcome:
+    differences = tuple(_differences(spec, found, bootstrap))
+    outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
+    return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
+
+
+def _differences(spec: _Spec, found: _Found, bootstrap: str) -> Iterator[Difference]:
+    if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
+        yield _partition_difference(spec, found.partitions, bootstrap)
+    for setting, expected in spec.fixed.items():
+        if found.configs.get(setting) != expected:
+            yield _setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, bootstrap)
+    size = int(found.configs.get("max.message.bytes", 0))
+    if spec.min_message_bytes is not None and size < spec.min_message_bytes:
+        expected = str(spec.min_message_bytes)
+        yield _setting_difference(spec, "max.message.bytes", str(size), expected, bootstrap, tolerable=True)
+
+
+def _setting_difference(
+    spec: _Spec, setting: str, found: str, expected: str, bootstrap: str, *, tolerable: bool = False
+) -> Difference:
+    remedy = (
+        f"Run: kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics "
+        f"--entity-name {spec.name} --add-config {setting}={expected}"
+    )
+    return Difference(
+        topic=spec.name, setting=setting, found=found, expected=expected, remedy=remedy, tolerable=tolerable
+    )
+
+
+def _partition_difference(spec: _Spec, found: int, bootstrap: str) -> Difference:
+    topics = f"kafka-topics.sh --bootstrap-server {bootstrap} --topic {spec.name}"
+    expected = spec.partitions_needed
+    if expected is not None and found < expected:
+        remedy = f"Run: {topics} --alter --partitions {expected}"
+    else:
+        remedy = (
+            f"Partitions cannot be removed. Its records are lost by: {topics} --delete; trimtab topics create"
+        )
+    return Difference(
+        topic=spec.name, setting="partitions", found=str(found), expected=str(expected), remedy=remedy
+    )
+
+
+@contextlib.contextmanager
+def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
+    try:
+        with KafkaAdminClient(
+            bootstrap_servers=bootstrap,
+            bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            **client_options,
+        ) as admin:
+            yield admin
+    except KafkaError as error:
+        raise StartError(
+            f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+            "Check that the address is right, that the brokers are up, and the security settings."
+        ) from error
+
+
+def _describe(admin: KafkaAdminClient, names: list[str]) -> dict[str, _Found]:
+    """Partitions and settings of the topics that exist."""
+    if not names:
+        return {}
+    partitions = {
+        topic["name"]: len(topic["partitions"])
+        for topic in admin.describe_topics(names)
+        if topic["error_code"] == 0
+    }
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
+    configs = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}
+    return {
+        name: _Found(count, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
+        for name, count in partitions.items()
+    }
+
+
+def _make(admin: KafkaAdminClient, spec: _Spec, replicas: int) -> bool:
+    """Create one topic; False when somebody else was faster."""
+    durable = {"min.insync.replicas": "2"} if replicas == 3 else {}
+    options = {
+        "num_partitions": spec.partitions,
+        "replication_factor": replicas,
+        "configs": {**durable, **spec.configs},
+    }
+    try:
+        admin.create_topics({spec.name: options}, wait_for_metadata=True)
+    except TopicAlreadyExistsError:
+        return False
+    return True

@@ -1,0 +1,282 @@
+"""From a record's bytes to an event, or to the reason why not; one pass over the JSON, numbers straight to columns.
+
+Nothing here raises for a bad record. The good path is one typed decode; only a record that fails it is looked at
+again (``diagnose``) to name what is wrong.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from policies.usage import Floats
+from state.events import (
+    ActionResult,
+    BrokerReport,
+    Control,
+    Event,
+    LoadReport,
+    Rejection,
+    Tick,
+    TopicStats,
+    is_system_bundle,
+)
+from streaming.wire.diagnose import diagnose
+from streaming.wire.messages import (
+    MAX_NUMBER,
+    ActionResultMessage,
+    ControlMessage,
+    LoadReportMessage,
+    LocalBrokerData,
+    Message,
+    Resource,
+    TickMessage,
+    TopicStatsMessage,
+    Traffic,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_YEAR = 9000
+"""Events beyond it are refused: ends and expiries computed from them would leave the calendar."""
+
+_BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
+_MAX_KNOWN_NAMES = 1_000_000
+"""Bundle names remembered as checked; at about 100 bytes each the memory this may take stays near 100 MB."""
+
+_decoder = msgspec.json.Decoder(Message)
+_rates = attrgetter("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
+_NO_TRAFFIC = Traffic()
+_NOT_MEASURED = Resource()
+
+
+class _Names:
+    """Bundle names that were found valid, and those among them that are Pulsar's own."""
+
+    def __init__(self) -> None:
+        self.valid: set[str] = set()
+        self.system: set[str] = set()
+
+    def first_invalid(self, names: Iterable[str]) -> str | None:
+        """A name that is no bundle's, or None; valid ones are remembered."""
+        new = set(names) - self.valid
+        for name in sorted(new):
+            if _BUNDLE.fullmatch(name) is None:
+                return name
+        if len(self.valid) + len(new) > _MAX_KNOWN_NAMES:
+            self.valid, self.system = set(), set()
+        self.valid |= new
+        self.system.update(name for name in new if is_system_bundle(name))
+        return None
+
+
+_names = _Names()
+
+
+class _Refused(Exception):
+    def __init__(self, rejection: Rejection) -> None:
+        super().__init__(rejection.detail)
+        self.rejection = rejection
+
+
+def to_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch, rounded down."""
+    delta = moment - _EPOCH
+    return (delta.days * 86400 + delta.seconds) * 1000 + delta.microseconds // 1000
+
+
+def decode(
+    value: bytes | None,
+    *,
+    key: str | None = None,
+    appended_ms: int | None = None,
+    partition: int | None = None,
+) -> tuple[str, Event | Rejection]:
+    """The cluster of a record with its event, or with why it is refused.
+
+    ``key`` is the record's key, None where there is none to compare (files); ``appended_ms`` the log's time. The
+    cluster of a refused record is empty unless it is valid and equal to the key.
+    """
+    if value is None:
+        detail = "the record has no value: an event was expected, not a tombstone"
+        return "", Rejection(reason="not-json", detail=detail)
+    try:
+        message = _decoder.decode(value)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        return diagnose(value, key, error)
+    if key is not None and key != message.cluster:
+        detail = f"the record's key is {key[:200]!r}, its cluster {message.cluster!r}: they must be equal"
+        return "", Rejection(reason="cluster-mismatch", detail=detail)
+    try:
+        _check_attributes(message)
+        return message.cluster, _event(message, appended_ms, partition)
+    except _Refused as refused:
+        return message.cluster, refused.rejection
+
+
+def _check_attributes(message: Message) -> None:
+    if not message.datacontenttype.startswith("application/json"):
+        detail = f"datacontenttype is {message.datacontenttype[:200]!r}, expected 'application/json'"
+        raise _Refused(Rejection(reason="not-cloudevent", detail=detail))
+    if not _EPOCH.year <= message.time.year < _LAST_YEAR:
+        detail = f"time {message.time.isoformat()} is not between 1970 and {_LAST_YEAR}"
+        raise _Refused(Rejection(reason="bad-time", detail=detail))
+
+
+def _event(message: Message, appended_ms: int | None, partition: int | None) -> Event:
+    if appended_ms is None and message.recordedtime is not None:
+        appended_ms = to_ms(message.recordedtime)
+    id_, time_ms = message.id, to_ms(message.time)
+    match message:
+        case LoadReportMessage():
+            return LoadReport(
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                partition=partition,
+                broker=message.subject,
+                report=_report(message.data),
+            )
+        case TopicStatsMessage():
+            _check_topics(message.data)
+            return TopicStats(
+                id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, broker=message.subject
+            )
+        case TickMessage(data=data):
+            return Tick(
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                partition=partition,
+                asked=tuple(sorted(data.asked)),
+                failed=tuple(sorted(data.failed.items())),
+            )
+        case ActionResultMessage(data=result):
+            return ActionResult(
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                partition=partition,
+                action_id=message.subject,
+                outcome=result.outcome,
+            )
+        case ControlMessage(data=overlay):
+            return Control(
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                paused=overlay.paused,
+                mode=overlay.mode,
+                overlay=msgspec.json.encode(overlay.settings, order="sorted"),
+                who=overlay.who or "",
+                why=overlay.why or "",
+            )
+
+
+def _report(data: LocalBrokerData) -> BrokerReport:
+    stats = data.lastStats or {}
+    listed = stats.keys() if data.bundles is None else set(data.bundles)
+    _check_names(stats)
+    if data.bundles is not None:
+        _check_names(listed)
+    bundles = sorted(listed - _names.system)
+    rows = list(map(stats.get, bundles))
+    has_traffic = np.ones(len(rows), dtype=np.bool_)
+    if None in rows:
+        has_traffic = np.array([row is not None for row in rows], dtype=np.bool_)
+    traffic = _columns([row or _NO_TRAFFIC for row in rows])
+    _check_traffic(traffic, bundles)
+    rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
+    return BrokerReport(
+        resources=_resources(data),
+        messages_per_s=rate_in + rate_out,
+        bytes_per_s=volume_in + volume_out,
+        listed_count=len(listed),
+        bundles=bundles,
+        traffic=traffic,
+        has_traffic=has_traffic,
+    )
+
+
+def _check_names(names: Iterable[str]) -> None:
+    wrong = _names.first_invalid(names)
+    if wrong is not None:
+        raise _Refused(
+            Rejection(
+                reason="bad-bundle-name",
+                detail=f"{wrong[:200]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
+                f"or tenant/cluster/namespace/0x00000000_0xffffffff",
+            )
+        )
+
+
+def _columns(rows: list[Traffic]) -> Floats:
+    """(n, 4) traffic; null counts as 0, as an absent field does."""
+    if not rows:
+        return np.zeros((0, 4))
+    columns = np.array(list(map(_rates, rows)), dtype=np.float64)
+    if np.isnan(columns).any():
+        columns = np.nan_to_num(columns, nan=0.0)
+    return columns
+
+
+def _check_traffic(traffic: Floats, names: list[str]) -> None:
+    if len(traffic) == 0 or (traffic.min() >= 0 and traffic.max() <= MAX_NUMBER):
+        return
+    row = int(np.argmax(((traffic < 0) | (traffic > MAX_NUMBER)).any(axis=1)))
+    worst = float(traffic[row].min()) if traffic[row].min() < 0 else float(traffic[row].max())
+    raise _Refused(_bad_rate(f"a rate of {names[row][:200]}", worst))
+
+
+def _bad_rate(what: str, value: float) -> Rejection:
+    if value < 0:
+        return Rejection(reason="negative-rate", detail=f"{what} is {value!r}, expected 0 or more")
+    return Rejection(reason="bad-data", detail=f"{what} is {value!r}, expected at most {MAX_NUMBER:g}")
+
+
+def _broker_rates(data: LocalBrokerData, stats: dict[str, Traffic]) -> list[float]:
+    """The broker's four rates; an absent one is the sum over its bundles."""
+    rates = []
+    for name, given in zip(
+        ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut"), _rates(data), strict=True
+    ):
+        value = math.fsum(getattr(row, name) or 0.0 for row in stats.values()) if given is None else given
+        if not 0 <= value <= MAX_NUMBER:
+            raise _Refused(_bad_rate(name, value))
+        rates.append(value)
+    return rates
+
+
+def _resources(data: LocalBrokerData) -> Floats:
+    """(4, 2) usage and limit; heap memory is checked like the others and left out."""
+    found = []
+    for name, resource in (
+        ("cpu", data.cpu),
+        ("bandwidthIn", data.bandwidthIn),
+        ("bandwidthOut", data.bandwidthOut),
+        ("directMemory", data.directMemory),
+        ("memory", data.memory),
+    ):
+        given = resource or _NOT_MEASURED
+        _check_resource(name, given)
+        found.append((given.usage, given.limit))
+    return np.array(found[:4])
+
+
+def _check_resource(name: str, resource: Resource) -> None:
+    usage, limit = resource.usage, resource.limit
+    if usage < 0 and not usage == limit == -1:
+        detail = f"{name}.usage is {usage!r} with limit {limit!r}, expected 0 or more, or -1 with limit -1"
+        raise _Refused(Rejection(reason="negative-usage", detail=detail))
+    if usage > MAX_NUMBER or 0 < limit < 1 / MAX_NUMBER or limit > MAX_NUMBER:
+        detail = f"{name} has usage {usage!r} and limit {limit!r}: no percentage can be computed of them"
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
+
+
+def _check_topics(data: dict[str, dict[str, Traffic]]) -> None:
+    _check_names(data)
+    names = [topic for topics in data.values() for topic in topics]
+    _check_traffic(_columns([row for topics in data.values() for row in topics.values()]), names)

@@ -1,0 +1,156 @@
+"""The policies agree with a naive re-implementation of Pulsar's pseudocode, bundle for bundle, memory included."""
+
+import numpy as np
+import pytest
+
+from policies.shedding import avg_shedder, threshold_shedder
+from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
+from tests.policies import oracle
+from tests.policies.fleets import Broker, Bundle, Fleet, snapshot_of, unloads_of
+
+FLEETS_PER_SEED = 120
+ROUNDS_PER_FLEET = 6
+SEEDS = range(10)
+
+NAMES = ("broker-10", "broker-2", "zeta", "B", "a", "broker-1", "é", "b")
+"""Unordered, and not sorted the way people count."""
+
+
+class Dice:
+    """Small, coarse numbers from one seed, so that ties and equalities are common."""
+
+    def __init__(self, seed: int) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def one_of(self, *values: float) -> float:
+        return values[int(self.generator.integers(len(values)))]
+
+    def often(self, ratio: float) -> bool:
+        return bool(self.generator.random() < ratio)
+
+    def below(self, end: int) -> int:
+        return int(self.generator.integers(end))
+
+
+def random_bundles(dice: Dice, broker: str) -> dict[str, Bundle]:
+    scale = dice.one_of(1.0, 1.0, 1 / 3)
+    order = dice.generator.permutation(dice.below(9))
+    return {
+        f"{broker}/{number}": Bundle(
+            messages_per_s=dice.below(7) * scale,
+            bytes_per_s=dice.below(7) * scale,
+            movable=dice.often(0.85),
+        )
+        for number in order.tolist()
+    }
+
+
+def random_broker(dice: Dice, name: str) -> Broker:
+    bundles = random_bundles(dice, name)
+    limit = dice.one_of(100.0, 100.0, 100.0, 7.0, 0.0, -1.0)
+    return Broker(
+        usage={
+            "cpu": (float(dice.one_of(0, 10, 20, 30, 35, 45, 50, 55, 60, 70, 85, 100, 140)), 100.0),
+            "bandwidth-in": (float(dice.below(8)), limit),
+            "direct-memory": (float(dice.below(101)), 100.0),
+        },
+        messages_per_s=float(dice.below(30)),
+        bytes_per_s=float(dice.below(30)),
+        bundles=bundles,
+        listed_count=len(bundles) + dice.below(2),
+        may_receive=dice.often(0.9),
+    )
+
+
+def random_rounds(dice: Dice) -> list[Fleet]:
+    """One fleet over several rounds: most brokers stay as they are, some change, some are absent."""
+    names = [NAMES[index] for index in dice.generator.permutation(len(NAMES))[: 1 + dice.below(len(NAMES))]]
+    fleet = {name: random_broker(dice, name) for name in names}
+    rounds = []
+    for _ in range(ROUNDS_PER_FLEET):
+        fleet = {
+            name: random_broker(dice, name) if dice.often(0.3) else broker for name, broker in fleet.items()
+        }
+        rounds.append({name: broker for name, broker in fleet.items() if dice.often(0.9)})
+    return rounds
+
+
+def random_usage(dice: Dice) -> tuple[UsageSettings, CapacitySettings]:
+    usage = UsageSettings(
+        cpu_weight=dice.one_of(1.0, 1.0, 0.3), direct_memory_weight=dice.one_of(0.0, 0.0, 1.0, 1.1)
+    )
+    if dice.often(0.7):
+        return usage, CapacitySettings()
+    own = {
+        "a": BrokerCapacity(messages_per_s=15.0),
+        "zeta": BrokerCapacity(bytes_per_s=10.0, messages_per_s=0.0),
+    }
+    return usage, CapacitySettings(messages_per_s=40.0, brokers=own)
+
+
+def random_avg_settings(dice: Dice) -> avg_shedder.AvgShedderSettings:
+    return avg_shedder.AvgShedderSettings(
+        low_threshold_points=dice.one_of(0.0, 15.0, 15.0, 20.0),
+        high_threshold_points=dice.one_of(20.0, 40.0, 40.0),
+        low_hit_count=1 + dice.below(4),
+        high_hit_count=1 + dice.below(3),
+        min_unload_messages_per_s=dice.one_of(0.0, 1.0, 3.0, 100.0),
+        min_unload_bytes_per_s=dice.one_of(0.0, 1.0, 3.0),
+        max_unload_ratio=dice.one_of(0.2, 0.5, 0.5, 1.0),
+    )
+
+
+def random_threshold_settings(dice: Dice) -> threshold_shedder.ThresholdShedderSettings:
+    return threshold_shedder.ThresholdShedderSettings(
+        threshold_points=dice.one_of(0.0, 5.0, 10.0, 10.0, 25.0),
+        history_ratio=dice.one_of(0.0, 0.5, 0.9, 1.0),
+        min_unload_bytes_per_s=dice.one_of(0.0, 0.05, 1.0, 2.0),
+        lower_boundary_shedding=dice.often(0.6),
+        require_current_above_mean=dice.often(0.3),
+    )
+
+
+def ratios_of(fleet: Fleet, usage: UsageSettings, capacity: CapacitySettings) -> dict[str, float]:
+    return {name: oracle.usage_ratio_of(name, broker, usage, capacity) for name, broker in fleet.items()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_avg_shedder_decides_and_remembers_what_the_naive_one_does(seed: int) -> None:
+    dice = Dice(seed)
+    acted_count = 0
+    for _ in range(FLEETS_PER_SEED):
+        settings = random_avg_settings(dice)
+        usage, capacity = random_usage(dice)
+        memory = avg_shedder.AvgShedderMemory()
+        low_hits: dict[str, int] = {}
+        high_hits: dict[str, int] = {}
+        for fleet in random_rounds(dice):
+            snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
+            ratios = ratios_of(fleet, usage, capacity)
+            expected = oracle.avg_shedder(fleet, ratios, low_hits, high_hits, settings)
+            plan, memory = avg_shedder.shed(snapshot, memory, settings)
+            assert unloads_of(snapshot, plan) == expected
+            assert memory.low_hits == low_hits
+            assert memory.high_hits == high_hits
+            acted_count += len(expected)
+    assert acted_count > FLEETS_PER_SEED
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_threshold_shedder_decides_and_remembers_what_the_naive_one_does(seed: int) -> None:
+    dice = Dice(1000 + seed)
+    acted_count = 0
+    for _ in range(FLEETS_PER_SEED):
+        settings = random_threshold_settings(dice)
+        usage, capacity = random_usage(dice)
+        memory = threshold_shedder.ThresholdShedderMemory()
+        history: dict[str, float] = {}
+        for fleet in random_rounds(dice):
+            snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
+            ratios = ratios_of(fleet, usage, capacity)
+            expected = oracle.threshold_shedder(fleet, ratios, history, settings)
+            plan, memory = threshold_shedder.shed(snapshot, memory, settings)
+            assert unloads_of(snapshot, plan) == expected
+            assert memory.history_ratio == history
+            acted_count += len(expected)
+    assert acted_count > FLEETS_PER_SEED

@@ -1,0 +1,94 @@
+"""Builders of CloudEvents as bytes: what a collector, an operator or an executor would send.
+
+Times are seconds since the epoch, so that a round's number can be read off them. Everything may be overridden, also
+with values that are wrong; what is ``ABSENT`` is left out.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from state.outputs import rfc3339
+
+LOAD_REPORT = "trimtab.pulsar.load-report.v1"
+TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
+TICK = "trimtab.tick.v1"
+ACTION_RESULT = "trimtab.action-result.v1"
+CONTROL = "trimtab.control.v1"
+
+CLUSTER = "east-1"
+ABSENT = object()
+"""Stands for an attribute or field that is not there."""
+
+
+def at(time_s: float) -> str:
+    """RFC 3339 of seconds since the epoch."""
+    return rfc3339(round(time_s * 1000))
+
+
+def event(type_: str, *, time_s: float = 0.0, data: object, **attributes: object) -> bytes:
+    """Any event; ``attributes`` are laid over the usual ones."""
+    usual = {
+        "specversion": "1.0",
+        "id": f"{attributes.get('subject')}/{time_s:g}",
+        "source": "/tests",
+        "type": type_,
+        "subject": "b1",
+        "time": at(time_s),
+        "cluster": CLUSTER,
+        "data": data,
+    }
+    merged = {name: value for name, value in (usual | attributes).items() if value is not ABSENT}
+    return json.dumps(merged).encode()
+
+
+def report(
+    broker: str = "b1",
+    *,
+    time_s: float = 0.0,
+    cpu: tuple[float, float] | None = None,
+    rate: float | None = None,
+    volume: float | None = None,
+    bundles: Mapping[str, Mapping[str, object] | None] | None = None,
+    data: Mapping[str, object] | None = None,
+    **attributes: object,
+) -> bytes:
+    """A load report; ``rate`` and ``volume`` are all inbound, a bundle of None is listed without statistics."""
+    found: dict[str, Any] = {}
+    if cpu is not None:
+        found["cpu"] = {"usage": cpu[0], "limit": cpu[1]}
+    if rate is not None:
+        found |= {"msgRateIn": rate, "msgRateOut": 0.0}
+    if volume is not None:
+        found |= {"msgThroughputIn": volume, "msgThroughputOut": 0.0}
+    if bundles is not None:
+        found["bundles"] = list(bundles)
+        found["lastStats"] = {name: stats for name, stats in bundles.items() if stats is not None}
+    return event(LOAD_REPORT, time_s=time_s, data=found | dict(data or {}), **({"subject": broker} | attributes))
+
+
+def traffic(rate: float, volume: float = 0.0) -> dict[str, object]:
+    """Statistics of a bundle, all of it inbound."""
+    return {"msgRateIn": rate, "msgRateOut": 0.0, "msgThroughputIn": volume, "msgThroughputOut": 0.0}
+
+
+def tick(
+    *,
+    time_s: float,
+    asked: list[str] | None = None,
+    failed: Mapping[str, str] | None = None,
+    **attributes: object,
+) -> bytes:
+    """A collector's sweep is complete."""
+    data = {"asked": asked or [], "failed": dict(failed or {})}
+    return event(TICK, time_s=time_s, data=data, **({"subject": "tick"} | attributes))
+
+
+def control(*, time_s: float, data: Mapping[str, object], **attributes: object) -> bytes:
+    """An operator's overlay."""
+    return event(CONTROL, time_s=time_s, data=dict(data), **({"subject": "control"} | attributes))
+
+
+def result(action_id: str, outcome: str, *, time_s: float, **attributes: object) -> bytes:
+    """What became of an action."""
+    return event(ACTION_RESULT, time_s=time_s, subject=action_id, data={"outcome": outcome}, **attributes)

@@ -1,0 +1,182 @@
+"""The metrics an operator's alerts are written against: names, labels, and when a series begins."""
+
+import math
+
+import msgspec
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.metrics import KnownLabels, Metrics
+from streaming.observation import (
+    EventCount,
+    EventObservation,
+    RoundObservation,
+    UsageStats,
+    decode,
+    encode,
+)
+
+REPORT = "trimtab.pulsar.load-report.v1"
+TICK = "trimtab.tick.v1"
+
+ROUND = RoundObservation(
+    cluster="east-1",
+    round=7,
+    end_ms=480_000,
+    outcome="decided",
+    policy="avg-shedder",
+    mode="act",
+    paused=False,
+    brokers_reporting_count=3,
+    brokers_missing_count=1,
+    brokers_excluded_count=0,
+    usage={"overall": UsageStats(60.0, 80.0, 28.5), "cpu": UsageStats(50.0, 55.0, 2.0)},
+    examined={"fired": 1, "hit-count 3/8": 1},
+    candidates={"acted": 2, "cooldown": 5},
+    actions={"unload": 2},
+    oldest_report_age_s=12.5,
+)
+
+
+def new_metrics() -> Metrics:
+    known = KnownLabels(
+        rejected_reasons=("not-json", "ahead-of-log"),
+        event_types=(REPORT, TICK),
+        examined_outcomes=("fired", "hit-count", "below-threshold"),
+        candidate_outcomes=("acted", "cooldown", "budget"),
+    )
+    return Metrics(known, version="0.1.0", pyspark_version="4.2.0")
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def events(cluster: str, *counts: EventCount, **rejected: int) -> EventObservation:
+    reasons = {reason.replace("_", "-"): count for reason, count in rejected.items()}
+    return EventObservation(cluster=cluster, counts=list(counts), rejected=reasons)
+
+
+def test_observations_survive_the_way_from_the_operator_to_the_driver() -> None:
+    seen = events("east-1", EventCount(REPORT, "used", 3), not_json=1)
+    assert decode(encode(ROUND)) == ROUND
+    assert decode(encode(seen)) == seen
+
+
+def test_bytes_that_are_no_observation_are_refused() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode(msgspec.msgpack.encode(["round", "east-1"]))
+
+
+def test_every_rejection_reason_exists_from_the_first_scrape() -> None:
+    metrics = new_metrics()
+    assert value(metrics, "trimtab_rejected_total", reason="not-json") == 0
+    assert value(metrics, "trimtab_rejected_total", reason="ahead-of-log") == 0
+    assert value(metrics, "trimtab_query_restarts_total") == 0
+    assert value(metrics, "trimtab_batches_skipped_total") == 0
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="rejected") == 0
+
+
+def test_build_info_names_the_versions() -> None:
+    text = generate_latest(new_metrics().registry).decode()
+    assert 'trimtab_build_info{pyspark="4.2.0",python="3.' in text
+    assert 'version="0.1.0"} 1.0' in text
+
+
+def test_no_cluster_is_named_before_its_first_round_or_used_event() -> None:
+    metrics = new_metrics()
+    metrics.observe_events(events("east-1", EventCount(REPORT, "rejected", 1), not_json=1))
+    assert "east-1" not in generate_latest(metrics.registry).decode()
+    assert value(metrics, "trimtab_events_total", cluster="", type=REPORT, result="rejected") == 1
+
+
+def test_a_cluster_has_all_its_series_from_its_first_round() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    assert value(metrics, "trimtab_rounds_total", cluster="east-1", outcome="decided") == 1
+    assert value(metrics, "trimtab_rounds_total", cluster="east-1", outcome="no-quorum") == 0
+    budget = {"cluster": "east-1", "policy": "avg-shedder", "outcome": "budget"}
+    assert value(metrics, "trimtab_candidates_total", **budget) == 0
+    split = {"cluster": "east-1", "kind": "split", "dry_run": "true"}
+    assert value(metrics, "trimtab_actions_published_total", **split) == 0
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=TICK, result="late") == 0
+
+
+def test_a_round_counts_what_was_examined_considered_and_published() -> None:
+    metrics = new_metrics()
+    for _ in range(2):
+        metrics.observe_round(ROUND, published_ms=490_500)
+    of = {"cluster": "east-1", "policy": "avg-shedder"}
+    assert value(metrics, "trimtab_examined_total", **of, outcome="fired") == 2
+    assert value(metrics, "trimtab_candidates_total", **of, outcome="cooldown") == 10
+    unload = {"cluster": "east-1", "kind": "unload", "dry_run": "false"}
+    assert value(metrics, "trimtab_actions_published_total", **unload) == 4
+    assert value(metrics, "trimtab_decision_lag_seconds_sum") == 21.0
+    assert value(metrics, "trimtab_decision_lag_seconds_count") == 2
+
+
+def test_the_numbers_in_an_outcome_do_not_become_series() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    of = {"cluster": "east-1", "policy": "avg-shedder"}
+    assert value(metrics, "trimtab_examined_total", **of, outcome="hit-count") == 1
+    assert "3/8" not in generate_latest(metrics.registry).decode()
+
+
+def test_gauges_show_the_last_round_and_nan_for_what_nobody_measured() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    usage = {"cluster": "east-1", "resource": "overall"}
+    assert value(metrics, "trimtab_broker_usage_points", **usage, stat="max") == 80.0
+    unmeasured = value(
+        metrics, "trimtab_broker_usage_points", cluster="east-1", resource="capacity", stat="mean"
+    )
+    assert unmeasured is not None
+    assert math.isnan(unmeasured)
+    assert value(metrics, "trimtab_brokers", cluster="east-1", state="missing") == 1
+    assert value(metrics, "trimtab_oldest_report_age_seconds", cluster="east-1") == 12.5
+    assert value(metrics, "trimtab_dry_run", cluster="east-1") == 0
+    assert value(metrics, "trimtab_paused", cluster="east-1") == 0
+    assert value(metrics, "trimtab_last_round_end_timestamp_seconds", cluster="east-1") == 480.0
+
+
+def test_dry_run_actions_are_told_apart_from_real_ones() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(msgspec.structs.replace(ROUND, mode="dry-run", paused=True), published_ms=490_500)
+    unload = {"cluster": "east-1", "kind": "unload"}
+    assert value(metrics, "trimtab_actions_published_total", **unload, dry_run="true") == 2
+    assert value(metrics, "trimtab_actions_published_total", **unload, dry_run="false") == 0
+    assert value(metrics, "trimtab_dry_run", cluster="east-1") == 1
+    assert value(metrics, "trimtab_paused", cluster="east-1") == 1
+
+
+def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() -> None:
+    metrics = new_metrics()
+    metrics.observe_events(events("east-1", EventCount(REPORT, "used", 3), EventCount(REPORT, "late", 1)))
+    metrics.observe_events(events("east-1", EventCount("com.example.x", "rejected", 2), not_json=2))
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="used") == 3
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="late") == 1
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type="unknown", result="rejected") == 2
+    assert value(metrics, "trimtab_rejected_total", reason="not-json") == 2
+
+
+def test_batches_publishing_skips_and_restarts_are_measured() -> None:
+    metrics = new_metrics()
+    metrics.observe_batch(duration_s=0.2)
+    metrics.observe_publish(duration_s=0.02)
+    metrics.count_skipped_batch()
+    metrics.count_query_restart()
+    assert value(metrics, "trimtab_batch_duration_seconds_sum") == 0.2
+    assert value(metrics, "trimtab_publish_duration_seconds_bucket", le="0.025") == 1
+    assert value(metrics, "trimtab_batches_skipped_total") == 1
+    assert value(metrics, "trimtab_query_restarts_total") == 1
+
+
+def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_series() -> None:
+    metrics = new_metrics()
+    metrics.count_query_restart()
+    families = list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
+    assert families
+    assert all(family.name.startswith("trimtab_") and family.documentation for family in families)
+    assert value(new_metrics(), "trimtab_query_restarts_total") == 0
