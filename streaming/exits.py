@@ -29,3 +29,9 @@ class FencedOff(click.ClickException):
     """Another controller of the same name has taken over."""
 
     exit_code = FENCED
+
+
+class SparkEnded(click.ClickException):
+    """Spark went away under the application; starting again goes on where it was."""
+
+    exit_code = FAILED

@@ -25,8 +25,8 @@ Every record is one CloudEvent 1.0 in structured JSON, and its key is the cluste
 events are in [schemas/](schemas), with whole examples; topics, keys and headers in [asyncapi.json](asyncapi.json).
 
 The examples are one decision of a real Pulsar cluster, from the load report to the result, made by replaying
-`{RECORDING}`. Tick, result, control event and the refused record are not in the recording and were made to fit. Lists
-and tables by bundle are cut to {SHOWN_ENTRIES} entries here.
+`{RECORDING}`. Tick, result, control event and the refused record are not in the
+recording and were made to fit. Lists and tables by bundle are cut to {SHOWN_ENTRIES} entries here.
 
 Units end a name: `_s` seconds, `_bytes_per_s`, `_messages_per_s`, `_points` percentage points, `_count`. Times are RFC
 3339 in UTC. Names in `data` of load reports and statistics are Pulsar's own. Unknown fields are ignored when reading;
@@ -80,9 +80,20 @@ def _tables(schema: Json) -> Iterator[str]:
         yield f"\n`data`: {_kind_of(data)}.\n"
     for name in sorted(structs, key=lambda name: (name != top, list(structs).index(name))):
         struct = structs[name]
-        heading = "`data`" if name == top else f"*{struct['title']}*"
-        yield f"\n{heading}: {struct['description']}\n\n| field | type | meaning |\n|---|---|---|\n"
+        yield f"\n{_heading(name, struct, is_top=name == top)}\n\n| field | type | meaning |\n|---|---|---|\n"
         yield "".join(_row(field, body, struct) for field, body in struct["properties"].items())
+
+
+def _heading(name: str, struct: Json, *, is_top: bool) -> str:
+    description = str(struct["description"])
+    if is_top:
+        return description if description.startswith("`data`") else f"`data`: {description}"
+    return f"*{_struct_name(name)}*: {description}"
+
+
+def _struct_name(name: str) -> str:
+    """The name of a struct's schema; ``Section_Row_`` is how msgspec writes ``Section[Row]``."""
+    return name.replace("_", "[", 1).replace("_", "]")
 
 
 def _row(name: str, field: Json, struct: Json) -> str:
@@ -93,7 +104,7 @@ def _row(name: str, field: Json, struct: Json) -> str:
 def _kind_of(field: Json) -> str:
     """A field's type in words."""
     if "$ref" in field:
-        return f"*{field['$ref'].rpartition('/')[2]}*"
+        return f"*{_struct_name(field['$ref'].rpartition('/')[2])}*"
     if "anyOf" in field:
         return " or ".join(map(_kind_of, field["anyOf"]))
     if "enum" in field:

@@ -81,9 +81,13 @@ def _used() -> Metrics:
 
 
 def _row(family: Metric) -> str:
-    name = f"{family.name}_total" if family.type == "counter" else family.name
     labels = ", ".join(f"`{label}`" for label in _labels(family.samples))
-    return f"| `{name}` | {family.type} | {labels} | {family.documentation} |\n"
+    return f"| `{_name(family)}` | {family.type} | {labels} | {family.documentation} |\n"
+
+
+def _name(family: Metric) -> str:
+    """The name as it is scraped."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
 
 
 def _label_rows(family: Metric) -> Iterable[str]:
@@ -93,7 +97,7 @@ def _label_rows(family: Metric) -> Iterable[str]:
         if label not in _OPEN_LABELS:
             values = sorted({sample.labels[label] for sample in family.samples if label in sample.labels})
             shown = ", ".join(f"`{value}`" for value in values)
-            yield f"| `{family.name}` | `{label}` | {shown} |\n"
+            yield f"| `{_name(family)}` | `{label}` | {shown} |\n"
 
 
 def _labels(samples: Iterable[Sample]) -> list[str]:

@@ -60,7 +60,13 @@ class KafkaPublisher:
         self._options = client_options
         self._timeout_s = timeout_s
         self._claim_wait_s = claim_wait_s
-        self._markers = MarkerTopic(bootstrap, topic=commits_topic, name=name, client_options=client_options)
+        self._markers = MarkerTopic(
+            bootstrap,
+            topic=commits_topic,
+            name=name,
+            client_options=client_options,
+            request_timeout_ms=self._timeout_ms,
+        )
         self._producer: KafkaProducer | None = None
         self._marker: Marker | None = None
 

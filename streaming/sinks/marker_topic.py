@@ -19,7 +19,6 @@ from streaming.sinks.marker import Marker, decode_marker
 __all__ = ["MarkerTopic"]
 
 _POLL_MS = 50
-_REQUEST_MS = 10_000
 
 
 class MarkerTopic:
@@ -30,12 +29,19 @@ class MarkerTopic:
     """
 
     def __init__(
-        self, bootstrap: str, *, topic: str, name: str, client_options: Mapping[str, object]
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        name: str,
+        client_options: Mapping[str, object],
+        request_timeout_ms: int,
     ) -> None:
         self._topic = topic
         self._key = name.encode()
         self._partition = TopicPartition(topic, 0)
         self._options = MappingProxyType({"bootstrap_servers": bootstrap, **client_options})
+        self._request_timeout_ms = request_timeout_ms
         self._consumer: KafkaConsumer | None = None
         self._newest: Marker | None = None
         self._lock = threading.Lock()
@@ -51,13 +57,10 @@ class MarkerTopic:
         with self._lock:
             try:
                 end = self._end_offset("read_uncommitted" if past_open else "read_committed")
-                while self._follower().position(self._partition, timeout_ms=_REQUEST_MS) < end:
+                while self._follower().position(self._partition, timeout_ms=self._request_timeout_ms) < end:
                     self._take()
                     if time.monotonic() > deadline:
-                        raise PublishError(
-                            f"{self._topic} could not be read to offset {end} within {timeout_s:g} s: is "
-                            "another controller's transaction left open? It ends by itself at its timeout."
-                        )
+                        raise PublishError(self._stuck(end, timeout_s))
             except KafkaError as error:
                 self._drop_follower()
                 raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
@@ -85,11 +88,20 @@ class MarkerTopic:
         with self._lock:
             self._drop_follower()
 
+    def _stuck(self, end: int, timeout_s: float) -> str:
+        return (
+            f"{self._topic} cannot be read to offset {end}: a transaction has been open for {timeout_s:g} s. One "
+            "of another controller ends at its timeout; one left hanging by a broker that was killed is found "
+            f"and ended with: kafka-transactions.sh find-hanging --topic {self._topic} --partition 0"
+        )
+
     def _end_offset(self, isolation_level: str) -> int:
         """The end of the log, or, for `read_committed`, the beginning of its first open transaction."""
         consumer = self._connect(isolation_level)
         try:
-            return int(consumer.end_offsets([self._partition], timeout_ms=_REQUEST_MS)[self._partition])
+            return int(
+                consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)[self._partition]
+            )
         finally:
             consumer.close()
 
@@ -125,7 +137,7 @@ class MarkerTopic:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             allow_auto_create_topics=False,
-            bootstrap_timeout_ms=_REQUEST_MS,
+            bootstrap_timeout_ms=self._request_timeout_ms,
             reconnect_backoff_max_ms=1_000,
             metrics_enabled=False,
             **self._options,

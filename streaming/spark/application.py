@@ -14,14 +14,15 @@ from importlib.metadata import version
 from types import FrameType
 
 import pyspark
-from py4j.protocol import Py4JError
+from kafka.errors import KafkaError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state.rounds import Identity
 from streaming import topics
-from streaming.exits import FencedOff, Refused
+from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
@@ -71,6 +72,7 @@ class Application:
         self._query: StreamingQuery | None = None
         self._batches: BatchPublisher | None = None
         self._last_trigger_s = time.monotonic()
+        self._batches_seen = 0
 
     def run(self) -> None:
         """Run until stopped; raises ``exits.Refused`` or ``exits.FencedOff``."""
@@ -138,6 +140,8 @@ class Application:
             self._keep_running(_operator(spark, settings, self._begin), publisher)
         except (CheckpointError, CheckpointMismatch, PublishError) as error:
             raise Refused(str(error)) from error
+        except KafkaError as error:
+            raise Refused(f"{settings.input.url}: the input cannot be read: {error!r}") from error
         except Fenced as error:
             raise FencedOff(str(error)) from error
         finally:
@@ -150,6 +154,11 @@ class Application:
             started = time.monotonic()
             try:
                 self._run_query(frame, publisher)
+            except Py4JNetworkError as error:
+                raise SparkEnded(
+                    "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
+                    "nothing is lost"
+                ) from error
             except (StreamingQueryException, Py4JError) as error:
                 self._raise_if_final(error)
                 if time.monotonic() - started > _HEALTHY_S:
@@ -160,20 +169,20 @@ class Application:
                 backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
 
     def _run_query(self, frame: DataFrame, publisher: KafkaPublisher) -> None:
-        assert self._batches is not None, "the batch function is made before the query"
-        spark = self._settings.spark
+        batches, spark = self._batches, self._settings.spark
+        assert batches is not None, "the batch function is made before the query"
         query = (
             frame.writeStream.queryName(f"trimtab-{self._settings.controller.name}")
             .outputMode("update")
             .option("checkpointLocation", spark.checkpoint)
             .trigger(processingTime=f"{round(spark.trigger_interval_s * 1000)} milliseconds")
-            .foreachBatch(self._batches)
+            .foreachBatch(batches)
             .start()
         )
         self._query = query
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
-                self._look(query)
+                self._look(query, batches)
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"
@@ -181,10 +190,15 @@ class Application:
         finally:
             self._drain(query)
 
-    def _look(self, query: StreamingQuery) -> None:
-        """Note that the query triggers; idle triggers make no batch, so the status is all there is."""
-        if query.isActive and (query.status["isTriggerActive"] or "Waiting" in query.status["message"]):
+    def _look(self, query: StreamingQuery, batches: BatchPublisher) -> None:
+        """Note that the query triggers: it waits for the next one, or has finished a batch since the last look.
+
+        Idle triggers leave no other trace in Spark.
+        """
+        is_waiting = query.isActive and not query.status["isTriggerActive"]
+        if is_waiting or batches.published_count != self._batches_seen:
             self._last_trigger_s = time.monotonic()
+            self._batches_seen = batches.published_count
 
     def _drain(self, query: StreamingQuery) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""

@@ -33,6 +33,8 @@ class BatchPublisher:
             REJECTED: topics.dead_letter,
         }
         self.error: Exception | None = None
+        self.published_count = 0
+        """Batches that went through since the start, those skipped as already published included."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Publish one batch; raises whatever the publisher raises."""
@@ -45,6 +47,7 @@ class BatchPublisher:
             self.error = error
             raise
         self.error = None
+        self.published_count += 1
         self._metrics.observe_batch(duration_s=time.monotonic() - started)
 
     def _publish(self, batch_id: int, query_id: str, rows: Sequence[Row]) -> None:

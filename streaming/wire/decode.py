@@ -13,7 +13,7 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from policies.usage import Floats
+from policies.usage import NOT_MEASURED, Floats
 from state.events import (
     ActionResult,
     BrokerReport,
@@ -50,7 +50,6 @@ _MAX_KNOWN_NAMES = 1_000_000
 _decoder = msgspec.json.Decoder(Message)
 _rates = attrgetter("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 _NO_TRAFFIC = Traffic()
-_NOT_MEASURED = Resource()
 
 
 class _Names:
@@ -62,12 +61,13 @@ class _Names:
 
     def first_invalid(self, names: Iterable[str]) -> str | None:
         """A name that is no bundle's, or None; valid ones are remembered."""
-        new = set(names) - self.valid
+        asked = set(names)
+        new = asked - self.valid
         for name in sorted(new):
             if _BUNDLE.fullmatch(name) is None:
                 return name
         if len(self.valid) + len(new) > _MAX_KNOWN_NAMES:
-            self.valid, self.system = set(), set()
+            self.valid, self.system, new = set(), set(), asked
         self.valid |= new
         self.system.update(name for name in new if is_system_bundle(name))
         return None
@@ -118,10 +118,10 @@ def decode(
 
 
 def _check_attributes(message: Message) -> None:
-    if not message.datacontenttype.startswith("application/json"):
+    if message.datacontenttype is not None and not message.datacontenttype.startswith("application/json"):
         detail = f"datacontenttype is {message.datacontenttype[:200]!r}, expected 'application/json'"
         raise _Refused(Rejection(reason="not-cloudevent", detail=detail))
-    if not _EPOCH.year <= message.time.year < _LAST_YEAR:
+    if message.time < _EPOCH or message.time.year >= _LAST_YEAR:
         detail = f"time {message.time.isoformat()} is not between 1970 and {_LAST_YEAR}"
         raise _Refused(Rejection(reason="bad-time", detail=detail))
 
@@ -189,6 +189,8 @@ def _report(data: LocalBrokerData) -> BrokerReport:
         has_traffic = np.array([row is not None for row in rows], dtype=np.bool_)
     traffic = _columns([row or _NO_TRAFFIC for row in rows])
     _check_traffic(traffic, bundles)
+    unlisted = sorted(stats.keys() - set(bundles))
+    _check_traffic(_columns([stats[name] for name in unlisted]), unlisted)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
         resources=_resources(data),
@@ -260,15 +262,21 @@ def _resources(data: LocalBrokerData) -> Floats:
         ("directMemory", data.directMemory),
         ("memory", data.memory),
     ):
-        given = resource or _NOT_MEASURED
-        _check_resource(name, given)
-        found.append((given.usage, given.limit))
+        usage, limit = _measurement(resource)
+        _check_resource(name, usage, limit)
+        found.append((usage, limit))
     return np.array(found[:4])
 
 
-def _check_resource(name: str, resource: Resource) -> None:
-    usage, limit = resource.usage, resource.limit
-    if usage < 0 and not usage == limit == -1:
+def _measurement(resource: Resource | None) -> tuple[float, float]:
+    """Usage and limit; both are needed to say anything, so one alone is as none."""
+    if resource is None or resource.usage is None or resource.limit is None:
+        return NOT_MEASURED, NOT_MEASURED
+    return resource.usage, resource.limit
+
+
+def _check_resource(name: str, usage: float, limit: float) -> None:
+    if usage < 0 and not usage == limit == NOT_MEASURED:
         detail = f"{name}.usage is {usage!r} with limit {limit!r}, expected 0 or more, or -1 with limit -1"
         raise _Refused(Rejection(reason="negative-usage", detail=detail))
     if usage > MAX_NUMBER or 0 < limit < 1 / MAX_NUMBER or limit > MAX_NUMBER:

@@ -7,7 +7,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from typing import Any
+
+import msgspec
 
 from state.events import Rejection
 from streaming.wire.messages import (
@@ -15,6 +17,7 @@ from streaming.wire.messages import (
     MESSAGE_TYPES,
     LocalBrokerData,
     Resource,
+    Time,
     Traffic,
     type_of,
 )
@@ -26,6 +29,8 @@ _NUMBER_FIELDS = frozenset(
 )
 _KNOWN_TYPES = frozenset(map(type_of, MESSAGE_TYPES))
 _SHOWN_CHARACTERS = 200
+_MOST_DIGITS = 310
+"""Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
 
 
 def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Rejection]:
@@ -34,28 +39,33 @@ def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Reje
     ``error`` is what the typed decoder said.
     """
     try:
-        return _diagnose(json.loads(value.decode(), parse_int=_whole), key, error)
+        event = json.loads(value.decode(), parse_int=_whole)
+    except ValueError as problem:
+        return _not_json(str(problem))
     except RecursionError:
         return _not_json("nested too deeply")
-    except ValueError as problem:
-        return _not_json(f"not JSON: {problem}")
+    return _diagnose(event, key, error)
 
 
 def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Rejection]:
-    rejection = _envelope_problem(event)
-    if rejection is None and isinstance(event, dict):
-        rejection = (
-            _cluster_problem(event, key) or _attribute_problem(event) or _not_finite_problem(event.get("data"))
-        )
+    if not isinstance(event, dict):
+        detail = f"expected a JSON object, found {type(event).__name__}"
+        return "", Rejection(reason="not-cloudevent", detail=detail)
+    cluster_problem = _cluster_problem(event, key)
+    rejection = (
+        _envelope_problem(event) or cluster_problem or _attribute_problem(event) or _not_finite_problem(event)
+    )
     if rejection is None and not isinstance(error, msgspec.ValidationError):
-        return _not_json(f"not JSON: {error}")
-    is_attributed = isinstance(event, dict) and _cluster_problem(event, key) is None
-    cluster = event["cluster"] if isinstance(event, dict) and is_attributed else ""
-    return cluster, rejection or Rejection(reason="bad-data", detail=str(error)[:_SHOWN_CHARACTERS])
+        return _not_json(str(error))
+    if rejection is None:
+        rejection = Rejection(
+            reason="bad-data", detail=f"{event['type']}: {str(error)[:_SHOWN_CHARACTERS]}"
+        )
+    return ("" if cluster_problem else event["cluster"]), rejection
 
 
 def _not_json(detail: str) -> tuple[str, Rejection]:
-    return "", Rejection(reason="not-json", detail=detail)
+    return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:_SHOWN_CHARACTERS]}")
 
 
 def _whole(digits: str) -> int | float:
@@ -67,11 +77,7 @@ def _shown(value: object) -> str:
     return repr(value)[:_SHOWN_CHARACTERS]
 
 
-def _envelope_problem(event: object) -> Rejection | None:
-    if not isinstance(event, dict):
-        return Rejection(
-            reason="not-cloudevent", detail=f"expected a JSON object, found {type(event).__name__}"
-        )
+def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
     if event.get("specversion") != "1.0":
         detail = f"specversion is {_shown(event.get('specversion'))}, expected '1.0' (CloudEvents, structured JSON)"
         return Rejection(reason="not-cloudevent", detail=detail)
@@ -82,6 +88,10 @@ def _envelope_problem(event: object) -> Rejection | None:
     if event["type"] not in _KNOWN_TYPES:
         detail = f"type is {_shown(event['type'])}, expected one of {', '.join(sorted(_KNOWN_TYPES))}"
         return Rejection(reason="unknown-type", detail=detail)
+    content = event.get("datacontenttype")
+    if content is not None and not isinstance(content, str):
+        detail = f"datacontenttype is {_shown(content)}, expected 'application/json'"
+        return Rejection(reason="not-cloudevent", detail=detail)
     return None
 
 
@@ -109,7 +119,7 @@ def _attribute_problem(event: dict[str, object]) -> Rejection | None:
             reason="no-subject", detail=f"subject is {_shown(subject)}, expected a non-empty string"
         )
     for name in ("time", "recordedtime"):
-        if name in event or name == "time":
+        if event.get(name) is not None or name == "time":
             problem = _time_problem(name, event.get(name))
             if problem is not None:
                 return problem
@@ -121,30 +131,32 @@ def _time_problem(name: str, value: object) -> Rejection | None:
     if not isinstance(value, str):
         return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
     try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
-    if moment.tzinfo is None or "T" not in value.upper():
+        msgspec.convert(value, Time)
+    except msgspec.ValidationError:
         return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
     return None
 
 
 def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
-    for path, value in _numbers(event.get("data"), "data", is_number=False):
+    for path, value in _numbers(event.get("data")):
         if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
+            where = ascii(path)[1:-1][:_SHOWN_CHARACTERS]
             return Rejection(
-                reason="not-finite", detail=f"{path} is {_shown(value)}, expected a finite number"
+                reason="not-finite", detail=f"{where} is {_shown(value)}, expected a finite number"
             )
     return None
 
 
-def _numbers(value: object, path: str, *, is_number: bool) -> Iterator[tuple[str, object]]:
-    """Numbers of ``data`` with their paths, and texts where a number belongs."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _numbers(inner, f"{path}.{name}", is_number=name in _NUMBER_FIELDS)
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _numbers(inner, f"{path}[{place}]", is_number=False)
-    elif isinstance(value, float) or (isinstance(value, str) and is_number):
-        yield path, value
+def _numbers(data: object) -> Iterator[tuple[str, object]]:
+    """Numbers of ``data`` with their paths, and texts where a number belongs; not recursive, whatever the depth."""
+    waiting: list[tuple[str, object, bool]] = [("data", data, False)]
+    while waiting:
+        path, value, is_number = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(
+                (f"{path}.{name}", inner, name in _NUMBER_FIELDS) for name, inner in reversed(value.items())
+            )
+        elif isinstance(value, list):
+            waiting.extend((f"{path}[{place}]", inner, False) for place, inner in enumerate(value))
+        elif isinstance(value, float) or (isinstance(value, str) and is_number):
+            yield path, value

@@ -22,10 +22,10 @@ Time = Annotated[datetime, Meta(tz=True)]
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """Pulsar's `ResourceUsage`; -1 and -1 where the broker could not measure."""
+    """Pulsar's `ResourceUsage`; -1 and -1, or one of them absent, where the broker could not measure."""
 
-    usage: float = -1.0
-    limit: float = -1.0
+    usage: float | None = None
+    limit: float | None = None
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +96,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     subject: Text
     time: Time
     cluster: Cluster
-    datacontenttype: str = "application/json"
+    datacontenttype: str | None = "application/json"
     recordedtime: Time | None = None
     """When a log took the event; only in recordings, where no log says so."""
 

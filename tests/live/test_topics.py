@@ -9,7 +9,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
-from streaming.topics import Outcome, StartError, TopicNames, create, validate
+from streaming.settings import TopicNames
+from streaming.topics import Outcome, StartError, create, validate
 
 pytestmark = pytest.mark.live
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -24,6 +25,9 @@ METRICS_PORT = 9464
 """The default of `metrics.port`; another free one is taken where somebody has it."""
 STOP_TIMEOUT_S = 10.0
 """A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
+LEFTOVERS_TIMEOUT_S = 2.0
+"""For Spark's JVM to follow the Python process that started it."""
+POLL_S = 0.05
 LOG_LINES_SHOWN = 15
 
 _COMMAND = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
@@ -104,11 +108,15 @@ class Trimtab:
         """SIGTERM, and SIGKILL after 10 s; nothing of its process group is left."""
         if self._process is None:
             return
+        group = self._process.pid
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_TIMEOUT_S)
+        until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
+        while self._process.poll() is not None and _lives(group) and time.monotonic() < until_s:
+            time.sleep(POLL_S)
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
         self._process.wait()
         self._process = None
 
@@ -120,9 +128,24 @@ class Trimtab:
     ) -> None:
         self.stop()
 
+    def silent(self, seconds: float) -> str:
+        """What to say when it is not ready after so long."""
+        return f"trimtab is not ready after {seconds:g} s; {self._log_end()}"
+
     def _ended(self, what: str, code: int) -> str:
+        return f"{what} ended with {code}; {self._log_end()}"
+
+    def _log_end(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
-        return f"{what} ended with {code}; the end of its log {self._log}:\n" + "\n".join(lines)
+        return f"the end of its log {self._log}:\n" + "\n".join(lines)
+
+
+def _lives(group: int) -> bool:
+    """Whether a process group still has members."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, 0)
+        return True
+    return False
 
 
 def free_metrics_port() -> int:

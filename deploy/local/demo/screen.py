@@ -1,0 +1,230 @@
+"""The demo on a terminal: one screen, from 80 x 24 on, drawn anew several times a second."""
+
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+
+from rich import box
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from deploy.local.demo import wording
+from deploy.local.demo.fleet import BrokerNow
+from deploy.local.demo.story import Decision, Story
+
+PICTURE_WIDTH, PICTURE_HEIGHT = 100, 30
+_HEADER_LINES = 1
+_FOOTER_LINES = 4
+_BORDER_LINES = 2
+_LINES_BESIDE_BROKERS = 2
+"""Column titles, and the spread."""
+_FIXED_COLUMNS = 46
+"""What stands beside a broker's bar: name, now, messages/s, bundles, start, gaps and borders."""
+_EIGHTHS = "▏▎▍▌▋▊▉"
+_SPARKS = "▁▂▃▄▅▆▇█"
+_FATE_STYLES = {"moving": "yellow", "moved": "green", "skipped": "red", "dry-run": "cyan"}
+_SVG_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+"""Rich's own, without the fonts it would load from the network."""
+
+
+class Screen:
+    """Draws a story on a terminal; start-up shows as lines that stay."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Show a spinner, then how long it took."""
+        began = time.monotonic()
+        with self._console.status(f"{what} …"):
+            yield
+        self._console.print(f"[green]✓[/] {what} [dim]{time.monotonic() - began:.1f} s[/]", highlight=False)
+
+    @contextmanager
+    def playing(self, story: Story) -> Iterator[None]:
+        """Take the whole screen while the block runs."""
+        with Live(self._draw(story), console=self._console, screen=True, auto_refresh=False) as live:
+            self._live = live
+            try:
+                yield
+            finally:
+                self._live = None
+
+    def show(self, story: Story) -> None:
+        """Draw it anew."""
+        if self._live is not None:
+            self._live.update(self._draw(story), refresh=True)
+
+    def end(self, story: Story) -> None:
+        """Leave what came of it on the terminal."""
+        for line in wording.ending(story):
+            self._console.print(line, highlight=False, markup=False)
+
+    def _draw(self, story: Story) -> RenderableType:
+        return render(story, width=self._console.width, height=self._console.height)
+
+
+def save_picture(story: Story, file: Path) -> None:
+    """Write the screen as SVG, 100 x 30."""
+    console = Console(
+        record=True, width=PICTURE_WIDTH, height=PICTURE_HEIGHT, file=StringIO(), color_system="truecolor"
+    )
+    console.print(render(story, width=PICTURE_WIDTH, height=PICTURE_HEIGHT))
+    console.save_svg(str(file), title="make demo", code_format=_SVG_FORMAT)
+
+
+def render(story: Story, *, width: int, height: int) -> RenderableType:
+    """The whole screen, at most ``height`` lines."""
+    brokers_lines = len(story.now) + _LINES_BESIDE_BROKERS + _BORDER_LINES
+    decisions_lines = max(3, height - _HEADER_LINES - _FOOTER_LINES - brokers_lines)
+    return Group(
+        _header(story, width),
+        _brokers(story, width),
+        _decisions(story, decisions_lines),
+        *_footer(story),
+    )
+
+
+def _line(*parts: str | tuple[str, str]) -> Text:
+    text = Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+    text.truncate(10_000)
+    return text
+
+
+def _header(story: Story, width: int) -> Text:
+    state = wording.state(story.last_round)
+    seconds = round(story.clock() - story.began_at) if story.began_at else 0
+    balanced = "balanced" if story.is_balanced else "balancing" if story.moved_count else "unbalanced"
+    left = f" trimtab · demo · {seconds // 60}:{seconds % 60:02d} · "
+    gap = " " * max(1, width - len(left) - len(balanced) - len(state) - 3)
+    style = "bold green" if story.is_balanced else "bold yellow"
+    state_style = "green" if state == "acting" else "yellow"
+    return _line((left, "bold"), (balanced, style), gap, (f"● {state}", state_style))
+
+
+def _brokers(story: Story, width: int) -> Panel:
+    table = Table.grid(padding=(0, 1), expand=True)
+    for justify in ("left", "left", "right", "right", "right", "right"):
+        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_row("", "", *(Text(title, style="dim") for title in ("now", "messages/s", "bundles", "start")))
+    bar_columns = max(10, width - _FIXED_COLUMNS)
+    mean = statistics.fmean(broker.usage_points for broker in story.now.values()) if story.now else 0.0
+    for broker in story.now.values():
+        first = story.first[broker.broker]
+        style = _style(broker.usage_points - mean, story.low_threshold_points / 2)
+        table.add_row(
+            wording.short(broker.broker),
+            _bar(broker, first, columns=bar_columns, style=style),
+            Text(f"{broker.usage_points:.1f} %", style=style),
+            f"{broker.messages_per_s:,.0f}",
+            str(broker.bundles_count),
+            Text(f"{first.usage_points:.1f} %", style="dim"),
+        )
+    spread = story.spreads_points[-1] if story.spreads_points else 0.0
+    table.add_row(
+        Text("spread", style="bold"),
+        Text(_spark(list(story.spreads_points), bar_columns), style="magenta"),
+        Text(f"{spread:.1f}", style="bold magenta"),
+        Text("points", style="magenta"),
+        "",
+        Text(f"{story.first_spread_points:.1f}", style="dim"),
+    )
+    title = f"{len(story.now)} brokers, {story.bundles_count} bundles"
+    return Panel(table, title=title, title_align="left", border_style="dim", box=box.ROUNDED)
+
+
+def _style(above_mean_points: float, allowed_points: float) -> str:
+    if above_mean_points > allowed_points:
+        return "red"
+    return "blue" if above_mean_points < -allowed_points else "green"
+
+
+def _bar(broker: BrokerNow, first: BrokerNow, *, columns: int, style: str) -> Text:
+    """Solid up to now; shaded up to the start where that was more, notched there where it was less."""
+    now, start = (columns * min(100.0, each.usage_points) / 100.0 for each in (broker, first))
+    full, eighth = int(now), int(8 * (now % 1))
+    bar = Text("█" * full, style=style)
+    if eighth and full < columns:
+        bar.append(_EIGHTHS[eighth - 1])
+    if start > len(bar):
+        bar.append("░" * (round(start) - len(bar)), style="dim")
+    elif int(start) < full:
+        bar.stylize("reverse", int(start), int(start) + 1)
+        bar = _with_notch(bar, int(start))
+    return bar
+
+
+def _with_notch(bar: Text, at: int) -> Text:
+    notched = bar.copy()
+    notched.plain = bar.plain[:at] + "┊" + bar.plain[at + 1 :]
+    return notched
+
+
+def _spark(values: list[float], columns: int) -> str:
+    """The whole course in at most ``columns`` characters, each the mean of its share."""
+    if not values:
+        return ""
+    columns = min(columns, len(values))
+    edges = [len(values) * column // columns for column in range(columns + 1)]
+    means = [statistics.fmean(values[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    highest = max(means) or 1.0
+    return "".join(_SPARKS[min(7, int(8 * mean / highest))] for mean in means)
+
+
+def _decisions(story: Story, lines: int) -> Panel:
+    inside = lines - _BORDER_LINES
+    shown = list(story.decisions)[-max(1, inside // 2) :]
+    rows = [line for decision in reversed(shown) for line in _decision(decision)][:inside]
+    if not rows:
+        rows = [Text(_waiting(story), style="dim", no_wrap=True, overflow="ellipsis")]
+    title = f"decisions: {story.decided_count}, followed: {story.moved_count}"
+    return Panel(
+        Group(*rows), title=title, title_align="left", border_style="dim", box=box.ROUNDED, height=lines
+    )
+
+
+def _waiting(story: Story) -> str:
+    if story.last_round is None:
+        return "the fleet reports; the first round closes within seconds …"
+    return "no decision yet: a finding has to persist for some rounds before anything moves"
+
+
+def _decision(decision: Decision) -> tuple[Text, Text]:
+    at = time.strftime("%H:%M:%S", time.localtime(decision.heard_at))
+    rate = f"{decision.unload.evidence['bundle_messages_per_s']:,.0f}/s"
+    first = _line(
+        (f"{at} ", "dim"),
+        (f"{decision.fate:<7} ", _FATE_STYLES[decision.fate]),
+        (f"{wording.move(decision)} ", "bold"),
+        f"{decision.unload.bundle} {rate}",
+    )
+    why = decision.why if decision.fate == "skipped" else wording.reason(decision)
+    return first, _line((f"         {why}", "dim"))
+
+
+def _footer(story: Story) -> list[Text]:
+    summary = story.last_round
+    last = "–" if summary is None else wording.outcome(summary)
+    return [
+        _line(
+            (" rounds ", "dim"),
+            str(story.rounds_count),
+            ("  lag ", "dim"),
+            wording.lag(story),
+            ("  last ", "dim"),
+            last,
+        ),
+        _line((" metrics ", "dim"), story.metrics_url, ("  Kafka ", "dim"), story.bootstrap),
+        _line((" settings ", "dim"), story.settings_file),
+        _line((" Ctrl-C ", "bold"), ("stops everything", "dim")),
+    ]
