@@ -120,7 +120,7 @@ class Metrics:
         for outcome, count in seen.candidates.items():
             self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
         for kind, count in seen.actions.items():
-            self._actions.labels(cluster, kind, _flag(seen.mode == "dry-run")).inc(count)
+            self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
         self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
         self._show_state(seen)
 
@@ -175,7 +175,7 @@ class Metrics:
             self._rounds.labels(cluster, outcome)
         for kind in self._known.action_kinds:
             for dry_run in (True, False):
-                self._actions.labels(cluster, kind, _flag(dry_run))
+                self._actions.labels(cluster, kind, _flag(dry_run=dry_run))
         self._introduce_events(cluster)
 
     def _introduce_events(self, cluster: str) -> None:
@@ -189,8 +189,8 @@ def _plain(outcome: str) -> str:
     return outcome.partition(" ")[0]
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
+def _flag(*, dry_run: bool) -> str:
+    return "true" if dry_run else "false"
 
 
 def _counter(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Counter:

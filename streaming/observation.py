@@ -1,5 +1,4 @@
-"""What the stateful operator tells the driver, for metrics only: one record a closed round, one a
-micro-batch.
+"""What the stateful operator tells the driver for metrics: one record a closed round, one a micro-batch.
 
 Observations travel in a column of the operator's rows, as MessagePack arrays. They never influence a
 decision and are not published. The counts are per micro-batch or round, to be added up by whoever receives

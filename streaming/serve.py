@@ -95,7 +95,7 @@ class HealthServer:
     def _checks(self) -> Sequence[Check]:
         try:
             return self._readiness()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with them, the application is not ready
             _LOG.exception("the readiness checks failed")
             return [Check(name="readiness", ok=False, detail=f"the checks themselves failed: {error!r}")]
 
@@ -107,7 +107,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 class _QuietHandler(WSGIRequestHandler):
     """Scrapes come every few seconds and are not worth a line each."""
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         _LOG.debug(format, *args)
 
 

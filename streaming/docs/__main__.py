@@ -14,9 +14,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit with 1 if a page is missing, stale or surplus."
 )
-def main(*, check: bool) -> None:
+@click.option(
+    "--docs",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=REPOSITORY / "docs",
+    help="Folder of the pages; docs/ of the clone unless told otherwise.",
+)
+def main(*, check: bool, docs: Path) -> None:
     """Write the generated pages of docs/ anew."""
-    docs = REPOSITORY / "docs"
     pages = render(REPOSITORY)
     if not check:
         write(pages, docs)

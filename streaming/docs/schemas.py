@@ -33,7 +33,6 @@ BUNDLE_PATTERN = r"^[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F
 
 _RATE = {"minimum": 0, "maximum": MAX_NUMBER}
 _BUNDLE_KEYS = {"propertyNames": {"pattern": BUNDLE_PATTERN}}
-_NOT_MEASURED = {"const": -1}
 
 _CHECKED: Mapping[type, Mapping[str, Json]] = {
     Envelope: {"datacontenttype": {"pattern": "^application/json"}},
@@ -49,9 +48,10 @@ _CHECKED: Mapping[type, Mapping[str, Json]] = {
 """What is checked of a field's value when it is decoded, by the struct that declares the field."""
 
 _MEASURED_OR_NOT = [
-    {"properties": {"usage": {"minimum": 0}}, "required": ["usage"]},
-    {"properties": {"usage": _NOT_MEASURED, "limit": _NOT_MEASURED}},
+    {"properties": {"usage": {"minimum": 0}}},
+    {"properties": {"usage": {"const": -1}, "limit": {"enum": [-1, None]}}},
 ]
+"""Of usage and limit: a usage that was measured or is absent, or Pulsar's way of saying that it was not."""
 
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {

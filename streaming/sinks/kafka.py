@@ -35,8 +35,7 @@ _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 
 
 class KafkaPublisher:
-    """The exactly-once sink of the controller called `name`, its `transactional.id` and the key of its
-    markers.
+    """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
     `client_options` are passed to every Kafka client (security). `timeout_s` bounds each wait for the broker
     while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
@@ -250,7 +249,7 @@ def _end(producer: KafkaProducer | None) -> None:
         producer.close(timeout=0)
     except KafkaTimeoutError:
         _LOG.info("a producer with unsent records is closed by force")
-        producer._sender.force_close()  # close() gives up on its own flush before it gets here
+        producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
 
 
 def _within(timeout_s: float, call: Callable[[], None]) -> None:
@@ -264,7 +263,7 @@ def _within(timeout_s: float, call: Callable[[], None]) -> None:
     def run() -> None:
         try:
             call()
-        except Exception as error:  # raised again by the caller's thread
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             failures.append(error)
 
     thread = threading.Thread(target=run, name="kafka-commit", daemon=True)

@@ -269,10 +269,10 @@ def _resources(data: LocalBrokerData) -> Floats:
 
 
 def _measurement(resource: Resource | None) -> tuple[float, float]:
-    """Usage and limit; both are needed to say anything, so one alone is as none."""
-    if resource is None or resource.usage is None or resource.limit is None:
+    """Usage and limit; a limit without a usage says nothing, a usage without a limit cannot be judged."""
+    if resource is None or resource.usage is None:
         return NOT_MEASURED, NOT_MEASURED
-    return resource.usage, resource.limit
+    return resource.usage, NOT_MEASURED if resource.limit is None else resource.limit
 
 
 def _check_resource(name: str, usage: float, limit: float) -> None:

@@ -58,9 +58,7 @@ def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Re
     if rejection is None and not isinstance(error, msgspec.ValidationError):
         return _not_json(str(error))
     if rejection is None:
-        rejection = Rejection(
-            reason="bad-data", detail=f"{event['type']}: {str(error)[:_SHOWN_CHARACTERS]}"
-        )
+        rejection = Rejection(reason="bad-data", detail=f"{event['type']}: {str(error)[:_SHOWN_CHARACTERS]}")
     return ("" if cluster_problem else event["cluster"]), rejection
 
 

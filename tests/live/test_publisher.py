@@ -68,8 +68,10 @@ class Setting:
         seen = []
         end = consumer.end_offsets([partition])[partition]
         while consumer.position(partition) < end:
-            for record in consumer.poll(timeout_ms=200).get(partition, []):
-                seen.append((record.value.decode(), dict(record.headers)[EPOCH_HEADER].decode()))
+            seen += [
+                (record.value.decode(), dict(record.headers)[EPOCH_HEADER].decode())
+                for record in consumer.poll(timeout_ms=200).get(partition, [])
+            ]
         consumer.close()
         return seen
 

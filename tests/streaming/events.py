@@ -64,7 +64,9 @@ def report(
     if bundles is not None:
         found["bundles"] = list(bundles)
         found["lastStats"] = {name: stats for name, stats in bundles.items() if stats is not None}
-    return event(LOAD_REPORT, time_s=time_s, data=found | dict(data or {}), **({"subject": broker} | attributes))
+    return event(
+        LOAD_REPORT, time_s=time_s, data=found | dict(data or {}), **({"subject": broker} | attributes)
+    )
 
 
 def traffic(rate: float, volume: float = 0.0) -> dict[str, object]:

@@ -172,6 +172,7 @@ DATA: list[tuple[str, bytes, RejectReason, str]] = [
     ("NaN in topic statistics", event(TOPIC_STATS, data={BUNDLE: {"a": {"msgRateIn": float("nan")}}}), "not-finite", "is nan"),
     ("negative usage", report(cpu=(-1, 100)), "negative-usage", "cpu.usage is -1.0 with limit 100.0"),
     ("negative usage without a limit", report(cpu=(-0.5, -1)), "negative-usage", "cpu.usage is -0.5"),
+    ("negative usage with an absent limit", report(data={"cpu": {"usage": -5}}), "negative-usage", "cpu.usage is -5.0"),
     ("-2 with -2", report(data={"directMemory": {"usage": -2, "limit": -2}}), "negative-usage", "directMemory.usage is -2.0"),
     ("negative heap", report(data={"memory": {"usage": -3, "limit": 9}}), "negative-usage", "memory.usage is -3.0"),
     ("a negative rate of the broker", report(rate=-1), "negative-rate", "msgRateIn is -1.0, expected 0 or more"),

@@ -42,10 +42,10 @@ PLAIN_SECONDS = 120.0
 class View(Protocol):
     """What shows the story: a screen, or lines."""
 
-    def doing(self, what: str) -> AbstractContextManager[None]: ...  # noqa: D102
-    def playing(self, story: Story) -> AbstractContextManager[None]: ...  # noqa: D102
-    def show(self, story: Story) -> None: ...  # noqa: D102
-    def end(self, story: Story) -> None: ...  # noqa: D102
+    def doing(self, what: str) -> AbstractContextManager[None]: ...
+    def playing(self, story: Story) -> AbstractContextManager[None]: ...
+    def show(self, story: Story) -> None: ...
+    def end(self, story: Story) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

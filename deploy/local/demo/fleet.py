@@ -88,8 +88,7 @@ class BrokerReport(LocalBrokerData, frozen=True, kw_only=True):
     loadReportType: str = "LocalBrokerData"  # noqa: N815
     lastUpdate: int  # noqa: N815
     numBundles: int  # noqa: N815
-    protocols: dict[str, str] = {}
-    advertisedListeners: dict[str, str] = {}
+    protocols: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

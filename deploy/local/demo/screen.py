@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 from rich import box
@@ -28,6 +29,8 @@ _LINES_BESIDE_BROKERS = 2
 """Column titles, and the spread."""
 _FIXED_COLUMNS = 46
 """What stands beside a broker's bar: name, now, messages/s, bundles, start, gaps and borders."""
+_LEAST_DIFFERENCE = 2
+"""Columns between start and now from which the start is drawn; less is noise."""
 _EIGHTHS = "▏▎▍▌▋▊▉"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _FATE_STYLES = {"moving": "yellow", "moved": "green", "skipped": "red", "dry-run": "cyan"}
@@ -96,9 +99,7 @@ def render(story: Story, *, width: int, height: int) -> RenderableType:
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:
-    text = Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
-    text.truncate(10_000)
-    return text
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
 def _header(story: Story, width: int) -> Text:
@@ -115,7 +116,7 @@ def _header(story: Story, width: int) -> Text:
 def _brokers(story: Story, width: int) -> Panel:
     table = Table.grid(padding=(0, 1), expand=True)
     for justify in ("left", "left", "right", "right", "right", "right"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=True)
     table.add_row("", "", *(Text(title, style="dim") for title in ("now", "messages/s", "bundles", "start")))
     bar_columns = max(10, width - _FIXED_COLUMNS)
     mean = statistics.fmean(broker.usage_points for broker in story.now.values()) if story.now else 0.0
@@ -156,18 +157,11 @@ def _bar(broker: BrokerNow, first: BrokerNow, *, columns: int, style: str) -> Te
     bar = Text("█" * full, style=style)
     if eighth and full < columns:
         bar.append(_EIGHTHS[eighth - 1])
-    if start > len(bar):
+    if start >= now + _LEAST_DIFFERENCE:
         bar.append("░" * (round(start) - len(bar)), style="dim")
-    elif int(start) < full:
-        bar.stylize("reverse", int(start), int(start) + 1)
-        bar = _with_notch(bar, int(start))
+    elif start <= now - _LEAST_DIFFERENCE:
+        bar.plain = bar.plain[: int(start)] + "┊" + bar.plain[int(start) + 1 :]
     return bar
-
-
-def _with_notch(bar: Text, at: int) -> Text:
-    notched = bar.copy()
-    notched.plain = bar.plain[:at] + "┊" + bar.plain[at + 1 :]
-    return notched
 
 
 def _spark(values: list[float], columns: int) -> str:
@@ -176,7 +170,7 @@ def _spark(values: list[float], columns: int) -> str:
         return ""
     columns = min(columns, len(values))
     edges = [len(values) * column // columns for column in range(columns + 1)]
-    means = [statistics.fmean(values[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    means = [statistics.fmean(values[a:b]) for a, b in pairwise(edges)]
     highest = max(means) or 1.0
     return "".join(_SPARKS[min(7, int(8 * mean / highest))] for mean in means)
 
@@ -214,7 +208,7 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
 
 def _footer(story: Story) -> list[Text]:
     summary = story.last_round
-    last = "–" if summary is None else wording.outcome(summary)
+    last = "none yet" if summary is None else wording.outcome(summary)
     return [
         _line(
             (" rounds ", "dim"),

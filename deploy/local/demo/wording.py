@@ -17,11 +17,10 @@ def move(decision: Decision) -> str:
 
 
 def reason(decision: Decision) -> str:
-    """The reason up to the move it leads to, brokers without ports."""
-    sentence = decision.unload.reason.partition(": moving ")[0]
-    for broker in (decision.unload.source_broker, decision.unload.destination_broker):
-        sentence = sentence if broker is None else sentence.replace(broker, short(broker))
-    return sentence
+    """The reason without what stands beside it: the brokers and the move."""
+    unload = decision.unload
+    sentence = unload.reason.partition(": moving ")[0].removeprefix(f"{unload.source_broker} is at ")
+    return sentence.replace(f"{unload.destination_broker} at ", "")
 
 
 def outcome(summary: RoundSummary) -> str:
@@ -53,7 +52,7 @@ def state(summary: RoundSummary | None) -> str:
 
 def lag(story: Story) -> str:
     """Time from a round's end to its decision."""
-    return "–" if story.lag_s is None else f"{story.lag_s:.1f} s"
+    return "unknown yet" if story.lag_s is None else f"{story.lag_s:.1f} s"
 
 
 def ending(story: Story) -> list[str]:

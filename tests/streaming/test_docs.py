@@ -1,0 +1,304 @@
+"""The generated docs: schemas that accept and refuse what trimtab does, an AsyncAPI that resolves, no stale page."""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator, FormatChecker
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from state.events import Rejection
+from streaming.docs import metrics_page
+from streaming.docs.__main__ import REPOSITORY, main
+from streaming.docs.kinds import KINDS
+from streaming.docs.pages import problems, render, write
+from streaming.docs.recorded import Event, Recorded, replay_recording
+from streaming.docs.schemas import BUNDLE_PATTERN
+from streaming.wire import decode as decoder
+from streaming.wire.decode import decode
+from streaming.wire.messages import Envelope
+
+Json = dict[str, Any]
+Change = Callable[[Json], object]
+
+LOAD_REPORT = "trimtab.pulsar.load-report.v1"
+TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
+CONTROL = "trimtab.control.v1"
+RESULT = "trimtab.action-result.v1"
+TICK = "trimtab.tick.v1"
+
+FORMATS = FormatChecker(formats=())
+
+
+@FORMATS.checks("date-time", raises=ValueError)
+def is_date_time(value: object) -> bool:
+    return not isinstance(value, str) or datetime.fromisoformat(value).tzinfo is not None
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorded:
+    return replay_recording(REPOSITORY)
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return render(REPOSITORY)
+
+
+@pytest.fixture(scope="module")
+def schemas(pages: dict[str, str]) -> dict[str, Json]:
+    return {kind.type: json.loads(pages[f"schemas/{kind.schema_name}"]) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def examples(schemas: dict[str, Json]) -> dict[str, Event]:
+    return {name: schema["examples"][0] for name, schema in schemas.items()}
+
+
+def validator(schema: Json) -> Draft202012Validator:
+    return Draft202012Validator(schema, format_checker=FORMATS)
+
+
+def closed(schema: Any) -> Any:
+    """The schema with every struct closed to fields it does not describe."""
+    if isinstance(schema, list):
+        return [closed(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {name: value if name == "examples" else closed(value) for name, value in schema.items()}
+    return inner | (
+        {"additionalProperties": False} if schema.get("type") == "object" and "properties" in schema else {}
+    )
+
+
+def test_every_schema_is_a_valid_schema_with_a_valid_example(schemas: dict[str, Json]) -> None:
+    for schema in schemas.values():
+        Draft202012Validator.check_schema(schema)
+        for example in schema["examples"]:
+            validator(schema).validate(example)
+
+
+def test_every_recorded_event_and_every_output_of_its_replay_validates(
+    recorded: Recorded, schemas: dict[str, Json]
+) -> None:
+    events = (*recorded.inputs, *recorded.outputs)
+    validators = {name: validator(schema) for name, schema in schemas.items()}
+    for event in events:
+        validators[event["type"]].validate(event)
+    assert {event["type"] for event in events} == set(schemas)
+
+
+def test_outputs_carry_nothing_that_their_schema_does_not_describe(
+    recorded: Recorded, schemas: dict[str, Json]
+) -> None:
+    validators = {name: validator(closed(schema)) for name, schema in schemas.items()}
+    for event in recorded.outputs:
+        validators[event["type"]].validate(event)
+
+
+def test_an_output_that_lost_a_field_does_not_validate(recorded: Recorded, schemas: dict[str, Json]) -> None:
+    outputs = {event["type"]: event for event in recorded.outputs}
+    for name, event in outputs.items():
+        for field in event["data"]:
+            damaged = event | {"data": {key: value for key, value in event["data"].items() if key != field}}
+            assert not validator(schemas[name]).is_valid(damaged), f"{name} without data.{field}"
+
+
+BAD: list[tuple[str, str, Change]] = [
+    ("another version", LOAD_REPORT, lambda event: event.update(specversion="0.3")),
+    ("an unknown type", LOAD_REPORT, lambda event: event.update(type="trimtab.pulsar.load-report.v9")),
+    ("no cluster", LOAD_REPORT, lambda event: event.pop("cluster")),
+    ("a cluster with a slash", LOAD_REPORT, lambda event: event.update(cluster="east/1")),
+    ("a cluster that ends its line", LOAD_REPORT, lambda event: event.update(cluster="east\n")),
+    ("no subject", LOAD_REPORT, lambda event: event.pop("subject")),
+    ("an empty subject", LOAD_REPORT, lambda event: event.update(subject="")),
+    ("no time", LOAD_REPORT, lambda event: event.pop("time")),
+    ("a time without offset", LOAD_REPORT, lambda event: event.update(time="2026-11-21T13:21:25.206")),
+    ("a time in words", TICK, lambda event: event.update(time="noon")),
+    ("another content type", TICK, lambda event: event.update(datacontenttype="text/plain")),
+    ("no data", LOAD_REPORT, lambda event: event.pop("data")),
+    ("NaN as text", LOAD_REPORT, lambda event: event["data"].update(msgRateIn="NaN")),
+    ("a negative rate", LOAD_REPORT, lambda event: event["data"].update(msgThroughputOut=-1.0)),
+    ("a rate beyond reason", LOAD_REPORT, lambda event: event["data"].update(msgRateIn=2e18)),
+    (
+        "a negative rate of a bundle",
+        LOAD_REPORT,
+        lambda event: next(iter(event["data"]["lastStats"].values())).update(msgRateIn=-0.5),
+    ),
+    ("a negative usage", LOAD_REPORT, lambda event: event["data"]["cpu"].update(usage=-2.0)),
+    ("a usage of -1 with a limit", LOAD_REPORT, lambda event: event["data"]["cpu"].update(usage=-1.0)),
+    ("a bundle without range", LOAD_REPORT, lambda event: event["data"]["bundles"].append("shop/orders")),
+    (
+        "statistics of no bundle",
+        LOAD_REPORT,
+        lambda event: event["data"]["lastStats"].update({"shop/orders/0xg_0xh": {}}),
+    ),
+    ("topics of no bundle", TOPIC_STATS, lambda event: event["data"].update({"shop/orders": {}})),
+    ("an outcome that is none", RESULT, lambda event: event["data"].update(outcome="perhaps")),
+    ("a mode that is none", CONTROL, lambda event: event["data"].update(mode="sometimes")),
+    ("a pause that is no truth", CONTROL, lambda event: event["data"].update(paused="yes")),
+]
+
+GOOD: list[tuple[str, str, Change]] = [
+    ("a field Pulsar may add", LOAD_REPORT, lambda event: event["data"].update(newInPulsar5={"a": 1})),
+    ("no fields at all", LOAD_REPORT, lambda event: event.update(data={})),
+    ("no measurement", LOAD_REPORT, lambda event: event["data"].update(cpu={"usage": -1.0, "limit": -1.0})),
+    ("an empty resource", LOAD_REPORT, lambda event: event["data"].update(cpu={})),
+    ("a limit without usage", LOAD_REPORT, lambda event: event["data"]["cpu"].pop("usage")),
+    ("a usage of -1 alone", LOAD_REPORT, lambda event: event["data"].update(cpu={"usage": -1.0})),
+    ("a usage without limit", LOAD_REPORT, lambda event: event["data"]["cpu"].pop("limit")),
+    ("a rate of null", LOAD_REPORT, lambda event: event["data"].update(msgRateIn=None)),
+    (
+        "a bundle of the old form",
+        LOAD_REPORT,
+        lambda event: event["data"]["bundles"].append("shop/east/orders/0x00000000_0xffffffff"),
+    ),
+    ("no content type", TICK, lambda event: event.pop("datacontenttype")),
+    ("a tick that asked nobody", TICK, lambda event: event.pop("data")),
+    ("the time a log took it", TICK, lambda event: event.update(recordedtime="2026-11-21T13:21:26Z")),
+    ("a time with another offset", TICK, lambda event: event.update(time="2026-11-21T15:21:25+02:00")),
+    ("an overlay of nothing", CONTROL, lambda event: event.update(data={})),
+]
+
+
+def named(cases: list[tuple[str, str, Change]]) -> Any:
+    return pytest.mark.parametrize(
+        ("name", "change"), [case[1:] for case in cases], ids=[case[0] for case in cases]
+    )
+
+
+@named(BAD)
+def test_what_the_decoder_refuses_does_not_validate(
+    name: str, change: Change, schemas: dict[str, Json], examples: dict[str, Event]
+) -> None:
+    event = copy.deepcopy(examples[name])
+    change(event)
+    assert isinstance(decode(json.dumps(event).encode())[1], Rejection)
+    assert not validator(schemas[name]).is_valid(event)
+
+
+@named(GOOD)
+def test_what_the_decoder_takes_validates(
+    name: str, change: Change, schemas: dict[str, Json], examples: dict[str, Event]
+) -> None:
+    event = copy.deepcopy(examples[name])
+    change(event)
+    assert not isinstance(decode(json.dumps(event).encode())[1], Rejection)
+    validator(schemas[name]).validate(event)
+
+
+def test_schema_and_decoder_have_the_same_idea_of_a_bundle() -> None:
+    assert f"^{decoder._BUNDLE.pattern}(?![\\s\\S])" == BUNDLE_PATTERN
+
+
+def test_every_type_that_the_code_names_has_a_schema() -> None:
+    sources = [path for layer in ("state", "streaming") for path in (REPOSITORY / layer).rglob("*.py")]
+    named_types = {
+        found
+        for path in sources
+        for found in re.findall(r'"(trimtab\.[a-z.-]+\.v\d+)"', path.read_text(encoding="utf-8"))
+    }
+    assert named_types == {kind.type for kind in KINDS}
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def resolve(document: Json, pointer: str) -> Any:
+    node: Any = document
+    for part in pointer.split("/")[1:]:
+        node = node[part.replace("~1", "/").replace("~0", "~")]
+    return node
+
+
+def test_every_reference_of_asyncapi_and_of_the_schemas_resolves(pages: dict[str, str]) -> None:
+    for page, text in pages.items():
+        if not page.endswith(".json"):
+            continue
+        document = json.loads(text)
+        for reference in references(document):
+            file, _, pointer = reference.partition("#")
+            assert not file or file in pages, f"{page} refers to {reference}"
+            assert resolve(json.loads(pages[file]) if file else document, pointer)
+
+
+def test_asyncapi_names_topics_keys_and_the_epoch_of_every_message(pages: dict[str, str]) -> None:
+    document = json.loads(pages["asyncapi.json"])
+    topics = {channel["address"]: set(channel["messages"]) for channel in document["channels"].values()}
+    assert topics["trimtab.control"] == {CONTROL}
+    assert topics["trimtab.actions"] == topics["trimtab.actions.dry-run"] == {"trimtab.action.unload.v1"}
+    assert set().union(*topics.values()) == {kind.type for kind in KINDS}
+    for kind in KINDS:
+        message = document["components"]["messages"][kind.type]
+        assert message["bindings"]["kafka"]["key"]["type"] == "string"
+        assert ("trimtab-epoch" in message.get("headers", {}).get("required", ())) is not kind.is_read
+
+
+def test_the_page_of_messages_shows_every_type_field_and_attribute(
+    pages: dict[str, str], schemas: dict[str, Json]
+) -> None:
+    page = pages["messages.md"]
+    chapters = dict(re.findall(r"^## `?([^`\n]+)`?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(chapters) == {"The envelope", *schemas}
+    attributes = set(re.findall(r"^\| `(\w+)` ", chapters["The envelope"], re.MULTILINE))
+    assert attributes == {"type", "data", *Envelope.__struct_fields__}
+    for name, schema in schemas.items():
+        fields = {field for struct in schema["$defs"].values() for field in struct["properties"]}
+        assert set(re.findall(r"^\| `(\w+)` ", chapters[name], re.MULTILINE)) == fields
+        assert f'"type": "{name}"' in chapters[name]
+
+
+def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str, str]) -> None:
+    scraped = generate_latest(metrics_page._used().registry).decode()
+    names = {family.name for family in text_string_to_metric_families(scraped)}
+    names -= {name for name in names if name.endswith("_created")}
+    shown = set(re.findall(r"^\| `(\w+)` \| (?:counter|gauge|histogram)", pages["metrics.md"], re.MULTILINE))
+    assert {name.removesuffix("_total") for name in shown} == names
+
+
+def test_what_was_just_written_is_up_to_date(pages: dict[str, str], tmp_path: Path) -> None:
+    write(pages, tmp_path)
+    assert problems(pages, tmp_path) == []
+
+
+def test_check_names_each_missing_stale_and_surplus_page(pages: dict[str, str], tmp_path: Path) -> None:
+    write(pages, tmp_path)
+    (tmp_path / "messages.md").unlink()
+    (tmp_path / "settings.md").write_text("# Settings\n", encoding="utf-8")
+    (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "written-by-hand.md").write_text("stays\n", encoding="utf-8")
+
+    checked = CliRunner().invoke(main, ["--check", "--docs", str(tmp_path)])
+
+    assert checked.exit_code == 1
+    named_paths = re.findall(rf"^{re.escape(str(tmp_path))}/(\S+) is (\w+)", checked.stderr, re.MULTILINE)
+    assert named_paths == [
+        ("messages.md", "missing"),
+        ("settings.md", "stale"),
+        ("schemas/trimtab.gone.v1.schema.json", "surplus"),
+    ]
+
+
+def test_writing_anew_mends_what_check_found(pages: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "trimtab.gone.v1.schema.json").write_text("{}", encoding="utf-8")
+
+    assert CliRunner().invoke(main, ["--docs", str(tmp_path)]).exit_code == 0
+
+    assert problems(pages, tmp_path) == []
+    assert CliRunner().invoke(main, ["--check", "--docs", str(tmp_path)]).exit_code == 0

@@ -1,0 +1,252 @@
+"""What is taken: every shape a report may have, and what of it a cluster's controller gets to see."""
+
+import json
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from policies.usage import percent
+from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, Tick, TopicStats
+from streaming.wire import decode as decoding
+from streaming.wire.decode import decode
+from tests.streaming.events import (
+    CLUSTER,
+    TOPIC_STATS,
+    control,
+    event,
+    report,
+    result,
+    tick,
+    traffic,
+)
+
+LOW, HIGH = "t/n/0x00000000_0x80000000", "t/n/0x80000000_0xffffffff"
+HEARTBEAT = "pulsar/lab/b1:8080/0x00000000_0xffffffff"
+
+
+def taken(value: bytes, *, key: str | None = CLUSTER) -> Event:
+    cluster, found = decode(value, key=key)
+    assert isinstance(found, Event), found
+    assert cluster == CLUSTER
+    return found
+
+
+def seen(data: Mapping[str, object]) -> BrokerReport:
+    found = taken(report(data=data))
+    assert isinstance(found, LoadReport)
+    return found.report
+
+
+def test_a_full_report_is_read_into_columns():
+    found = seen(
+        {
+            "cpu": {"usage": 150.0, "limit": 200.0},
+            "bandwidthIn": {"usage": 1, "limit": 4},
+            "bandwidthOut": {"usage": 2, "limit": 4},
+            "directMemory": {"usage": 16, "limit": 256},
+            "memory": {"usage": 70.2, "limit": 247.5},
+            "msgRateIn": 10,
+            "msgRateOut": 20,
+            "msgThroughputIn": 300,
+            "msgThroughputOut": 400,
+            "bundles": [HIGH, HEARTBEAT, LOW],
+            "lastStats": {
+                LOW: {"msgRateIn": 1, "msgRateOut": 2, "msgThroughputIn": 3, "msgThroughputOut": 4},
+                HIGH: {"msgRateIn": 5, "msgRateOut": 6, "msgThroughputIn": 7, "msgThroughputOut": 8},
+                HEARTBEAT: traffic(9),
+            },
+        }
+    )
+    assert found.resources.tolist() == [[150, 200], [1, 4], [2, 4], [16, 256]]
+    assert (found.messages_per_s, found.bytes_per_s) == (30, 700)
+    assert found.bundles == [LOW, HIGH]
+    assert found.traffic.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    assert found.has_traffic.tolist() == [True, True]
+    assert found.listed_count == 3, "Pulsar's own count has the heartbeat bundle in it"
+
+
+def test_a_report_without_anything_is_taken_and_nothing_of_it_is_measured():
+    found = seen({})
+    assert found.resources.tolist() == [[-1, -1]] * 4
+    assert (found.messages_per_s, found.bytes_per_s, found.listed_count, found.bundles) == (0, 0, 0, [])
+    assert found.traffic.shape == (0, 4)
+
+
+NULLS = {
+    name: None
+    for name in (
+        *("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut"),
+        *("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut", "lastStats", "bundles"),
+    )
+}
+
+
+def test_null_is_as_good_as_absent():
+    nothing, nulls = seen({}), seen(NULLS)
+    assert nulls.resources.tolist() == nothing.resources.tolist()
+    assert (nulls.messages_per_s, nulls.bundles) == (nothing.messages_per_s, nothing.bundles)
+
+
+@pytest.mark.parametrize(
+    "resource", [{}, {"limit": 100}, {"usage": None, "limit": 100}, {"usage": -1, "limit": -1}, {"usage": -1}, None]
+)
+def test_a_resource_that_was_not_measured_is_zero_percent(resource: object):
+    measured = seen({"cpu": resource}).resources[0]
+    assert percent(measured[:1], measured[1:]).tolist() == [0]
+
+
+@pytest.mark.parametrize("limit", [0, -1, -100, None])
+def test_a_limit_of_nothing_is_zero_percent(limit: float | None):
+    measured = seen({"cpu": {"usage": 50, "limit": limit}}).resources[0]
+    assert percent(measured[:1], measured[1:]).tolist() == [0]
+
+
+def test_an_absent_broker_rate_is_the_sum_over_its_bundles_heartbeats_and_all():
+    found = seen(
+        {"msgRateOut": 5, "lastStats": {LOW: traffic(1, 10), HIGH: traffic(2, 20), HEARTBEAT: traffic(0.5)}}
+    )
+    assert (found.messages_per_s, found.bytes_per_s) == (8.5, 30)
+
+
+def test_without_a_list_the_statistics_say_what_a_broker_lists():
+    found = seen({"lastStats": {HIGH: traffic(1), LOW: traffic(2), HEARTBEAT: traffic(0)}})
+    assert (found.bundles, found.listed_count) == ([LOW, HIGH], 3)
+
+
+def test_a_bundle_listed_without_statistics_has_no_traffic():
+    found = seen({"bundles": [LOW, HIGH], "lastStats": {HIGH: traffic(3)}})
+    assert found.has_traffic.tolist() == [False, True]
+    assert found.traffic[:, 0].tolist() == [0, 3]
+
+
+def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
+    assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
+
+
+def test_a_bundle_listed_twice_counts_once():
+    found = seen({"bundles": [LOW, LOW], "lastStats": {LOW: traffic(1)}})
+    assert (found.bundles, found.listed_count) == ([LOW], 1)
+
+
+def test_absent_and_null_rates_of_a_bundle_are_zero():
+    found = seen({"lastStats": {LOW: {"msgRateIn": None, "msgThroughputOut": 4}, HIGH: {}}})
+    assert found.traffic.tolist() == [[0, 0, 0, 4], [0, 0, 0, 0]]
+
+
+OLD_STYLE = ["t/c/n/0x00000000_0xffffffff", "prop/use/ns.with.dots-1/0x0_0x1"]
+
+
+@pytest.mark.parametrize("name", [*OLD_STYLE, "t/n/0x0_0xFFFFFFFF", "ü/ñ/0xAb_0xcD", "a:b/c%d/0x0_0x1"])
+def test_names_of_both_styles_are_bundles(name: str):
+    assert seen({"bundles": [name]}).bundles == [name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pulsar/b1:8080/0x00000000_0xffffffff",
+        "pulsar/lab/b1:8080/0x00000000_0xffffffff",
+        "sla-monitor/b1:8080/0x00000000_0xffffffff",
+        "sla-monitor/lab/b1.example:8080/0x00000000_0xffffffff",
+        "pulsar/system/0x00000000_0x40000000",
+    ],
+)
+def test_bundles_of_pulsar_itself_are_counted_but_never_seen(name: str):
+    found = seen({"lastStats": {name: traffic(5), LOW: traffic(1)}})
+    assert (found.bundles, found.listed_count) == ([LOW], 2)
+
+
+def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(decoding, "_names", decoding._Names())
+    monkeypatch.setattr(decoding, "_MAX_KNOWN_NAMES", 3)
+    for bundles in ([HEARTBEAT, LOW], [HEARTBEAT, HIGH, "t/n/0x1_0x2"], [HEARTBEAT, LOW]):
+        assert HEARTBEAT not in seen({"bundles": bundles}).bundles
+        assert HEARTBEAT not in seen({"lastStats": dict.fromkeys(bundles, traffic(1))}).bundles
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+        {"dataschema": "https://example.org/schema", "sequence": 7, "nested": {"a": [1, {"b": None}]}},
+        {"datacontenttype": None},
+        {"datacontenttype": "application/json; charset=utf-8"},
+        {"recordedtime": None},
+    ],
+)
+def test_attributes_of_others_are_let_through(attributes: dict[str, object]):
+    assert isinstance(taken(report(**attributes)), LoadReport)
+
+
+def test_unknown_fields_of_pulsar_are_let_through():
+    assert seen({"topBundles": {"x": [1, 2, {"y": None}]}, "maxResourceUsage": 0.5}).bundles == []
+
+
+@pytest.mark.parametrize(
+    ("time_", "time_ms"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:01:00.123456Z", 60_123),
+        ("1970-01-01T00:01:00.999999Z", 60_999),
+        ("1970-01-01T02:00:00+01:30", 1_800_000),
+        ("1970-01-01t00:00:01z", 1_000),
+        ("1970-01-01 00:00:01Z", 1_000),
+        ("8999-12-31T23:59:59.999Z", 221_845_391_999_999),
+    ],
+)
+def test_time_is_taken_to_the_millisecond_in_any_offset(time_: str, time_ms: int):
+    assert taken(report(time=time_)).time_ms == time_ms
+
+
+def test_the_log_knows_better_than_the_record_when_it_was_appended():
+    value = report(recordedtime="1970-01-01T00:00:05Z")
+    assert taken(value).appended_ms == 5_000
+    logged = decode(value, key=CLUSTER, appended_ms=7_000, partition=3)[1]
+    assert isinstance(logged, LoadReport)
+    assert (logged.appended_ms, logged.partition) == (7_000, 3)
+    assert taken(report()).appended_ms is None
+
+
+def test_a_file_has_no_key_to_compare():
+    assert isinstance(taken(report(), key=None), LoadReport)
+
+
+def test_the_other_events_are_read_too():
+    sweep = taken(tick(time_s=9, asked=["b2", "b1"], failed={"b3": "timeout", "b2": "refused"}))
+    assert isinstance(sweep, Tick)
+    assert (sweep.time_ms, sweep.asked) == (9_000, ("b1", "b2"))
+    assert sweep.failed == (("b2", "refused"), ("b3", "timeout"))
+
+    ended = taken(result("abc", "failed", time_s=1))
+    assert isinstance(ended, ActionResult)
+    assert (ended.action_id, ended.outcome) == ("abc", "failed")
+
+    overlay = taken(control(time_s=1, data={"settings": {"b": 1, "a": {"d": 2, "c": 3}}, "who": "ann"}))
+    assert isinstance(overlay, Control)
+    assert (overlay.paused, overlay.mode, overlay.who, overlay.why) == (False, None, "ann", "")
+    assert overlay.overlay == b'{"a":{"c":3,"d":2},"b":1}'
+
+    statistics = taken(event(TOPIC_STATS, data={LOW: {"persistent://t/n/a": traffic(1)}}))
+    assert isinstance(statistics, TopicStats)
+    assert statistics.broker == "b1"
+
+
+def test_a_broker_may_have_any_name_that_is_not_empty():
+    names = ["b1:8080", "ü", " ", "a\nb", "\x00", "x" * 10_000, "\U0001f4a5"]
+    found = [taken(report(name, id="1")) for name in names]
+    assert [each.broker for each in found if isinstance(each, LoadReport)] == names
+
+
+def test_a_hundred_thousand_bundles_fit_into_one_report():
+    stats = {f"tenant/namespace-{i % 100}/0x{i:08x}_0x{i + 1:08x}": traffic(i) for i in range(100_000)}
+    value = report(data={"bundles": list(stats), "lastStats": stats})
+    started_s = time.monotonic()
+    found = taken(value)
+    assert time.monotonic() - started_s < 5
+    assert isinstance(found, LoadReport)
+    assert found.report.listed_count == len(found.report.bundles) == 100_000
+    assert found.report.bundles == sorted(stats)
+    assert found.report.messages_per_s == sum(range(100_000))
+    assert np.array_equal(found.report.traffic[:, 0], [json.loads(json.dumps(stats[name]))["msgRateIn"] for name in sorted(stats)])
