@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from policies.usage import Bools, Floats
 
 MEASURED_RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
@@ -147,8 +144,3 @@ class Rejection:
 
     reason: RejectReason
     detail: str
-
-
-def report_times(values: list[int]) -> NDArray[np.int64]:
-    """Milliseconds as a column."""
-    return np.array(values, dtype=np.int64)

@@ -70,13 +70,13 @@ def forget_old(header: Header, guards: GuardSettings, *, end_ms: int) -> None:
         for name, action in header.actions.items()
         if end_ms < action.expires_ms or end_ms < action.decided_ms + to_ms(guards.bundle_cooldown_s)
     }
-    header.unloads = [(ended, count) for ended, count in header.unloads if ended > end_ms - HOUR_MS]
+    header.unloads = [past for past in header.unloads if past.ended_ms > end_ms - HOUR_MS]
 
 
 def forget_dry_run(header: Header) -> None:
-    """The mode becomes ``act``: what the dry-run decided never happened."""
-    header.actions = {}
-    header.unloads = []
+    """The mode becomes ``act``: what the dry-run decided never happened; what was done before it did."""
+    header.actions = {name: action for name, action in header.actions.items() if not action.dry_run}
+    header.unloads = [past for past in header.unloads if not past.dry_run]
 
 
 @dataclass(slots=True)
@@ -112,5 +112,5 @@ class Budget:
 
 def hour_budget(header: Header, guards: GuardSettings, *, end_ms: int) -> Budget:
     """The budget at the start of a round that ends at ``end_ms``."""
-    spent = sum(count for ended, count in header.unloads if ended > end_ms - HOUR_MS)
+    spent = sum(past.count for past in header.unloads if past.ended_ms > end_ms - HOUR_MS)
     return Budget(guards=guards, hour_count=spent)

@@ -79,8 +79,17 @@ class PastAction(msgspec.Struct, array_like=True):
     decided_ms: int
     """End of the round that decided it."""
     expires_ms: int
+    dry_run: bool
     in_flight: bool = True
     failed: bool = False
+
+
+class PastUnloads(msgspec.Struct, frozen=True, array_like=True):
+    """How many unloads a round decided."""
+
+    ended_ms: int
+    count: int
+    dry_run: bool
 
 
 class Header(msgspec.Struct, array_like=True):
@@ -105,8 +114,8 @@ class Header(msgspec.Struct, array_like=True):
     control: list[ControlRecord] = msgspec.field(default_factory=list)
     actions: dict[str, PastAction] = msgspec.field(default_factory=dict)
     """Newest decision about each bundle, while it still masks."""
-    unloads: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """(round end in ms, unloads) of the last hour, ascending."""
+    unloads: list[PastUnloads] = msgspec.field(default_factory=list)
+    """Of the last hour, ascending."""
 
 
 class Fleet:

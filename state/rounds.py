@@ -11,7 +11,7 @@ from policies.shedding.plan import SheddingPlan
 from policies.snapshot import Snapshot
 from state import control, fleet, guards, summary
 from state.actions import Admitted, Circumstances, admit
-from state.memory import ControlRecord, Fleet, Header, OpenRound, PastAction, WaitingReport
+from state.memory import ControlRecord, Fleet, Header, OpenRound, PastAction, PastUnloads, WaitingReport
 from state.outputs import (
     ControlInForce,
     Output,
@@ -35,7 +35,7 @@ UNLOAD_TYPE = "trimtab.action.unload.v1"
 ROUND_TYPE = "trimtab.round.v1"
 
 MAX_REMARK_CHARACTERS = 500
-"""Length of an operator's name or reason in a summary, so that summaries stay small."""
+"""Length of an operator's name or reason, or of a problem, in a summary, so that summaries stay small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def _obstacle(
     rounds = closing.settings.pulsar.rounds
     if header.rounds_since_start < rounds.warmup_rounds:
         return "warm-up", f"round {header.rounds_since_start + 1} of {rounds.warmup_rounds} of warm-up"
-    if len(closing.reports) < rounds.quorum_ratio * len(live):
+    if live and len(closing.reports) / len(live) < rounds.quorum_ratio:
         share = f"{len(closing.reports)} of {len(live)} live brokers reported"
         return "no-quorum", f"{share}, {rounds.quorum_ratio:g} of them are needed"
     return None
@@ -280,9 +280,12 @@ def _remember(header: Header, closing: Closing, actions: list[Output], identity:
             action_id=action.id,
             decided_ms=closing.end_ms,
             expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
+            dry_run=action.dry_run,
         )
     if actions:
-        header.unloads.append((closing.end_ms, len(actions)))
+        header.unloads.append(
+            PastUnloads(ended_ms=closing.end_ms, count=len(actions), dry_run=closing.mode == "dry-run")
+        )
 
 
 def _summary(
@@ -350,5 +353,5 @@ def _control_in_force(record: ControlRecord | None, problem: str | None) -> Cont
         who=record.who[:MAX_REMARK_CHARACTERS],
         why=record.why[:MAX_REMARK_CHARACTERS],
         arrived_late=record.arrived_late,
-        problem=problem,
+        problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
     )

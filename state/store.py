@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Memory of one cluster; values are opaque and versioned by ``state.codec``."""
+    """Memory of one cluster; values are opaque and versioned by ``state.memory``."""
 
     def header(self) -> bytes | None:
         """Clock, open rounds, control and guards; None for a cluster never seen."""

@@ -47,7 +47,11 @@ def check(kafka: LocalKafka, names: TopicNames) -> list[str]:
 
 
 def alter(admin: KafkaAdminClient, topic: str, setting: str, value: str) -> None:
+    """Change a setting and wait until the broker shows it: the change itself is acknowledged earlier."""
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {setting: value})])
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+    while admin.describe_configs([resource], config_filter="all")["topic"][topic][setting]["value"] != value:
+        pass
 
 
 def refused(kafka: LocalKafka, names: TopicNames) -> str:
@@ -153,6 +157,8 @@ def test_several_partitions_of_control_or_commits_are_refused(
     make(kafka, names)
     topic = asdict(names)[field]
     admin.create_partitions({topic: 2})
+    while len(admin.describe_topics([topic])[0]["partitions"]) != 2:
+        pass
     assert f"topic {topic}: partitions is 2, expected 1" in refused(kafka, names)
 
 
@@ -179,6 +185,8 @@ def test_everything_wrong_is_said_at_once(
 ) -> None:
     make(kafka, names)
     admin.delete_topics([names.audit])
+    while names.audit in admin.list_topics():
+        pass
     alter(admin, names.input, "message.timestamp.type", "CreateTime")
     refusal = refused(kafka, names)
     assert names.audit in refusal

@@ -1,6 +1,5 @@
 """What is taken: every shape a report may have, and what of it a cluster's controller gets to see."""
 
-import json
 import time
 from collections.abc import Mapping
 
@@ -74,13 +73,12 @@ def test_a_report_without_anything_is_taken_and_nothing_of_it_is_measured():
     assert found.traffic.shape == (0, 4)
 
 
-NULLS = {
-    name: None
-    for name in (
+NULLS = dict.fromkeys(
+    [
         *("cpu", "memory", "directMemory", "bandwidthIn", "bandwidthOut"),
         *("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut", "lastStats", "bundles"),
-    )
-}
+    ]
+)
 
 
 def test_null_is_as_good_as_absent():
@@ -90,7 +88,8 @@ def test_null_is_as_good_as_absent():
 
 
 @pytest.mark.parametrize(
-    "resource", [{}, {"limit": 100}, {"usage": None, "limit": 100}, {"usage": -1, "limit": -1}, {"usage": -1}, None]
+    "resource",
+    [{}, {"limit": 100}, {"usage": None, "limit": 100}, {"usage": -1, "limit": -1}, {"usage": -1}, None],
 )
 def test_a_resource_that_was_not_measured_is_zero_percent(resource: object):
     measured = seen({"cpu": resource}).resources[0]
@@ -242,11 +241,11 @@ def test_a_broker_may_have_any_name_that_is_not_empty():
 def test_a_hundred_thousand_bundles_fit_into_one_report():
     stats = {f"tenant/namespace-{i % 100}/0x{i:08x}_0x{i + 1:08x}": traffic(i) for i in range(100_000)}
     value = report(data={"bundles": list(stats), "lastStats": stats})
-    started_s = time.monotonic()
+    started_s = time.process_time()
     found = taken(value)
-    assert time.monotonic() - started_s < 5
+    assert time.process_time() - started_s < 5
     assert isinstance(found, LoadReport)
     assert found.report.listed_count == len(found.report.bundles) == 100_000
     assert found.report.bundles == sorted(stats)
     assert found.report.messages_per_s == sum(range(100_000))
-    assert np.array_equal(found.report.traffic[:, 0], [json.loads(json.dumps(stats[name]))["msgRateIn"] for name in sorted(stats)])
+    assert np.array_equal(found.report.traffic[:, 0], [stats[name]["msgRateIn"] for name in sorted(stats)])

@@ -57,7 +57,9 @@ NOT_JSON: dict[str, bytes | None] = {
     "a control character in a string": report().replace(b"tests", b"te\x01ts"),
     "NaN outside the data": literal(report(extension="?"), "?", "NaN"),
     "nesting without end": report().replace(b'"data": {}', b'"data": ' + nested(100_000)),
-    "nesting without end in an attribute": report(extension=0).replace(b'"extension": 0', b'"extension": ' + nested(100_000)),
+    "nesting without end in an attribute": report(extension=0).replace(
+        b'"extension": 0', b'"extension": ' + nested(100_000)
+    ),
 }
 
 
@@ -100,7 +102,9 @@ ENVELOPES: list[tuple[str, bytes, RejectReason, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "reason", "says"), [case[1:] for case in ENVELOPES], ids=[case[0] for case in ENVELOPES])
+@pytest.mark.parametrize(
+    ("value", "reason", "says"), [case[1:] for case in ENVELOPES], ids=[case[0] for case in ENVELOPES]
+)
 def test_an_envelope_that_is_wrong_is_refused_by_name(value: bytes, reason: RejectReason, says: str):
     cluster, found = rejection(value)
     assert found.reason == reason
@@ -144,7 +148,9 @@ ATTRIBUTES: list[tuple[str, bytes, RejectReason, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "reason", "says"), [case[1:] for case in ATTRIBUTES], ids=[case[0] for case in ATTRIBUTES])
+@pytest.mark.parametrize(
+    ("value", "reason", "says"), [case[1:] for case in ATTRIBUTES], ids=[case[0] for case in ATTRIBUTES]
+)
 def test_an_attribute_that_is_wrong_is_refused_by_name(value: bytes, reason: RejectReason, says: str):
     cluster, found = rejection(value)
     assert (cluster, found.reason) == (CLUSTER, reason), found
@@ -200,7 +206,9 @@ DATA: list[tuple[str, bytes, RejectReason, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "reason", "says"), [case[1:] for case in DATA], ids=[case[0] for case in DATA])
+@pytest.mark.parametrize(
+    ("value", "reason", "says"), [case[1:] for case in DATA], ids=[case[0] for case in DATA]
+)
 def test_data_that_cannot_be_used_is_refused_by_name(value: bytes, reason: RejectReason, says: str):
     cluster, found = rejection(value)
     assert (cluster, found.reason) == (CLUSTER, reason), found

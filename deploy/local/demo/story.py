@@ -1,7 +1,7 @@
 """What has happened so far: loads, decisions and what became of them, rounds, and whether the fleet is balanced.
 
 Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
-each of the last `CALM_ROUNDS` rounds it decided nothing and no two brokers were as far apart as its low threshold.
+each of the last `CALM_ROUNDS` rounds nothing fired and no broker was as far from the mean as its low threshold.
 """
 
 import statistics
@@ -121,20 +121,21 @@ class Story:
             found.append(f"no unload was followed; {self.decided_count} were decided")
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
-                f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: brokers are "
-                f"{_apart(self.last_round):.1f} points apart, below {self.low_threshold_points:g} is balanced; "
+                f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
+                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.low_threshold_points:g} are allowed; "
                 f"last round: {self.last_round.outcome}, {self.last_round.reason}"
             )
         return found
 
     def _is_calm(self, summary: RoundSummary) -> bool:
-        apart = _apart(summary)
-        return (
-            summary.outcome == "decided" and not summary.actions_count and apart < self.low_threshold_points
-        )
+        fired_count = summary.examined.outcomes.get("fired", 0)
+        within = _farthest_points(summary) < self.low_threshold_points
+        return summary.outcome == "decided" and not fired_count and within
 
 
-def _apart(summary: RoundSummary) -> float:
-    """Points between the busiest and the idlest broker, as trimtab saw them."""
-    usages = [load.usage_points for load in summary.brokers]
-    return max(usages, default=0.0) - min(usages, default=0.0)
+def _farthest_points(summary: RoundSummary) -> float:
+    """Distance from the mean of the broker that is farthest from it, as trimtab saw them."""
+    if summary.usage is None:
+        return 0.0
+    mean = summary.usage.mean_points
+    return max((abs(load.usage_points - mean) for load in summary.brokers), default=0.0)

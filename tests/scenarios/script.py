@@ -1,0 +1,98 @@
+"""The language of the scenarios: a line an event, as a person would tell it.
+
+    t=61 report b1 cpu=80/100 rate=8000 bundles: t/n/0x0_0x4=3000 t/n/0x4_0x8=200/5e6 t/n/0x8_0xc=-
+    t=70 tick asked=b1,b2 failed=b3:timeout
+    t=70 stats b1
+    t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
+    t=70 control {"paused": true}
+    restart [settings as TOML]           (commit, then a new controller on the stored bytes)
+    again                                (the same event once more)
+    close                                (the end of the input closes the open rounds)
+
+``t`` is seconds since the epoch. Every event takes ``id=``, ``cluster=`` and ``recorded=`` (when a log took it, in
+seconds). Resources: ``cpu= in= out= memory=`` as usage/limit. ``rate=`` messages/s and ``volume=`` bytes/s of the
+broker; absent, they are the sums over its bundles. A bundle has messages/s, or messages/s ``/`` bytes/s, or ``-`` for
+one that is listed without statistics.
+"""
+
+import json
+import re
+import shlex
+
+from tests.streaming.events import TOPIC_STATS, at, control, event, report, result, tick, traffic
+
+_RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
+_COMMON = {"id", "cluster", "recorded"}
+
+
+def event_of(line: str, action_ids: list[str]) -> bytes:
+    """The event a line tells of; ``action_ids`` are those of the scenario's actions so far."""
+    found = re.fullmatch(r"t=(\S+) (\w+)(?: (.*))?", line)
+    if found is None:
+        raise ValueError(f"not an event: {line!r}")
+    time_s, kind, rest = float(found[1]), found[2], found[3] or ""
+    if kind == "control":
+        words, _, data = rest.partition("{")
+        return control(time_s=time_s, data=json.loads("{" + data), **_attributes(_options(words.split())))
+    words_of, _, bundles = rest.partition("bundles:")
+    words = shlex.split(words_of)
+    plain = [word for word in words if "=" not in word]
+    options = _options([word for word in words if "=" in word])
+    attributes = _attributes(options)
+    match kind:
+        case "report":
+            return _report(plain[0], time_s, options, bundles.split(), attributes)
+        case "tick":
+            failed = dict(each.split(":", 1) for each in _list(options.get("failed")))
+            return tick(time_s=time_s, asked=_list(options.get("asked")), failed=failed, **attributes)
+        case "stats":
+            return event(TOPIC_STATS, time_s=time_s, data={}, **({"subject": plain[0]} | attributes))
+        case "result":
+            action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
+            return result(action, plain[1], time_s=time_s, **attributes)
+    raise ValueError(f"unknown event {kind!r}: {line!r}")
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def _list(text: str | None) -> list[str]:
+    return [] if text is None else text.split(",")
+
+
+def _attributes(options: dict[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {name: options[name] for name in ("id", "cluster") if name in options}
+    if "recorded" in options:
+        found["recordedtime"] = at(float(options["recorded"]))
+    return found
+
+
+def _report(
+    broker: str, time_s: float, options: dict[str, str], bundles: list[str], attributes: dict[str, object]
+) -> bytes:
+    unknown = options.keys() - _RESOURCES.keys() - _COMMON - {"rate", "volume"}
+    if unknown:
+        raise ValueError(f"a report knows no {', '.join(sorted(unknown))}")
+    data = {
+        _RESOURCES[name]: dict(zip(("usage", "limit"), map(float, options[name].split("/")), strict=True))
+        for name in options.keys() & _RESOURCES.keys()
+    }
+    return report(
+        broker,
+        time_s=time_s,
+        rate=_number(options.get("rate")),
+        volume=_number(options.get("volume")),
+        bundles=dict(map(_bundle, bundles)),
+        data=data,
+        **attributes,
+    )
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _bundle(word: str) -> tuple[str, dict[str, object] | None]:
+    name, _, numbers = word.partition("=")
+    return name, None if numbers == "-" else traffic(*map(float, numbers.split("/")))

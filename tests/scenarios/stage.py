@@ -1,0 +1,144 @@
+"""Plays a scenario and writes it anew, with the whole output below each event.
+
+A scenario begins with comments and settings (``trimtab.toml``, up to a line of dashes). Below each event stand, two
+spaces in: how it and the events it settled were counted, the record it was refused as, and each output in full, drawn
+from its JSON so that nothing is hidden. Lines of comment and empty lines are kept.
+"""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from state.controller import Controller
+from state.outputs import Output
+from state.rounds import Identity
+from state.store import DictStore
+from streaming.intake import Intake, Record
+from streaming.settings import ClusterSettingsSource, Settings, load
+from streaming.wire.encode import Refused, encode, encode_refused
+from streaming.wire.origin import Origin
+from tests.scenarios.script import event_of
+
+RULE = "---"
+SOURCE = "/trimtab/trimtab"
+
+
+def play(text: str) -> str:
+    """The scenario with its outputs as they are now."""
+    head, _, body = text.partition(f"{RULE}\n")
+    stage = _Stage(head)
+    lines: list[str] = []
+    for line in body.splitlines():
+        if line.startswith("  "):
+            continue
+        lines.append(line)
+        if line and not line.startswith("#"):
+            lines += [f"  {output}" for output in stage.take(line)]
+    return "\n".join([f"{head}{RULE}", *lines]) + "\n"
+
+
+def _settings(toml: str) -> Settings:
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "trimtab.toml"
+        file.write_text(toml, encoding="utf-8")
+        return load(file=file, flags={}, environ={}).settings
+
+
+class _Stage:
+    """Controllers, their stores, and what has been said so far."""
+
+    def __init__(self, toml: str) -> None:
+        self._toml = toml
+        self._stores: dict[str, DictStore] = {}
+        self._action_ids: list[str] = []
+        self._last: bytes | None = None
+        self._lines = 0
+        self._start(_settings(toml))
+
+    def _start(self, settings: Settings) -> None:
+        self._settings = settings
+        self._controllers: dict[str, Controller] = {}
+        self._intake = Intake(self._controller_of, max_record_bytes=settings.controller.max_record_bytes)
+        self._counted: Counter[tuple[str, str, str]] = Counter()
+
+    def _controller_of(self, cluster: str) -> Controller:
+        if cluster not in self._controllers:
+            controller = self._settings.controller
+            self._controllers[cluster] = Controller(
+                cluster,
+                self._stores.setdefault(cluster, DictStore()),
+                identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
+                settings=ClusterSettingsSource(self._settings),
+            )
+        return self._controllers[cluster]
+
+    def take(self, line: str) -> list[str]:
+        """What a line leads to, as lines."""
+        word, _, rest = line.partition(" ")
+        if word == "restart":
+            return self._restart(rest)
+        if word == "close":
+            found = [
+                output for cluster in sorted(self._controllers) for output in self._intake.close_open(cluster)
+            ]
+            return [*self._count(), *self._outputs(found)]
+        self._lines += 1
+        if word != "again":
+            self._last = event_of(line, self._action_ids)
+        origin = Origin(topic="scenario", partition=0, offset=self._lines)
+        outputs, refused = self._intake.take(Record(value=self._last, origin=origin))
+        return [*self._count(), *_refused(refused), *self._outputs(outputs)]
+
+    def _restart(self, toml: str) -> list[str]:
+        for controller in self._controllers.values():
+            controller.commit()
+        self._toml = f"{toml}\n{self._toml}"
+        self._start(_settings(self._toml))
+        return []
+
+    def _count(self) -> Iterator[str]:
+        now = self._intake.tally.results
+        gained = now - self._counted
+        self._counted = Counter(now)
+        if gained:
+            counts = (f"{count} {type_} {result}" for (_, type_, result), count in sorted(gained.items()))
+            yield "counted: " + ", ".join(counts).replace("trimtab.", "").replace(".v1", "")
+
+    def _outputs(self, outputs: list[Output]) -> Iterator[str]:
+        for output in outputs:
+            said = json.loads(encode(output, SOURCE))
+            if output.kind == "action":
+                self._action_ids.append(output.id)
+                yield f"action {len(self._action_ids)}"
+            else:
+                yield f"round {output.round}"
+            yield from (f"  {line}" for line in _drawn(said))
+
+
+def _refused(refused: Refused | None) -> Iterator[str]:
+    if refused is not None:
+        said = json.loads(encode_refused(refused, SOURCE))
+        yield f"rejected {said['subject']}: {said['data']['detail']}"
+
+
+def _drawn(said: dict[str, object]) -> Iterator[str]:
+    """An object as indented lines; flat ones on one line, lists of objects a line each."""
+    for name, value in said.items():
+        if isinstance(value, dict) and any(isinstance(inner, dict | list) for inner in value.values()):
+            yield f"{name}:"
+            yield from (f"  {line}" for line in _drawn(value))
+        elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+            yield f"{name}:"
+            yield from (f"  - {_flat(inner)}" for inner in value)
+        else:
+            yield f"{name}: {_flat(value)}"
+
+
+def _flat(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {_flat(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flat, value)) + "]"
+    return value if isinstance(value, str) and value else json.dumps(value)
