@@ -24,11 +24,24 @@ NOT_MEASURED = -1.0
 """A limit or usage that the broker could not read; Pulsar's ``SystemResourceUsage`` starts with it."""
 
 
-def _require_not_negative(owner: object, *names: str) -> None:
+LARGEST_WEIGHT = 1e6
+"""Largest factor taken: percentages times it stay far from overflow."""
+SMALLEST_CAPACITY = 1e-3
+"""Smallest capacity above 0 taken: traffic divided by it stays far from overflow in single precision."""
+
+
+def _require_weights(owner: object, *names: str) -> None:
     for name in names:
         value = getattr(owner, name)
-        if value is not None and value < 0:
-            raise ValueError(f"{name} is {value}; it must be 0 or more")
+        if not 0 <= value <= LARGEST_WEIGHT:
+            raise ValueError(f"{name} is {value}; it must be from 0 to {LARGEST_WEIGHT:g}")
+
+
+def _require_capacities(owner: object, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None and value != 0 and value < SMALLEST_CAPACITY:
+            raise ValueError(f"{name} is {value}; it must be 0 (not declared) or at least {SMALLEST_CAPACITY:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +63,7 @@ class UsageSettings:
     Not in Pulsar."""
 
     def __post_init__(self) -> None:
-        _require_not_negative(
+        _require_weights(
             self,
             "cpu_weight",
             "bandwidth_in_weight",
@@ -82,7 +95,7 @@ class BrokerCapacity:
     """Bytes per second, in and out together; unset = not declared."""
 
     def __post_init__(self) -> None:
-        _require_not_negative(self, "messages_per_s", "bytes_per_s")
+        _require_capacities(self, "messages_per_s", "bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +113,7 @@ class CapacitySettings:
     """The same two for single brokers, by broker id, where the hardware differs."""
 
     def __post_init__(self) -> None:
-        _require_not_negative(self, "messages_per_s", "bytes_per_s")
+        _require_capacities(self, "messages_per_s", "bytes_per_s")
 
     def limits(self, brokers: tuple[str, ...]) -> tuple[Floats, Floats]:
         """Messages/s and bytes/s of each broker, shape (n,) each; NOT_MEASURED where nothing is declared."""

@@ -302,7 +302,6 @@ def _summary(
     tick = closing.open_round.tick
     missing = [name for name in live if name not in closing.reports]
     oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
-    owned = dict(zip(table.snapshot.brokers.names, table.owned_counts.tolist(), strict=True))
     plan = verdict.plan
     return RoundSummary(
         cluster=closing.cluster,
@@ -332,7 +331,7 @@ def _summary(
         oldest_report_age_s=(closing.end_ms - oldest_ms) / MS_PER_S,
         usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
         resources=summary.resource_summaries(round_loads),
-        brokers=summary.broker_rows(round_loads, owned),
+        brokers=summary.broker_rows(round_loads, table.bundle_counts),
         examined=summary.empty_section() if plan is None else summary.examined_section(table, plan),
         candidates=(
             summary.empty_section()

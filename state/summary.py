@@ -64,7 +64,7 @@ def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
             },
             messages_per_s=float(loads.messages_per_s[row]),
             bytes_per_s=float(loads.bytes_per_s[row]),
-            bundles_count=owned.get(loads.names[row], 0),
+            bundles_count=owned[loads.names[row]],
             excluded=not bool(loads.included[row]),
         )
         for row in order.tolist()

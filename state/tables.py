@@ -39,6 +39,8 @@ class Eligible:
     """Code of ``state.guards.MASK_REASONS`` for each bundle row of the snapshot."""
     owned_counts: Ints
     """Bundles each broker row owns, system bundles not counted."""
+    bundle_counts: dict[str, int]
+    """The same by name, of excluded brokers too."""
 
 
 def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
@@ -107,5 +109,8 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
         movable=samples_mask == 0,
     )
     return Eligible(
-        snapshot=Snapshot(brokers=brokers, bundles=bundles), mask_codes=samples_mask, owned_counts=counts
+        snapshot=Snapshot(brokers=brokers, bundles=bundles),
+        mask_codes=samples_mask,
+        owned_counts=counts,
+        bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
     )

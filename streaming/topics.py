@@ -46,6 +46,9 @@ RECORD_HEADROOM_BYTES = 64 * 1024
 MARKER_SEGMENT_BYTES = 1024 * 1024
 """Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
 
+REPLICAS_MAX = 3
+"""Replicas of a new topic where there are as many brokers; two of them must then be in sync."""
+
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -203,7 +206,7 @@ def create(
     """
     specs = _chosen(_specs(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only)
     with _admin(bootstrap, client_options) as admin:
-        replicas = min(3, len(admin.describe_cluster()["brokers"]))
+        replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
         found = _describe(admin, [spec.name for spec in specs])
         made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas)}
         found |= _describe(admin, [spec.name for spec in specs if spec.name not in found])
@@ -327,7 +330,7 @@ def _describe(admin: KafkaAdminClient, names: list[str]) -> dict[str, _Found]:
 
 def _make(admin: KafkaAdminClient, spec: _Spec, replicas: int) -> bool:
     """Create one topic; False when somebody else was faster."""
-    durable = {"min.insync.replicas": "2"} if replicas == 3 else {}
+    durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
         "num_partitions": spec.partitions,
         "replication_factor": replicas,

@@ -28,7 +28,7 @@ class MessageKind:
     @property
     def summary(self) -> str:
         """What it says, in one line."""
-        return " ".join(inspect.getdoc(self.message).split())  # type: ignore[union-attr]
+        return " ".join((inspect.getdoc(self.message) or "").split())
 
     @property
     def schema_name(self) -> str:

@@ -5,8 +5,9 @@
     t=70 stats b1
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
     t=70 control {"paused": true}
-    restart [settings as TOML]           (commit, then a new controller on the stored bytes)
+    restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
     again                                (the same event once more)
+    later 60                             (the events since the last empty line again, so many seconds later)
     close                                (the end of the input closes the open rounds)
 
 ``t`` is seconds since the epoch. Every event takes ``id=``, ``cluster=`` and ``recorded=`` (when a log took it, in

@@ -34,16 +34,18 @@ def play(text: str) -> str:
         if line.startswith("  "):
             continue
         lines.append(line)
-        if line and not line.startswith("#"):
+        if not line:
+            stage.begin_block()
+        elif not line.startswith("#"):
             lines += [f"  {output}" for output in stage.take(line)]
     return "\n".join([f"{head}{RULE}", *lines]) + "\n"
 
 
-def _settings(toml: str) -> Settings:
+def _settings(toml: str, flags: dict[str, object]) -> Settings:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "trimtab.toml"
         file.write_text(toml, encoding="utf-8")
-        return load(file=file, flags={}, environ={}).settings
+        return load(file=file, flags=flags, environ={}).settings
 
 
 class _Stage:
@@ -55,10 +57,12 @@ class _Stage:
         self._action_ids: list[str] = []
         self._last: bytes | None = None
         self._lines = 0
-        self._start(_settings(toml))
+        self._block: list[str] = []
+        self._flags: dict[str, object] = {}
+        self._start()
 
-    def _start(self, settings: Settings) -> None:
-        self._settings = settings
+    def _start(self) -> None:
+        self._settings = settings = _settings(self._toml, self._flags)
         self._controllers: dict[str, Controller] = {}
         self._intake = Intake(self._controller_of, max_record_bytes=settings.controller.max_record_bytes)
         self._counted: Counter[tuple[str, str, str]] = Counter()
@@ -79,6 +83,8 @@ class _Stage:
         word, _, rest = line.partition(" ")
         if word == "restart":
             return self._restart(rest)
+        if word == "later":
+            return self._later(float(rest))
         if word == "close":
             found = [
                 output for cluster in sorted(self._controllers) for output in self._intake.close_open(cluster)
@@ -87,15 +93,24 @@ class _Stage:
         self._lines += 1
         if word != "again":
             self._last = event_of(line, self._action_ids)
+            self._block.append(line)
         origin = Origin(topic="scenario", partition=0, offset=self._lines)
         outputs, refused = self._intake.take(Record(value=self._last, origin=origin))
         return [*self._count(), *_refused(refused), *self._outputs(outputs)]
 
-    def _restart(self, toml: str) -> list[str]:
+    def begin_block(self) -> None:
+        """An empty line: what ``later`` repeats begins below it."""
+        self._block = []
+
+    def _later(self, shift_s: float) -> list[str]:
+        block, self._block = self._block, []
+        return [output for line in block for output in self.take(_shifted(line, shift_s))]
+
+    def _restart(self, flags: str) -> list[str]:
         for controller in self._controllers.values():
             controller.commit()
-        self._toml = f"{toml}\n{self._toml}"
-        self._start(_settings(self._toml))
+        self._flags.update(flag.split("=", 1) for flag in flags.split())
+        self._start()
         return []
 
     def _count(self) -> Iterator[str]:
@@ -109,12 +124,18 @@ class _Stage:
     def _outputs(self, outputs: list[Output]) -> Iterator[str]:
         for output in outputs:
             said = json.loads(encode(output, SOURCE))
+            data = said.pop("data")
             if output.kind == "action":
                 self._action_ids.append(output.id)
-                yield f"action {len(self._action_ids)}"
+                yield f"action {len(self._action_ids)}: {_flat(said)}"
             else:
-                yield f"round {output.round}"
-            yield from (f"  {line}" for line in _drawn(said))
+                yield f"round {output.round}: {_flat(said)}"
+            yield from (f"  {line}" for line in _drawn(data))
+
+
+def _shifted(line: str, shift_s: float) -> str:
+    time, _, rest = line.partition(" ")
+    return f"t={float(time.removeprefix('t=')) + shift_s:g} {rest}"
 
 
 def _refused(refused: Refused | None) -> Iterator[str]:

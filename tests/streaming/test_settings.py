@@ -186,7 +186,7 @@ def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in lines] == [
         "trimtab.toml", "trimtab.toml", "TRIMTAB_CONTROLER__MODE", "--metrics-port", "trimtab.toml",
     ]  # fmt: skip
-    assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be 0 or more"
+    assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be from 0 to 1e+06"
 
 
 def test_a_section_with_an_unreadable_value_is_not_judged_by_its_default(tmp_path: Path) -> None:

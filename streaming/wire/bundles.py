@@ -1,0 +1,119 @@
+"""Which bundles a load report is about: their names checked, ascending, and where the numbers of each are.
+
+A broker reports the same names in the same order round after round, so what follows from the names alone is worked out
+once and kept with the broker; a report with other names is worked out anew. What is kept makes an answer quick, it
+never changes it. Kept lists and columns are shared between reports: nobody may change them.
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.usage import Bools
+from state.events import is_system_bundle
+
+BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
+MAX_NAMES = 1_000_000
+"""Names kept, and listings of names: at about 100 bytes a name and 30 a listing some 130 MB at most."""
+
+
+class BadBundleName(Exception):  # noqa: N818  a finding about the input, not a fault
+    """A name that is no bundle's; ``name`` says which."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name[:200]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
+            f"or tenant/cluster/namespace/0x00000000_0xffffffff"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Listing:
+    """What the names in one report come to."""
+
+    with_stats: list[str]
+    """Keys of ``lastStats``, in the report's order."""
+    listed: list[str] | None
+    """``bundles`` of the report, in its order; None where it is absent."""
+    listed_count: int
+    """Different bundles listed, system bundles included."""
+    bundles: list[str]
+    """Those listed without system bundles, ascending, each once."""
+    stats_rows: Ints
+    """Row in ``with_stats`` of each of ``bundles``, -1 where there is none."""
+    has_stats: Bools
+    """Whether there is one."""
+
+
+class KnownBundles:
+    """Names found valid and the last listing of each broker; not thread-safe."""
+
+    def __init__(self, max_names: int = MAX_NAMES) -> None:
+        self._max_names = max_names
+        self._forget()
+
+    def _forget(self) -> None:
+        self._names: dict[str, str] = {}
+        self._system: set[str] = set()
+        self._listings: dict[tuple[str, str], Listing] = {}
+        self._kept_count = 0
+
+    def listing(self, broker: tuple[str, str], stats: Collection[str], listed: list[str] | None) -> Listing:
+        """The listing of a report of ``broker`` (its cluster and id).
+
+        ``stats`` are the keys of ``lastStats``; ``listed`` is ``bundles``, None for the same as ``stats``. Raises
+        ``BadBundleName``.
+        """
+        with_stats = list(stats)
+        known = self._listings.get(broker)
+        if known is not None and known.with_stats == with_stats and known.listed == listed:
+            return known
+        self.check(with_stats)
+        if listed is not None:
+            self.check(listed)
+        new = self._work_out(with_stats, listed)
+        self._keep(broker, new)
+        return new
+
+    def check(self, names: Collection[str]) -> None:
+        """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
+        unknown = set(names) - self._names.keys()
+        for name in sorted(unknown):
+            if BUNDLE.fullmatch(name) is None:
+                raise BadBundleName(name)
+        if len(self._names) + len(unknown) > self._max_names:
+            self._forget()
+        self._names.update(zip(unknown, unknown, strict=True))
+        self._system.update(filter(is_system_bundle, unknown))
+
+    def _work_out(self, with_stats: list[str], listed: list[str] | None) -> Listing:
+        different = set(with_stats if listed is None else listed)
+        bundles = self._kept_names(sorted(name for name in different if not self._is_system(name)))
+        row_of = dict(zip(with_stats, range(len(with_stats)), strict=True))
+        rows = np.array([row_of.get(name, -1) for name in bundles], dtype=np.int64)
+        return Listing(
+            with_stats=self._kept_names(with_stats),
+            listed=None if listed is None else self._kept_names(listed),
+            listed_count=len(different),
+            bundles=bundles,
+            stats_rows=rows,
+            has_stats=rows >= 0,
+        )
+
+    def _is_system(self, name: str) -> bool:
+        """The memory of names may have started again since the name was checked."""
+        return name in self._system or (name not in self._names and is_system_bundle(name))
+
+    def _kept_names(self, names: list[str]) -> list[str]:
+        """The same names as the strings kept already, so that each is in memory once and compares at once."""
+        return [self._names.get(name, name) for name in names]
+
+    def _keep(self, broker: tuple[str, str], listing: Listing) -> None:
+        self._kept_count += len(listing.with_stats) + len(listing.listed or ())
+        if self._kept_count > self._max_names:
+            self._forget()
+            return
+        self._listings[broker] = listing

@@ -1,0 +1,256 @@
+"""Drives the real command: `trimtab run` as a child process, and waiting for what it does.
+
+`Child` is one cold process, as an operator starts it. `Warm` is a process that runs one command after another in the
+same JVM, which saves the ten seconds of a cold start: for everything that is not about processes. What either logs is
+part of every failure.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).parents[2]
+TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
+WARM = (sys.executable, "-m", "tests.live.warm")
+
+PATIENCE_S = 240.0
+"""How long a condition may take to come true on a machine that others use too; on an idle one it is a tenth."""
+EXIT_S = 30.0
+"""A stop takes no longer, whatever the query is doing."""
+_POLL_S = 0.05
+_LOG_LINES_SHOWN = 40
+_SERVED_AT = re.compile(r"metrics and health at (http://\S+)")
+
+Value = TypeVar("Value")
+
+
+class Running(Protocol):
+    """Something that may end before the condition waited for comes true."""
+
+    def check(self) -> None:
+        """Raise AssertionError with the end of its log if it has ended."""
+
+
+def until(
+    condition: Callable[[], Value], *, what: str, running: Iterable[Running] = (), timeout_s: float = PATIENCE_S
+) -> Value:
+    """Wait for the first true value of a condition and return it; fails when what must run has ended."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        for process in running:
+            process.check()
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s for {what}"
+        time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a page of the health server said."""
+
+    status: int
+    body: str
+
+
+def ask(url: str) -> Answer:
+    """Status 0 where nobody listens."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  http on loopback
+            return Answer(answer.status, answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, error.read().decode())
+    except (urllib.error.URLError, OSError):
+        return Answer(0, "")
+
+
+def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """The metrics page, by name and labels; empty where nobody listens."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(ask(f"{url}/metrics").body)
+        for sample in family.samples
+    }
+
+
+@dataclass(slots=True)
+class Child:
+    """A process in a group of its own that does not outlive the tests (Linux)."""
+
+    command: tuple[str, ...]
+    log: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        setpriv = shutil.which("setpriv")
+        prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*prefix, *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(self.log.parent),
+                process_group=0,
+            )
+
+    @property
+    def said(self) -> str:
+        """Its whole log."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def url(self) -> str:
+        """Where it serves metrics; waits until it says so."""
+        return until(lambda: _served(self.said), what="the metrics' address", running=[self])
+
+    def check(self) -> None:
+        """Raise AssertionError if it has ended."""
+        code = self.process.poll()
+        assert code is None, f"ended with {code}; the end of {self.log}:\n{_end(self.said)}"
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for its end; returns the exit code, negative for a signal."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {timeout_s:g} s; {_end(self.said)}") from None
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code. Fails when it takes longer than a stop may."""
+        self.process.terminate()
+        return self.wait(EXIT_S)
+
+    def is_gone(self) -> bool:
+        """Whether nothing of its group is left."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 0)
+            return False
+        return True
+
+    def close(self) -> None:
+        """End what is left of it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Warm:
+    """A process that runs commands one after another in one JVM; started at the first, again if one ends it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._child: Child | None = None
+        self._count = 0
+
+    def start(self, *arguments: str) -> "WarmRun":
+        """Begin `trimtab` with these arguments; the one before has to be over."""
+        child = self._running_child()
+        self._count += 1
+        begin = len(child.said)
+        order = self._directory / f"order-{self._count}.json"
+        new = order.with_suffix(".new")
+        new.write_text(json.dumps(arguments))
+        new.rename(order)
+        return WarmRun(child, order.with_suffix(".exit"), begin)
+
+    def _running_child(self) -> Child:
+        if self._child is None or self._child.process.poll() is not None:
+            self.close()
+            self._directory.mkdir(parents=True, exist_ok=True)
+            command = (*WARM, str(self._directory), str(self._count + 1))
+            self._child = Child(command, self._directory / "warm.log")
+        return self._child
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.close()
+
+
+@dataclass(slots=True)
+class WarmRun:
+    """One command in the warm process."""
+
+    child: Child
+    exit: Path
+    begin: int
+
+    @property
+    def said(self) -> str:
+        """What was logged since it began."""
+        return self.child.said[self.begin :]
+
+    @property
+    def url(self) -> str:
+        """Where it serves metrics; waits until it says so."""
+        return until(lambda: _served(self.said), what="the metrics' address", running=[self])
+
+    def check(self) -> None:
+        """Raise AssertionError if it is over."""
+        self.child.check()
+        assert not self.exit.exists(), f"ended with {self.exit.read_text()}: {_end(self.said)}"
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait for its end; returns the exit code."""
+        until(self.exit.exists, what=f"its end; {_end(self.said)}", running=[self.child], timeout_s=timeout_s)
+        return int(self.exit.read_text())
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code. Fails when it takes longer than a stop may."""
+        assert self.url, "a signal before it is taken care of would end the whole process"
+        self.child.process.terminate()
+        return self.wait(EXIT_S)
+
+    def close(self) -> None:
+        """End it, for the next one to begin."""
+        if self.child.process.poll() is None and not self.exit.exists():
+            self.child.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _served(said: str) -> str | None:
+    found = _SERVED_AT.search(said)
+    return None if found is None else found[1]
+
+
+def _end(said: str) -> str:
+    return "\n".join(said.splitlines()[-_LOG_LINES_SHOWN:])
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """Ours without settings of trimtab; Spark's scratch files lie with the test's."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory)}

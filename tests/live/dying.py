@@ -1,0 +1,120 @@
+"""`trimtab run` that kills itself with SIGKILL: `python -m tests.live.dying FLAGS POINT:BATCH,… run …`.
+
+Each point takes effect once: a file in the folder FLAGS says that it already did. Points: `operator` (in Spark's
+worker, after the first row of the batch is out), `before-publish`, `before-commit` (all records sent, the transaction
+open), `after-publish` (Kafka has committed, Spark has not) and `between` (both have; the next batch has not begun).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+
+from streaming.cli import main
+from streaming.sinks import kafka
+from streaming.sinks.outbox import OutboundRecord
+from streaming.spark import application
+from streaming.spark.batches import BatchPublisher
+from streaming.spark.operator import ClusterProcessor
+
+POINTS = ("operator", "before-publish", "before-commit", "after-publish", "between")
+
+
+class Deaths:
+    """Which points are still ahead; travels into Spark's workers."""
+
+    def __init__(self, flags: Path, points: dict[str, set[int]]) -> None:
+        self._flags = flags
+        self._points = points
+        self._driver = os.getpid()
+
+    def die_at(self, point: str, batch: int) -> None:
+        """Kill the driver if this is a point not passed before."""
+        flag = self._flags / f"{point}-{batch}"
+        if batch in self._points.get(point, ()) and not flag.exists():
+            flag.touch()
+            os.kill(self._driver, signal.SIGKILL)
+            signal.pause()
+
+
+class DyingProcessor(ClusterProcessor):
+    """The operator; its driver dies when it has put out its first row."""
+
+    deaths: Deaths
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: N803  Spark passes it by keyword
+    ) -> Iterator[Row]:
+        """As usual, up to the first row."""
+        context = TaskContext.get()
+        assert context is not None, "the operator runs in a task"
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        for row in super().handleInputRows(key, rows, timerValues):
+            yield row
+            self.deaths.die_at("operator", batch)
+
+
+def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
+    """The class for the application to use."""
+
+    def made(**arguments: Any) -> DyingProcessor:
+        processor = DyingProcessor(**arguments)
+        processor.deaths = deaths
+        return processor
+
+    return made  # type: ignore[return-value]
+
+
+def arm(deaths: Deaths) -> None:
+    """Put the points in."""
+    application.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
+    current = -1
+    plain_call, plain_publish = BatchPublisher.__call__, kafka.KafkaPublisher.publish
+    plain_commit = KafkaProducer.commit_transaction
+
+    def call(self: BatchPublisher, frame: DataFrame, batch_id: int) -> None:
+        deaths.die_at("between", batch_id - 1)
+        plain_call(self, frame, batch_id)
+
+    def publish(
+        self: kafka.KafkaPublisher, batch_id: int, query_id: str, records: Sequence[OutboundRecord]
+    ) -> bool:
+        nonlocal current
+        deaths.die_at("before-publish", batch_id)
+        current = batch_id
+        published = plain_publish(self, batch_id, query_id, records)
+        current = -1
+        deaths.die_at("after-publish", batch_id)
+        return published
+
+    def commit(self: KafkaProducer) -> None:
+        deaths.die_at("before-commit", current)
+        plain_commit(self)
+
+    BatchPublisher.__call__ = call  # type: ignore[method-assign]
+    kafka.KafkaPublisher.publish = publish  # type: ignore[method-assign]
+    KafkaProducer.commit_transaction = commit
+
+
+def points_of(text: str) -> dict[str, set[int]]:
+    """Read `POINT:BATCH,…`."""
+    points: dict[str, set[int]] = {}
+    for entry in filter(None, text.split(",")):
+        name, batch = entry.split(":")
+        assert name in POINTS, f"{name!r} is none of {POINTS}"
+        points.setdefault(name, set()).add(int(batch))
+    return points
+
+
+if __name__ == "__main__":
+    arm(Deaths(Path(sys.argv[1]), points_of(sys.argv[2])))
+    main(args=sys.argv[3:], prog_name="trimtab")

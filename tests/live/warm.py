@@ -1,0 +1,48 @@
+"""Runs `trimtab` commands one after another in one process: `python -m tests.live.warm DIRECTORY NUMBER`.
+
+Order n is the file `order-n.json` (the arguments); when it is over, `order-n.exit` holds its exit code. Spark's JVM
+stays from one to the next; the Spark session does not.
+"""
+
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import click
+
+from streaming.cli import main
+from streaming.exits import FAILED
+
+_POLL_S = 0.02
+
+
+def _run(arguments: list[str]) -> int:
+    """Exit code of one command, as the shell would see it."""
+    try:
+        main.main(args=arguments, prog_name="trimtab", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        return FAILED
+    return 0
+
+
+def serve(directory: Path, number: int) -> None:
+    """Take orders until killed."""
+    while True:
+        order = directory / f"order-{number}.json"
+        while not order.exists():
+            time.sleep(_POLL_S)
+        code = _run(json.loads(order.read_text()))
+        new = order.with_suffix(".code")
+        new.write_text(str(code))
+        new.rename(order.with_suffix(".exit"))
+        number += 1
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), int(sys.argv[2]))
