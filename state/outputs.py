@@ -19,9 +19,11 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     """`data` of a `trimtab.action.unload.v1`: move one bundle to another broker."""
 
     cluster: str
+    """Cluster, as in the envelope."""
     round: int
     """Number of the round that decided it."""
     policy: str
+    """The policy that wants it, e.g. `avg-shedder`."""
     trigger: str
     """Which of the policy's rules fired."""
     reason: str
@@ -35,46 +37,66 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: str
     """RFC 3339; not to be carried out later."""
     dry_run: bool
+    """Whether it is only shown: executors obey none of `trimtab.actions.dry-run`."""
     bundle: str
+    """Full name of the bundle to move."""
     source_broker: str
+    """Broker that owns it."""
     destination_broker: str | None
-    """None where Pulsar's placement chooses."""
+    """Broker to move it to; null where Pulsar's placement chooses."""
 
 
 class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """One broker in a round summary."""
 
     broker: str
+    """Broker id."""
     usage_points: float
     """Weighted maximum, 100 = the whole."""
     resources: dict[str, float | Literal["not-measured"]]
     """Percent of each resource."""
     messages_per_s: float
+    """Message rate in + out."""
     bytes_per_s: float
+    """Throughput in + out."""
     bundles_count: int
+    """Bundles it owns, system bundles left out; 0 for an excluded broker."""
     excluded: bool
+    """Whether the settings exclude it: neither averaged nor paired."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     """A pair or broker the policy looked at."""
 
     high_broker: str
+    """Broker that would shed."""
     low_broker: str | None
+    """Its partner; null for a policy without pairs."""
     outcome: str
+    """Why it fired or not, e.g. `below-threshold`."""
     detail: str
+    """The outcome with its numbers, e.g. `hit-count 3/8`."""
     trigger: str
+    """Which of the policy's rules it is judged by; empty for none."""
     evidence: dict[str, float | int]
+    """The numbers it was judged on, units in their names."""
 
 
 class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
     """A bundle of a broker that fired."""
 
     bundle: str
+    """Full name."""
     broker: str
+    """Its owner."""
     outcome: str
+    """Why it is moved or not, e.g. `too-big`."""
     detail: str
+    """The outcome with what caused it, e.g. which budget is spent."""
     messages_per_s: float
+    """Averaged message rate in + out."""
     bytes_per_s: float
+    """Averaged throughput in + out."""
 
 
 RowT = TypeVar("RowT")
@@ -84,25 +106,35 @@ class Section(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
     """A sum that adds up: every row has one outcome; the heaviest are shown in full, the rest only counted."""
 
     count: int
+    """How many there were."""
     outcomes: dict[str, int]
+    """How many ended with each outcome; they add up to `count`."""
     heaviest: list[RowT]
+    """At most 100 of them in full; fewer where the summary would exceed 256 KiB."""
 
 
 class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Usage of the brokers that were averaged, in percentage points."""
 
     mean_points: float
+    """Arithmetic mean."""
     max_points: float
+    """Highest."""
     stdev_points: float
+    """Standard deviation of the population."""
 
 
 class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """The control event a round obeyed."""
 
     id: str
+    """Its id."""
     time: str
+    """Its time."""
     who: str
+    """Who asked for it."""
     why: str
+    """For which reason."""
     arrived_late: bool
     """Whether it came after the round it was meant for had closed."""
     problem: str | None
@@ -113,41 +145,63 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """`data` of a `trimtab.round.v1`: what was seen, decided, held back, and why."""
 
     cluster: str
+    """Cluster, as in the envelope."""
     round: int
+    """Its number: start divided by `length_s`."""
     start: str
+    """First moment of the round."""
     end: str
+    """First moment after it."""
     gap_rounds: int
     """Rounds before it that nobody reported in."""
     restarted: bool
     """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
     outcome: Literal["decided", "warm-up", "no-quorum"]
+    """Whether the policies ran, or why not."""
     reason: str
     """Why the policies did not run, or what they decided, in one sentence."""
     policy: str
+    """The policy in force."""
     mode: Mode
+    """The mode in force."""
     paused: bool
+    """Whether a control event holds all actions."""
     control: ControlInForce | None
+    """Null without one."""
     settings_digest: str
+    """Hash of the decision settings in force; equal digests, equal settings."""
     brokers_reporting_count: int
+    """Brokers in the snapshot."""
     brokers_live_count: int
+    """Brokers whose newest report is young enough to count for the quorum."""
     brokers_reporting: list[str]
+    """Their names, at most 100; so for every list of names."""
     brokers_missing_count: int
+    """Live brokers that did not report in the round."""
     brokers_missing: list[str]
+    """Their names."""
     brokers_excluded: list[str]
+    """Brokers in the snapshot that the settings exclude."""
     brokers_asked: list[str]
+    """Brokers the collector asked, from the round's newest tick."""
     brokers_failed: dict[str, str]
+    """Brokers that did not answer the collector, to reason."""
     reports_used_count: int
+    """Newest reports the snapshot is made of."""
     oldest_report_age_s: float
     """From the oldest report of the snapshot to the round's end."""
     usage: UsageSummary | None
-    """None where no broker takes part."""
+    """Null where no broker takes part."""
     resources: dict[str, UsageSummary]
     """The same for each resource that at least one broker measured."""
     brokers: list[BrokerLoad]
     """The heaviest."""
     examined: Section[ExaminedRow]
+    """Pairs or brokers the policy looked at."""
     candidates: Section[CandidateRow]
+    """Bundles of those that fired."""
     actions_count: int
+    """How many actions were decided."""
     actions: list[str]
     """Ids of the round's actions, in order."""
 

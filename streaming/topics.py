@@ -92,7 +92,7 @@ class TopicOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Spec:
+class TopicSpec:
     """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked."""
 
     name: str
@@ -114,9 +114,9 @@ class _Found:
     configs: Mapping[str, str]
 
 
-def _specs(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[_Spec]:
+def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
     return [
-        _Spec(
+        TopicSpec(
             name=names.input,
             partitions=input_partitions or 1,
             partitions_needed=input_partitions,
@@ -124,7 +124,7 @@ def _specs(names: TopicNames, *, input_partitions: int | None, max_record_bytes:
             chosen={"retention.ms": str(INPUT_RETENTION_MS)},
             min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
         ),
-        _Spec(
+        TopicSpec(
             name=names.control,
             partitions=1,
             partitions_needed=1,
@@ -136,7 +136,7 @@ def _specs(names: TopicNames, *, input_partitions: int | None, max_record_bytes:
         _output(names.actions_dry_run, ACTIONS_RETENTION_MS),
         _output(names.audit, AUDIT_RETENTION_MS),
         _output(names.dead_letter, ACTIONS_RETENTION_MS),
-        _Spec(
+        TopicSpec(
             name=names.commits,
             partitions=1,
             partitions_needed=1,
@@ -146,8 +146,8 @@ def _specs(names: TopicNames, *, input_partitions: int | None, max_record_bytes:
     ]
 
 
-def _output(name: str, retention_ms: int) -> _Spec:
-    return _Spec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms)})
+def _output(name: str, retention_ms: int) -> TopicSpec:
+    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms)})
 
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
@@ -186,7 +186,7 @@ def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
     return [(settings.input.bootstrap, read), (settings.output_bootstrap, written)]
 
 
-def _chosen(specs: list[_Spec], only: frozenset[str] | None) -> list[_Spec]:
+def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
     return specs if only is None else [spec for spec in specs if spec.name in only]
 
 
@@ -204,7 +204,9 @@ def create(
     New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
     `StartError` when the cluster cannot be reached within about 10 s or refuses.
     """
-    specs = _chosen(_specs(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only)
+    specs = _chosen(
+        specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
+    )
     with _admin(bootstrap, client_options) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
         found = _describe(admin, [spec.name for spec in specs])
@@ -232,7 +234,7 @@ def validate(
     topic, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
     order or markers. A `max.message.bytes` below the largest accepted record is only a warning.
     """
-    specs = _chosen(_specs(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     with _admin(bootstrap, client_options) as admin:
         found = _describe(admin, [spec.name for spec in specs])
     missing = [spec.name for spec in specs if spec.name not in found]
@@ -250,13 +252,13 @@ def validate(
     return [str(difference) for difference in differences]
 
 
-def _compared(spec: _Spec, found: _Found, bootstrap: str) -> TopicOutcome:
+def _compared(spec: TopicSpec, found: _Found, bootstrap: str) -> TopicOutcome:
     differences = tuple(_differences(spec, found, bootstrap))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def _differences(spec: _Spec, found: _Found, bootstrap: str) -> Iterator[Difference]:
+def _differences(spec: TopicSpec, found: _Found, bootstrap: str) -> Iterator[Difference]:
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
         yield _partition_difference(spec, found.partitions, bootstrap)
     for setting, expected in spec.fixed.items():
@@ -269,7 +271,7 @@ def _differences(spec: _Spec, found: _Found, bootstrap: str) -> Iterator[Differe
 
 
 def _setting_difference(
-    spec: _Spec, setting: str, found: str, expected: str, bootstrap: str, *, tolerable: bool = False
+    spec: TopicSpec, setting: str, found: str, expected: str, bootstrap: str, *, tolerable: bool = False
 ) -> Difference:
     remedy = (
         f"Run: kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics "
@@ -280,7 +282,7 @@ def _setting_difference(
     )
 
 
-def _partition_difference(spec: _Spec, found: int, bootstrap: str) -> Difference:
+def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Difference:
     topics = f"kafka-topics.sh --bootstrap-server {bootstrap} --topic {spec.name}"
     expected = spec.partitions_needed
     if expected is not None and found < expected:
@@ -328,7 +330,7 @@ def _describe(admin: KafkaAdminClient, names: list[str]) -> dict[str, _Found]:
     }
 
 
-def _make(admin: KafkaAdminClient, spec: _Spec, replicas: int) -> bool:
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int) -> bool:
     """Create one topic; False when somebody else was faster."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {

@@ -9,7 +9,7 @@ from streaming.docs.kinds import KINDS, MessageKind
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames
 from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.topics import _specs as specs
+from streaming.topics import specs_of
 from streaming.wire.messages import CLUSTER_PATTERN
 
 Json = dict[str, Any]
@@ -76,7 +76,9 @@ def _channel(name: str) -> Json:
 
 def _binding(topic: str) -> Json:
     """How `trimtab topics create` makes a topic."""
-    found = specs(TopicNames(), input_partitions=None, max_record_bytes=ControllerSettings().max_record_bytes)
+    found = specs_of(
+        TopicNames(), input_partitions=None, max_record_bytes=ControllerSettings().max_record_bytes
+    )
     spec = next(each for each in found if each.name == topic)
     configs = {name: spec.configs[name] for name in _BOUND_SETTINGS if name in spec.configs}
     return {

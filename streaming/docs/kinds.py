@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from streaming.docs.published import RejectedMessage, RoundMessage, UnloadMessage
-from streaming.wire.messages import INPUT_TYPES, ControlMessage
+from streaming.wire.messages import INPUT_TYPES, ControlMessage, type_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,7 @@ class MessageKind:
     @property
     def type(self) -> str:
         """CloudEvents type."""
-        tag = self.message.__struct_config__.tag
-        assert isinstance(tag, str)
-        return tag
+        return type_of(self.message)
 
     @property
     def summary(self) -> str:

@@ -30,6 +30,7 @@ from streaming.wire.messages import (
     TickData,
     TickMessage,
     TopicStatsMessage,
+    type_of,
 )
 
 Event = dict[str, Any]
@@ -76,7 +77,7 @@ def replay_recording(repository: Path) -> Recorded:
     replay.play(io.BytesIO(b"\n".join((*lines, story.refused()))), TopicNames().input, _ignore)
     replay.close_open()
     outputs = tuple(_events(out.getvalue()))
-    rejected = [event for event in outputs if event["type"] == RejectedMessage.__struct_config__.tag]
+    rejected = [event for event in outputs if event["type"] == type_of(RejectedMessage)]
     if len(rejected) != 1:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
         raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
@@ -166,7 +167,7 @@ class _Story:
 
     def _newest(self, message: type[msgspec.Struct]) -> Event:
         """The newest event of a type from the relieved broker, taken before the decision."""
-        broker, tag = self._action["data"]["source_broker"], message.__struct_config__.tag
+        broker, tag = self._action["data"]["source_broker"], type_of(message)
         return max(
             (
                 event

@@ -13,7 +13,7 @@ import msgspec
 from state import outputs
 from streaming.docs import published
 from streaming.docs.kinds import MessageKind
-from streaming.settings.catalog import _attribute_docs as attribute_docs
+from streaming.settings.catalog import attribute_docs
 from streaming.wire import encode, messages
 from streaming.wire.messages import (
     MAX_NUMBER,

@@ -62,7 +62,7 @@ def free_names_of(kind: Any) -> Any | None:
 @cache
 def members(section: type) -> Mapping[str, Member]:
     """The names of a section, in the order of their declaration."""
-    docs, hints = _attribute_docs(section), get_type_hints(section)
+    docs, hints = attribute_docs(section), get_type_hints(section)
     return {
         name: Member(name=name, kind=hints[name], default=default, doc=docs.get(name, ""))
         for name, default in _defaults(section)
@@ -124,7 +124,7 @@ def _defaults(section: type) -> Iterator[tuple[str, object]]:
             yield each.name, each.default_factory() if each.default_factory is not MISSING else each.default
 
 
-def _attribute_docs(section: type) -> dict[str, str]:
+def attribute_docs(section: type) -> dict[str, str]:
     """The string below each annotated attribute of a class, in one line."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []

@@ -6,7 +6,7 @@ never changes it. Kept lists and columns are shared between reports: nobody may 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,8 @@ from state.events import is_system_bundle
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
 MAX_NAMES = 1_000_000
-"""Names kept, and listings of names: at about 100 bytes a name and 30 a listing some 130 MB at most."""
+"""Names kept, and names in listings kept: about 100 bytes for each of the ones and 30 of the others, so that the
+memory this may take stays near 130 MB. Past it, what is known is forgotten and learned again."""
 
 
 class BadBundleName(Exception):  # noqa: N818  a finding about the input, not a fault
@@ -47,21 +48,23 @@ class Listing:
     has_stats: Bools
     """Whether there is one."""
 
+    @property
+    def size(self) -> int:
+        """Names held."""
+        return len(self.with_stats) + len(self.listed or ())
+
 
 class KnownBundles:
     """Names found valid and the last listing of each broker; not thread-safe."""
 
     def __init__(self, max_names: int = MAX_NAMES) -> None:
         self._max_names = max_names
-        self._forget()
-
-    def _forget(self) -> None:
         self._names: dict[str, str] = {}
         self._system: set[str] = set()
         self._listings: dict[tuple[str, str], Listing] = {}
-        self._kept_count = 0
+        self._listed_count = 0
 
-    def listing(self, broker: tuple[str, str], stats: Collection[str], listed: list[str] | None) -> Listing:
+    def listing(self, broker: tuple[str, str], stats: Iterable[str], listed: list[str] | None) -> Listing:
         """The listing of a report of ``broker`` (its cluster and id).
 
         ``stats`` are the keys of ``lastStats``; ``listed`` is ``bundles``, None for the same as ``stats``. Raises
@@ -71,49 +74,46 @@ class KnownBundles:
         known = self._listings.get(broker)
         if known is not None and known.with_stats == with_stats and known.listed == listed:
             return known
-        self.check(with_stats)
-        if listed is not None:
-            self.check(listed)
+        self.check({*with_stats, *(listed or ())})
         new = self._work_out(with_stats, listed)
         self._keep(broker, new)
         return new
 
-    def check(self, names: Collection[str]) -> None:
+    def check(self, names: Set[str]) -> None:
         """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
-        unknown = set(names) - self._names.keys()
-        for name in sorted(unknown):
+        new = names - self._names.keys()
+        for name in sorted(new):
             if BUNDLE.fullmatch(name) is None:
                 raise BadBundleName(name)
-        if len(self._names) + len(unknown) > self._max_names:
-            self._forget()
-        self._names.update(zip(unknown, unknown, strict=True))
-        self._system.update(filter(is_system_bundle, unknown))
+        if len(self._names) + len(new) > self._max_names:
+            self._names, self._system, new = {}, set(), names
+        self._names.update(zip(new, new, strict=True))
+        self._system.update(filter(is_system_bundle, new))
 
     def _work_out(self, with_stats: list[str], listed: list[str] | None) -> Listing:
+        """The listing of names that ``check`` has just let through."""
         different = set(with_stats if listed is None else listed)
-        bundles = self._kept_names(sorted(name for name in different if not self._is_system(name)))
+        bundles = self._kept(sorted(different - self._system))
         row_of = dict(zip(with_stats, range(len(with_stats)), strict=True))
         rows = np.array([row_of.get(name, -1) for name in bundles], dtype=np.int64)
         return Listing(
-            with_stats=self._kept_names(with_stats),
-            listed=None if listed is None else self._kept_names(listed),
+            with_stats=self._kept(with_stats),
+            listed=None if listed is None else self._kept(listed),
             listed_count=len(different),
             bundles=bundles,
             stats_rows=rows,
             has_stats=rows >= 0,
         )
 
-    def _is_system(self, name: str) -> bool:
-        """The memory of names may have started again since the name was checked."""
-        return name in self._system or (name not in self._names and is_system_bundle(name))
-
-    def _kept_names(self, names: list[str]) -> list[str]:
-        """The same names as the strings kept already, so that each is in memory once and compares at once."""
-        return [self._names.get(name, name) for name in names]
+    def _kept(self, names: list[str]) -> list[str]:
+        """The same names as the very strings kept, so that each is in memory once and compares at once."""
+        return [self._names[name] for name in names]
 
     def _keep(self, broker: tuple[str, str], listing: Listing) -> None:
-        self._kept_count += len(listing.with_stats) + len(listing.listed or ())
-        if self._kept_count > self._max_names:
-            self._forget()
-            return
+        before = self._listings.pop(broker, None)
+        if before is not None:
+            self._listed_count -= before.size
+        if self._listed_count + listing.size > self._max_names:
+            self._listings, self._listed_count = {}, 0
         self._listings[broker] = listing
+        self._listed_count += listing.size

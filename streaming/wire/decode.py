@@ -5,8 +5,7 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -23,8 +22,8 @@ from state.events import (
     Rejection,
     Tick,
     TopicStats,
-    is_system_bundle,
 )
+from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
 from streaming.wire.messages import (
     MAX_NUMBER,
@@ -43,37 +42,25 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
 """Events beyond it are refused: ends and expiries computed from them would leave the calendar."""
 
-_BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
-_MAX_KNOWN_NAMES = 1_000_000
-"""Bundle names remembered as checked; at about 100 bytes each the memory this may take stays near 100 MB."""
-
 _decoder = msgspec.json.Decoder(Message)
-_rates = attrgetter("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
-_NO_TRAFFIC = Traffic()
+_packer = msgspec.msgpack.Encoder()
+_RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
+"""Columns of a bundle's traffic, in the order of ``state.events``."""
+_rates = attrgetter(*_RATES)
 
 
-class _Names:
-    """Bundle names that were found valid, and those among them that are Pulsar's own."""
-
-    def __init__(self) -> None:
-        self.valid: set[str] = set()
-        self.system: set[str] = set()
-
-    def first_invalid(self, names: Iterable[str]) -> str | None:
-        """A name that is no bundle's, or None; valid ones are remembered."""
-        asked = set(names)
-        new = asked - self.valid
-        for name in sorted(new):
-            if _BUNDLE.fullmatch(name) is None:
-                return name
-        if len(self.valid) + len(new) > _MAX_KNOWN_NAMES:
-            self.valid, self.system, new = set(), set(), asked
-        self.valid |= new
-        self.system.update(name for name in new if is_system_bundle(name))
-        return None
+def _packed_row() -> "np.dtype[np.void]":
+    """Where the rates are in a packed ``Traffic``: a mark, then each field's name, a mark and a big-endian double."""
+    names, offsets, at = Traffic.__struct_fields__, [], 1
+    for name in names:
+        at += len(_packer.encode(name)) + 1
+        offsets.append(at)
+        at += 8
+    return np.dtype({"names": names, "formats": [">f8"] * len(names), "offsets": offsets, "itemsize": at})
 
 
-_names = _Names()
+_PACKED_ROW = _packed_row()
+_known_bundles = KnownBundles()
 
 
 class _Refused(Exception):
@@ -138,7 +125,7 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 appended_ms=appended_ms,
                 partition=partition,
                 broker=message.subject,
-                report=_report(message.data),
+                report=_report(message.data, (message.cluster, message.subject)),
             )
         case TopicStatsMessage():
             _check_topics(message.data)
@@ -176,57 +163,51 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
             )
 
 
-def _report(data: LocalBrokerData) -> BrokerReport:
+def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
     stats = data.lastStats or {}
-    listed = stats.keys() if data.bundles is None else set(data.bundles)
-    _check_names(stats)
-    if data.bundles is not None:
-        _check_names(listed)
-    bundles = sorted(listed - _names.system)
-    rows = list(map(stats.get, bundles))
-    has_traffic = np.ones(len(rows), dtype=np.bool_)
-    if None in rows:
-        has_traffic = np.array([row is not None for row in rows], dtype=np.bool_)
-    traffic = _columns([row or _NO_TRAFFIC for row in rows])
-    _check_traffic(traffic, bundles)
-    unlisted = sorted(stats.keys() - set(bundles))
-    _check_traffic(_columns([stats[name] for name in unlisted]), unlisted)
+    try:
+        listing = _known_bundles.listing(broker, stats, data.bundles)
+    except BadBundleName as error:
+        raise _refused_name(error) from error
+    traffic = _columns(stats.values())
+    _check_traffic(traffic, listing.with_stats)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
         resources=_resources(data),
         messages_per_s=rate_in + rate_out,
         bytes_per_s=volume_in + volume_out,
-        listed_count=len(listed),
-        bundles=bundles,
-        traffic=traffic,
-        has_traffic=has_traffic,
+        listed_count=listing.listed_count,
+        bundles=listing.bundles,
+        traffic=traffic[listing.stats_rows],
+        has_traffic=listing.has_stats,
     )
 
 
-def _check_names(names: Iterable[str]) -> None:
-    wrong = _names.first_invalid(names)
-    if wrong is not None:
-        raise _Refused(
-            Rejection(
-                reason="bad-bundle-name",
-                detail=f"{wrong[:200]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
-                f"or tenant/cluster/namespace/0x00000000_0xffffffff",
-            )
-        )
+def _refused_name(error: BadBundleName) -> _Refused:
+    return _Refused(Rejection(reason="bad-bundle-name", detail=str(error)))
 
 
-def _columns(rows: list[Traffic]) -> Floats:
-    """(n, 4) traffic; null counts as 0, as an absent field does."""
-    if not rows:
-        return np.zeros((0, 4))
-    columns = np.array(list(map(_rates, rows)), dtype=np.float64)
-    if np.isnan(columns).any():
-        columns = np.nan_to_num(columns, nan=0.0)
+def _columns(rows: Collection[Traffic]) -> Floats:
+    """(n + 1, 4) traffic; the last row is 0, for bundles without any; null counts as 0, as an absent field does.
+
+    Packed by msgspec, rows without null are of one size, and their numbers are read as columns with no Python object
+    between: a sixth of the time of a list of tuples.
+    """
+    columns = np.zeros((len(rows) + 1, len(_RATES)))
+    packed, size_bytes = _packer.encode(list(rows)), len(rows) * _PACKED_ROW.itemsize
+    head_bytes = len(_packer.encode([None] * len(rows))) - len(rows)
+    if len(packed) == head_bytes + size_bytes:
+        table = np.frombuffer(packed, dtype=_PACKED_ROW, offset=head_bytes)
+        for column, name in enumerate(_RATES):
+            columns[:-1, column] = table[name]
+    else:
+        columns[:-1] = np.nan_to_num(np.array(list(map(_rates, rows)), dtype=np.float64), nan=0.0)
     return columns
 
 
-def _check_traffic(traffic: Floats, names: list[str]) -> None:
-    if len(traffic) == 0 or (traffic.min() >= 0 and traffic.max() <= MAX_NUMBER):
+def _check_traffic(traffic: Floats, names: Sequence[str]) -> None:
+    """``names`` are those of all rows but the last."""
+    if traffic.min() >= 0 and traffic.max() <= MAX_NUMBER:
         return
     row = int(np.argmax(((traffic < 0) | (traffic > MAX_NUMBER)).any(axis=1)))
     worst = float(traffic[row].min()) if traffic[row].min() < 0 else float(traffic[row].max())
@@ -242,9 +223,7 @@ def _bad_rate(what: str, value: float) -> Rejection:
 def _broker_rates(data: LocalBrokerData, stats: dict[str, Traffic]) -> list[float]:
     """The broker's four rates; an absent one is the sum over its bundles."""
     rates = []
-    for name, given in zip(
-        ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut"), _rates(data), strict=True
-    ):
+    for name, given in zip(_RATES, _rates(data), strict=True):
         value = math.fsum(getattr(row, name) or 0.0 for row in stats.values()) if given is None else given
         if not 0 <= value <= MAX_NUMBER:
             raise _Refused(_bad_rate(name, value))
@@ -285,6 +264,9 @@ def _check_resource(name: str, usage: float, limit: float) -> None:
 
 
 def _check_topics(data: dict[str, dict[str, Traffic]]) -> None:
-    _check_names(data)
+    try:
+        _known_bundles.check(data.keys())
+    except BadBundleName as error:
+        raise _refused_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
     _check_traffic(_columns([row for topics in data.values() for row in topics.values()]), names)

@@ -30,13 +30,19 @@ class RejectedData(msgspec.Struct, frozen=True, kw_only=True):
     """`data` of a `trimtab.rejected.v1`."""
 
     reason: str
+    """One of a fixed list, e.g. `negative-rate`."""
     detail: str
     """What is wrong, with the value found, what was expected and what to do."""
     topic: str
+    """Topic it came on."""
     partition: int
+    """Partition it came on."""
     offset: int
+    """Its offset."""
     size_bytes: int
+    """Size of the whole value."""
     sha256: str
+    """SHA-256 of the whole value, in hex."""
     head_base64: str
     """The record's first 64 KiB."""
 

@@ -25,16 +25,22 @@ class Resource(msgspec.Struct, frozen=True):
     """Pulsar's `ResourceUsage`; -1 and -1, or one of them absent, where the broker could not measure."""
 
     usage: float | None = None
+    """In the unit of the resource, 0 or more."""
     limit: float | None = None
+    """What 100 % is, in the same unit; 0 or less: not measured."""
 
 
 class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Rates of a bundle or topic: messages/s and bytes/s; an absent one counts as 0, as in Pulsar."""
 
     msgRateIn: float | None = 0.0  # noqa: N815
+    """Messages/s."""
     msgRateOut: float | None = 0.0  # noqa: N815
+    """Messages/s."""
     msgThroughputIn: float | None = 0.0  # noqa: N815
+    """Bytes/s."""
     msgThroughputOut: float | None = 0.0  # noqa: N815
+    """Bytes/s."""
 
 
 class LocalBrokerData(msgspec.Struct, frozen=True):
@@ -51,11 +57,13 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     memory: Resource | None = None
     """MiB of heap; checked, never part of the score."""
     msgRateIn: float | None = None  # noqa: N815
-    """Messages/s; absent: the sum over `lastStats`. So for the next three."""
+    """Messages/s; absent: the sum over `lastStats`."""
     msgRateOut: float | None = None  # noqa: N815
+    """Messages/s; absent: the sum over `lastStats`."""
     msgThroughputIn: float | None = None  # noqa: N815
-    """Bytes/s."""
+    """Bytes/s; absent: the sum over `lastStats`."""
     msgThroughputOut: float | None = None  # noqa: N815
+    """Bytes/s; absent: the sum over `lastStats`."""
     lastStats: dict[str, Traffic] | None = None  # noqa: N815
     """Traffic by bundle."""
     bundles: list[str] | None = None
@@ -66,6 +74,7 @@ class TickData(msgspec.Struct, frozen=True):
     """A collector's sweep is complete."""
 
     asked: list[str] = []
+    """Brokers the collector asked."""
     failed: dict[str, str] = {}
     """Broker to reason."""
 
@@ -74,17 +83,24 @@ class ActionResultData(msgspec.Struct, frozen=True):
     """What became of an action; the subject is the action's id."""
 
     outcome: Literal["succeeded", "failed", "skipped"]
+    """`failed` ends the cooldown of its target, so that it may be tried again."""
     reason: str | None = None
+    """Why it failed or was skipped, for a person."""
 
 
 class ControlData(msgspec.Struct, frozen=True):
     """The whole overlay of one cluster; a newer event replaces it whole."""
 
     paused: bool = False
+    """Hold every action; the policies go on counting."""
     mode: Literal["dry-run", "act"] | None = None
+    """Overrides `controller.mode`; null: as configured."""
     settings: dict[str, object] = {}
+    """Overlay over any key of the cluster's settings but the rounds, e.g. `{"pulsar": {"avg_shedder": {…}}}`."""
     who: str | None = None
+    """Who asked for it; shown in the round summaries."""
     why: str | None = None
+    """For which reason; shown there too."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -92,10 +108,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
     specversion: Literal["1.0"]
     id: Text
+    """Unique for its source; of two reports of one broker and time the greater one counts."""
     source: Text
+    """Who says it."""
     subject: Text
+    """What it is about."""
     time: Time
+    """When it was so: event time, the only clock there is."""
     cluster: Cluster
+    """The record's key, too."""
     datacontenttype: str | None = "application/json"
     recordedtime: Time | None = None
     """When a log took the event; only in recordings, where no log says so."""
@@ -142,7 +163,7 @@ INPUT_TYPES: tuple[type[Envelope], ...] = (
 MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)
 
 
-def type_of(message: type[Envelope]) -> str:
+def type_of(message: type[msgspec.Struct]) -> str:
     """CloudEvents type of a message class."""
     tag = message.__struct_config__.tag
     assert isinstance(tag, str)

@@ -7,7 +7,7 @@
     t=70 control {"paused": true}
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
     again                                (the same event once more)
-    later 60                             (the events since the last empty line again, so many seconds later)
+    later 60                             (the reports since the last empty line again, so many seconds later)
     close                                (the end of the input closes the open rounds)
 
 ``t`` is seconds since the epoch. Every event takes ``id=``, ``cluster=`` and ``recorded=`` (when a log took it, in

@@ -93,7 +93,8 @@ class _Stage:
         self._lines += 1
         if word != "again":
             self._last = event_of(line, self._action_ids)
-            self._block.append(line)
+            if " report " in line:
+                self._block.append(line)
         origin = Origin(topic="scenario", partition=0, offset=self._lines)
         outputs, refused = self._intake.take(Record(value=self._last, origin=origin))
         return [*self._count(), *_refused(refused), *self._outputs(outputs)]

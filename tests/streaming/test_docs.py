@@ -85,6 +85,17 @@ def test_every_schema_is_a_valid_schema_with_a_valid_example(schemas: dict[str, 
             validator(schema).validate(example)
 
 
+def test_every_field_of_data_says_what_it_means(schemas: dict[str, Json]) -> None:
+    silent = {
+        f"{name}: {struct['title']}.{field}"
+        for name, schema in schemas.items()
+        for struct in schema["$defs"].values()
+        for field, body in struct["properties"].items()
+        if not body.get("description")
+    }
+    assert silent == set()
+
+
 def test_every_recorded_event_and_every_output_of_its_replay_validates(
     recorded: Recorded, schemas: dict[str, Json]
 ) -> None:

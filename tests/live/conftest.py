@@ -1,0 +1,35 @@
+"""One Kafka and one warm `trimtab` for all live tests; topics, names and checkpoints are each test's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from deploy.local.kafka import LocalKafka
+from tests.live.driving import Warm
+from tests.live.stage import Stage
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Never stopped by a test: one that needs that starts its own."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Runs commands in one JVM."""
+    process = Warm(tmp_path_factory.mktemp("warm"))
+    yield process
+    process.close()
+
+
+@pytest.fixture
+def stage(kafka: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    """Topics with one input partition."""
+    made = Stage(kafka.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
+    made.create_topics()
+    yield made
+    made.close()

@@ -1,0 +1,205 @@
+"""What one live test plays on: topics, controller name, checkpoint and settings file of its own on a shared Kafka.
+
+Everything is read `read_committed` and to the end of the log at the time of the call, so a test waits for a condition
+and never for a time.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+
+from streaming.settings import TopicNames
+from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.topics import create
+from tests.live.driving import ROOT, TRIMTAB, Running, until
+
+RECORD_BYTES = 32 * 1024 * 1024
+
+QUICK = """
+[pulsar]
+bundle_average_samples = 1
+
+[pulsar.rounds]
+length_s = 10
+lateness_s = 5
+warmup_rounds = 0
+max_report_age_s = 30
+
+[pulsar.avg_shedder]
+low_hit_count = 3
+min_unload_messages_per_s = 1
+"""
+"""Rounds of ten seconds of event time, decided from the first; the third hit fires."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """One controller's surroundings."""
+
+    bootstrap: str
+    name: str
+    directory: Path
+    input_partitions: int = 1
+    topics: TopicNames = field(init=False)
+    _producer: KafkaProducer | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        defaults = asdict(TopicNames())
+        self.topics = TopicNames(**{key: f"{name}.{self.name}" for key, name in defaults.items()})
+
+    def create_topics(self, *, input_partitions: int = 1) -> None:
+        """As `trimtab topics create` does."""
+        create(
+            self.bootstrap,
+            self.topics,
+            input_partitions=input_partitions,
+            max_record_bytes=RECORD_BYTES,
+        )
+        self.input_partitions = input_partitions
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of the settings made without another one."""
+        return self.directory / "checkpoint"
+
+    def settings(self, *, base: str = QUICK, file: str = "trimtab.toml", **overrides: object) -> Path:
+        """Write a settings file: `base` and the sections of this stage; overrides are `section__name=value`."""
+        own: dict[str, object] = {
+            "controller__name": self.name,
+            "controller__mode": "act",
+            "input__url": f"kafka://{self.bootstrap}",
+            "spark__checkpoint": str(self.checkpoint),
+            "spark__master": "local[2]",
+            "spark__trigger_interval_s": 0.2,
+            "metrics__port": 0,
+            **{f"topics__{key}": name for key, name in asdict(self.topics).items()},
+            **overrides,
+        }
+        sections: dict[str, list[str]] = {}
+        for path, value in own.items():
+            section, name = path.split("__")
+            sections.setdefault(section, []).append(f"{name} = {json.dumps(value)}")
+        text = "\n".join(f"\n[{section}]\n" + "\n".join(lines) for section, lines in sections.items())
+        made = self.directory / file
+        made.write_text(f"{base}\n{text}\n")
+        return made
+
+    def send(self, events: Iterable[bytes], *, to: str | None = None) -> None:
+        """Produce events in order, keyed by their cluster, and wait until the broker has them."""
+        for value in events:
+            self.send_raw(cluster_of(value).encode(), value, to=to)
+        self.flush()
+
+    def send_raw(self, key: bytes | None, value: bytes | None, *, to: str | None = None) -> None:
+        """Produce one record as it is."""
+        if self._producer is None:
+            self._producer = KafkaProducer(
+                bootstrap_servers=self.bootstrap, max_request_size=2 * RECORD_BYTES, linger_ms=5
+            )
+        self._producer.send(to or self.topics.input, key=key, value=value)
+
+    def flush(self) -> None:
+        """Wait until the broker has everything."""
+        assert self._producer is not None, "something has been sent"
+        self._producer.flush()
+
+    def read(self, topic: str) -> list[ConsumerRecord]:
+        """Every committed record of an output topic, in order, up to now."""
+        at = TopicPartition(topic, 0)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        try:
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            end = consumer.end_offsets([at])[at]
+            found: list[ConsumerRecord] = []
+            while consumer.position(at) < end:
+                found += consumer.poll(timeout_ms=200).get(at, [])
+            return found
+        finally:
+            consumer.close()
+
+    def values(self, topic: str) -> list[bytes]:
+        """Values alone."""
+        return [record.value for record in self.read(topic)]
+
+    def published(self) -> "Outputs":
+        """Actions and round summaries, by cluster."""
+        return Outputs.of([*self.values(self.topics.actions), *self.values(self.topics.audit)])
+
+    def epochs(self, topic: str) -> list[int]:
+        """The header of each record."""
+        return [int(dict(record.headers)[EPOCH_HEADER]) for record in self.read(topic)]
+
+    def rejected(self) -> list[dict[str, object]]:
+        """`data` of every dead letter."""
+        return [json.loads(value)["data"] for value in self.values(self.topics.dead_letter)]
+
+    def wait_for(self, topic: str, count: int, *, running: Sequence[Running] = ()) -> list[bytes]:
+        """Wait for at least so many records on an output topic; returns the values."""
+        return until(
+            lambda: (found := self.values(topic)) and len(found) >= count and found,
+            what=f"{count} records on {topic}",
+            running=running,
+        )
+
+    def wait_for_outputs(self, wanted: "Outputs", *, running: Sequence[Running] = ()) -> None:
+        """Wait until as many actions and summaries are out as are wanted."""
+        if wanted.actions_count:
+            self.wait_for(self.topics.actions, wanted.actions_count, running=running)
+        self.wait_for(self.topics.audit, wanted.rounds_count, running=running)
+
+    def close(self) -> None:
+        """Close the producer."""
+        if self._producer is not None:
+            self._producer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Actions and round summaries of each cluster, in order; what two runs are compared by."""
+
+    actions: Mapping[str, list[bytes]]
+    rounds: Mapping[str, list[bytes]]
+
+    @classmethod
+    def of(cls, values: Iterable[bytes]) -> "Outputs":
+        """Sort values by kind and cluster; rejected ones are left out, for they carry their coordinates."""
+        actions: dict[str, list[bytes]] = {}
+        rounds: dict[str, list[bytes]] = {}
+        for value in values:
+            kind = json.loads(value)["type"]
+            if kind == "trimtab.round.v1":
+                rounds.setdefault(cluster_of(value), []).append(value)
+            elif kind.startswith("trimtab.action."):
+                actions.setdefault(cluster_of(value), []).append(value)
+        return cls(actions, rounds)
+
+    @property
+    def actions_count(self) -> int:
+        return sum(map(len, self.actions.values()))
+
+    @property
+    def rounds_count(self) -> int:
+        return sum(map(len, self.rounds.values()))
+
+
+def cluster_of(value: bytes) -> str:
+    """The cluster an event names."""
+    return str(json.loads(value)["cluster"])
+
+
+def replayed(config: Path, events: Iterable[bytes]) -> Outputs:
+    """What `trimtab replay` makes of the same events with the same settings."""
+    recording = config.with_suffix(".ndjson")
+    recording.write_bytes(b"\n".join(events) + b"\n")
+    command = [*TRIMTAB, "replay", "--config", str(config), "--keep-open", str(recording)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return Outputs.of(done.stdout.splitlines())
