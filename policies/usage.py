@@ -41,7 +41,9 @@ def _require_capacities(owner: object, *names: str) -> None:
     for name in names:
         value = getattr(owner, name)
         if value is not None and value != 0 and value < SMALLEST_CAPACITY:
-            raise ValueError(f"{name} is {value}; it must be 0 (not declared) or at least {SMALLEST_CAPACITY:g}")
+            raise ValueError(
+                f"{name} is {value}; it must be 0 (not declared) or at least {SMALLEST_CAPACITY:g}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from policies.shedding.plan import BUNDLE_OUTCOMES, MASKED, SheddingPlan
-from policies.snapshot import Ints
 from policies.usage import RESOURCES, Floats
 from state.guards import MASK_REASONS, Hold
 from state.outputs import (
@@ -52,7 +51,7 @@ def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
     return found
 
 
-def broker_rows(loads: Loads, owned_counts: Ints) -> list[BrokerLoad]:
+def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
     """The heaviest brokers, ties by name."""
     order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
     return [

@@ -39,8 +39,6 @@ class Eligible:
     """Code of ``state.guards.MASK_REASONS`` for each bundle row of the snapshot."""
     owned_counts: Ints
     """Bundles each broker row of the snapshot owns, system bundles not counted."""
-    reporting_owned_counts: Ints
-    """The same for every broker that reported, excluded ones included, in the order of ``Loads.names``."""
     bundle_counts: dict[str, int]
     """The same by name, of excluded brokers too."""
 

@@ -11,7 +11,7 @@ Where ours differs: brokers with equal scores are taken by name, bundles with eq
 destination belongs to the bundle (up to 4.2.4 Pulsar keys it by the bundle's numbers, so equal bundles share one).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,13 +23,15 @@ from policies.shedding.plan import (
     NO_DESTINATION,
     NO_TRAFFIC,
     TOO_BIG,
+    Candidates,
     Codes,
     Examined,
     PlanBuilder,
     SheddingPlan,
+    candidates,
 )
 from policies.snapshot import Ints, Snapshot
-from policies.usage import Floats
+from policies.usage import Bools, Floats
 
 NAME = "avg-shedder"
 
@@ -128,8 +130,9 @@ def shed(
         ),
     )
     builder = PlanBuilder()
-    for row in np.flatnonzero(outcome == FIRED).tolist():
-        _choose(snapshot, builder, examined, needs, row)
+    fired = np.flatnonzero(outcome == FIRED)
+    if len(fired):
+        _choose(snapshot, builder, examined, needs, fired)
     spent = np.concatenate([pairs.low[fires], pairs.high[fires]])
     low_hits[spent] = 0
     high_hits[spent] = 0
@@ -188,8 +191,8 @@ class _Needs:
 
     messages_per_s: Floats
     bytes_per_s: Floats
-    by_messages: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    is_nothing: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    by_messages: Bools
+    is_nothing: Bools
 
 
 def _needs(snapshot: Snapshot, pairs: _Pairs, settings: AvgShedderSettings) -> _Needs:
@@ -209,7 +212,7 @@ def _evidence(
     *,
     hits: tuple[Ints, Ints],
     needs: _Needs,
-    by_high: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    by_high: Bools,
 ) -> dict[str, Floats | Ints]:
     """The numbers of every pair; the count shown is the one that decided, else the one that will decide first."""
     score = 100.0 * snapshot.brokers.usage_ratio
@@ -225,32 +228,45 @@ def _evidence(
     }
 
 
-def _choose(snapshot: Snapshot, builder: PlanBuilder, examined: Examined, needs: _Needs, row: int) -> None:
-    """Pick the bundles of one fired pair, from the biggest that still fits."""
+def _choose(snapshot: Snapshot, builder: PlanBuilder, examined: Examined, needs: _Needs, fired: Ints) -> None:
+    """Pick the bundles of the pairs that fired, each from the biggest that still fits."""
     bundles = snapshot.bundles
-    of_high = bundles.rows_of(int(examined.high[row]))
-    traffic, need = (
-        (bundles.messages_per_s[of_high], float(needs.messages_per_s[row]))
-        if needs.by_messages[row]
-        else (bundles.bytes_per_s[of_high], float(needs.bytes_per_s[row]))
+    tried = candidates(bundles, fired=fired, brokers=examined.high[fired])
+    traffic = np.where(
+        needs.by_messages[tried.examined], bundles.messages_per_s[tried.rows], bundles.bytes_per_s[tried.rows]
     )
-    order = np.argsort(-traffic, kind="stable")
-    destination = int(examined.low[row])
-    outcomes = _fit(traffic[order], bundles.movable[of_high][order], need)
-    if not snapshot.brokers.may_receive[destination]:
-        outcomes[outcomes == ACTED] = NO_DESTINATION
-    builder.add(examined=row, rows=order + of_high.start, outcomes=outcomes, destination=destination)
+    tried, traffic = tried.heaviest_first(traffic)
+    need = np.where(needs.by_messages, needs.messages_per_s, needs.bytes_per_s)
+    outcomes = _fit(tried, traffic, bundles.movable[tried.rows], need)
+    destinations = examined.low[tried.examined]
+    outcomes[(outcomes == ACTED) & ~snapshot.brokers.may_receive[destinations]] = NO_DESTINATION
+    builder.add(tried, outcomes=outcomes, destinations=destinations)
 
 
-def _fit(traffic: Floats, movable: np.ndarray[tuple[int], np.dtype[np.bool_]], need: float) -> Codes:
-    """Outcome of each bundle, heaviest first: taken while it fits into what is left of the need."""
-    outcomes = np.select(
-        [~movable, traffic <= 0, traffic > need], [MASKED, NO_TRAFFIC, TOO_BIG], NEED_MET
-    ).astype(np.int8)
-    open_rows = np.flatnonzero(outcomes == NEED_MET)
-    left = need
-    for row, load in zip(open_rows.tolist(), traffic[open_rows].tolist(), strict=True):
-        if load <= left:
-            left -= load
-            outcomes[row] = ACTED
+def _fit(tried: Candidates, traffic: Floats, movable: Bools, need: Floats) -> Codes:
+    """Outcome of each bundle: taken, heaviest first, while it fits into what is left of its pair's ``need``."""
+    outcomes = np.full(len(traffic), NEED_MET, dtype=np.int8)
+    outcomes[traffic > need[tried.examined]] = TOO_BIG
+    outcomes[traffic <= 0] = NO_TRAFFIC
+    outcomes[~movable] = MASKED
+    fitting = np.flatnonzero(outcomes == NEED_MET)
+    by, loads = tried.examined[fitting], traffic[fitting].tolist()
+    pairs, starts = np.unique(by, return_index=True)
+    taken: list[int] = []
+    for left, start, end in zip(
+        need[pairs].tolist(), starts.tolist(), [*starts[1:].tolist(), len(loads)], strict=True
+    ):
+        taken.extend(_take(loads, start, end, left))
+    outcomes[fitting[taken]] = ACTED
     return outcomes
+
+
+def _take(loads: list[float], start: int, end: int, left: float) -> Iterator[int]:
+    """Places from ``start`` to ``end`` whose loads, descending, fit one after the other into ``left``."""
+    lightest = loads[end - 1]
+    for place in range(start, end):
+        if loads[place] <= left:
+            left -= loads[place]
+            yield place
+        if left < lightest:
+            return

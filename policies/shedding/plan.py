@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.snapshot import Ints, empty_rows
+from policies.snapshot import BundleTable, Ints, empty_rows
 from policies.usage import Floats
 
 Codes = NDArray[np.int8]
@@ -87,40 +87,60 @@ def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, found, strict=True) if count}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """Every bundle of the brokers that fire, broker by broker in the policy's order; t rows."""
+
+    rows: Ints
+    """Bundle rows, (t,); ascending within a broker until ``heaviest_first``."""
+    examined: Ints
+    """Row of ``examined`` each belongs to, ascending, (t,)."""
+
+    def heaviest_first(self, traffic: Floats) -> tuple["Candidates", Floats]:
+        """The same, each broker's heaviest bundle first (ties by name), with their traffic; ``traffic`` is (t,)."""
+        order = np.lexsort((-traffic, self.examined))
+        return Candidates(rows=self.rows[order], examined=self.examined), traffic[order]
+
+
+def candidates(bundles: BundleTable, *, fired: Ints, brokers: Ints) -> Candidates:
+    """Bundles of each of ``brokers`` (rows of the table); ``fired`` are their rows of ``examined``, ascending."""
+    firsts = bundles.starts[brokers]
+    counts = bundles.starts[brokers + 1] - firsts
+    before = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum(), dtype=np.int64) + np.repeat(firsts - before, counts)
+    return Candidates(rows=rows, examined=np.repeat(fired, counts))
+
+
 class PlanBuilder:
-    """Collects the choices of the brokers that fire, one call a broker; not thread-safe, used once."""
+    """Collects the choices of the brokers that fire, in the policy's order; not thread-safe, used once."""
 
     def __init__(self) -> None:
-        self._chosen: list[int] = []
-        self._destinations: list[int] = []
-        self._chosen_by: list[int] = []
-        self._tried: list[Ints] = []
+        self._tried: list[Candidates] = []
         self._outcomes: list[Codes] = []
-        self._tried_by: list[Ints] = []
+        self._destinations: list[Ints] = []
 
-    def add(self, *, examined: int, rows: Ints, outcomes: Codes, destination: int) -> None:
-        """Take the tried rows of one broker, in the order tried; those ``ACTED`` become unloads."""
-        chosen = rows[outcomes == ACTED].tolist()
-        self._chosen.extend(chosen)
-        self._destinations.extend([destination] * len(chosen))
-        self._chosen_by.extend([examined] * len(chosen))
-        self._tried.append(rows)
+    def add(self, tried: Candidates, *, outcomes: Codes, destinations: Ints) -> None:
+        """Take candidates in the order tried, (t,) each; those ``ACTED`` become unloads to ``destinations``."""
+        self._tried.append(tried)
         self._outcomes.append(outcomes)
-        self._tried_by.append(np.full(len(rows), examined, dtype=np.int64))
+        self._destinations.append(destinations[outcomes == ACTED])
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was chosen so far."""
-        return not self._chosen
+        return not any(len(destinations) for destinations in self._destinations)
 
     def build(self, examined: Examined) -> SheddingPlan:
         """The plan of all that was added."""
+        rows = np.concatenate([empty_rows(), *(tried.rows for tried in self._tried)])
+        by = np.concatenate([empty_rows(), *(tried.examined for tried in self._tried)])
+        outcomes = np.concatenate([np.zeros(0, dtype=np.int8), *self._outcomes])
         return SheddingPlan(
             examined=examined,
-            unload_rows=np.array(self._chosen, dtype=np.int64),
-            unload_destinations=np.array(self._destinations, dtype=np.int64),
-            unload_examined=np.array(self._chosen_by, dtype=np.int64),
-            tried_rows=np.concatenate(self._tried) if self._tried else empty_rows(),
-            tried_outcomes=np.concatenate(self._outcomes) if self._outcomes else np.zeros(0, dtype=np.int8),
-            tried_examined=np.concatenate(self._tried_by) if self._tried_by else empty_rows(),
+            unload_rows=rows[outcomes == ACTED],
+            unload_destinations=np.concatenate([empty_rows(), *self._destinations]),
+            unload_examined=by[outcomes == ACTED],
+            tried_rows=rows,
+            tried_outcomes=outcomes,
+            tried_examined=by,
         )

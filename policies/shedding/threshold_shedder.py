@@ -17,7 +17,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.shedding.plan import ACTED, MASKED, NEED_MET, NOBODY, Examined, PlanBuilder, SheddingPlan
+from policies.shedding.plan import (
+    ACTED,
+    MASKED,
+    NEED_MET,
+    NOBODY,
+    Examined,
+    PlanBuilder,
+    SheddingPlan,
+    candidates,
+)
 from policies.snapshot import BrokerTable, Ints, Snapshot, empty_rows
 from policies.usage import Bools, Floats
 
@@ -132,9 +141,7 @@ def _shed_above_mean(
     examined = _examined(
         brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
     )
-    for row in np.flatnonzero(examined.outcome == FIRED).tolist():
-        high = int(examined.high[row])
-        _choose(snapshot, builder, examined=row, broker=high, need=float(to_move[high]))
+    _choose(snapshot, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
     return examined
 
 
@@ -171,8 +178,7 @@ def _shed_busiest(
         brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
     )
     if fires:
-        row = int(np.flatnonzero(first.high == busiest)[0])
-        _choose(snapshot, builder, examined=row, broker=busiest, need=float(to_move[busiest]))
+        _choose(snapshot, builder, examined, to_move, np.flatnonzero(first.high == busiest))
     return examined
 
 
@@ -183,21 +189,30 @@ def _is_current_above_mean(brokers: BrokerTable, settings: ThresholdShedderSetti
     return brokers.usage_ratio > mean
 
 
-def _choose(snapshot: Snapshot, builder: PlanBuilder, *, examined: int, broker: int, need: float) -> None:
-    """Pick one broker's bundles, biggest first, until the need is met; at least one."""
-    bundles = snapshot.bundles
-    of_broker = bundles.rows_of(broker)
-    traffic = bundles.bytes_per_s[of_broker]
-    order = np.argsort(-traffic, kind="stable")
-    outcomes = np.where(bundles.movable[of_broker][order], NEED_MET, MASKED).astype(np.int8)
-    open_rows = np.flatnonzero(outcomes == NEED_MET)
-    marked, is_first = 0.0, True
-    for row, load in zip(open_rows.tolist(), traffic[order][open_rows].tolist(), strict=True):
-        if not (is_first or marked < need):
-            break
-        marked, is_first = marked + load, False
-        outcomes[row] = ACTED
-    builder.add(examined=examined, rows=order + of_broker.start, outcomes=outcomes, destination=NOBODY)
+def _choose(
+    snapshot: Snapshot, builder: PlanBuilder, examined: Examined, to_move: Floats, fired: Ints
+) -> None:
+    """Pick the bundles of the brokers that fired (rows of ``examined``), biggest first, until the need is met."""
+    bundles, brokers = snapshot.bundles, examined.high[fired]
+    tried = candidates(bundles, fired=fired, brokers=brokers)
+    tried, traffic = tried.heaviest_first(bundles.bytes_per_s[tried.rows])
+    outcomes = np.where(bundles.movable[tried.rows], NEED_MET, MASKED).astype(np.int8)
+    movable = np.flatnonzero(outcomes == NEED_MET)
+    loads = traffic[movable].tolist()
+    starts = np.searchsorted(tried.examined[movable], fired).tolist()
+    for need, start, end in zip(to_move[brokers].tolist(), starts, [*starts[1:], len(loads)], strict=True):
+        outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = ACTED
+    builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
+
+
+def _needed_count(loads: list[float], start: int, end: int, need: float) -> int:
+    """How many loads from ``start`` on, before ``end``, it takes to reach the need; at least one if there is one."""
+    marked = 0.0
+    for place in range(start, end):
+        if place > start and not marked < need:
+            return place - start
+        marked += loads[place]
+    return end - start
 
 
 def _examined(

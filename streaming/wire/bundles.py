@@ -6,7 +6,8 @@ never changes it. Kept lists and columns are shared between reports: nobody may 
 """
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ MAX_NAMES = 1_000_000
 memory this may take stays near 130 MB. Past it, what is known is forgotten and learned again."""
 
 
-class BadBundleName(Exception):  # noqa: N818  a finding about the input, not a fault
+class BadBundleName(Exception):
     """A name that is no bundle's; ``name`` says which."""
 
     def __init__(self, name: str) -> None:
@@ -79,14 +80,14 @@ class KnownBundles:
         self._keep(broker, new)
         return new
 
-    def check(self, names: Set[str]) -> None:
+    def check(self, names: AbstractSet[str]) -> None:
         """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
-        new = names - self._names.keys()
+        new = set(names - self._names.keys())
         for name in sorted(new):
             if BUNDLE.fullmatch(name) is None:
                 raise BadBundleName(name)
         if len(self._names) + len(new) > self._max_names:
-            self._names, self._system, new = {}, set(), names
+            self._names, self._system, new = {}, set(), set(names)
         self._names.update(zip(new, new, strict=True))
         self._system.update(filter(is_system_bundle, new))
 

@@ -178,7 +178,7 @@ def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
         bytes_per_s=volume_in + volume_out,
         listed_count=listing.listed_count,
         bundles=listing.bundles,
-        traffic=traffic[listing.stats_rows],
+        traffic=traffic.take(listing.stats_rows, axis=0),
         has_traffic=listing.has_stats,
     )
 
@@ -194,14 +194,15 @@ def _columns(rows: Collection[Traffic]) -> Floats:
     between: a sixth of the time of a list of tuples.
     """
     columns = np.zeros((len(rows) + 1, len(_RATES)))
-    packed, size_bytes = _packer.encode(list(rows)), len(rows) * _PACKED_ROW.itemsize
-    head_bytes = len(_packer.encode([None] * len(rows))) - len(rows)
-    if len(packed) == head_bytes + size_bytes:
+    packed = _packer.encode(list(rows))
+    head_bytes = len(packed) - len(rows) * _PACKED_ROW.itemsize
+    has_null = head_bytes <= 0  # a null takes 8 bytes less than a number, the mark of the list at most 5
+    if has_null:
+        columns[:-1] = np.nan_to_num(np.array(list(map(_rates, rows)), dtype=np.float64), nan=0.0)
+    elif rows:
         table = np.frombuffer(packed, dtype=_PACKED_ROW, offset=head_bytes)
         for column, name in enumerate(_RATES):
             columns[:-1, column] = table[name]
-    else:
-        columns[:-1] = np.nan_to_num(np.array(list(map(_rates, rows)), dtype=np.float64), nan=0.0)
     return columns
 
 

@@ -21,7 +21,7 @@ Cluster = Annotated[str, Meta(pattern=CLUSTER_PATTERN)]
 Time = Annotated[datetime, Meta(tz=True)]
 
 
-class Resource(msgspec.Struct, frozen=True):
+class Resource(msgspec.Struct, frozen=True, gc=False):
     """Pulsar's `ResourceUsage`; -1 and -1, or one of them absent, where the broker could not measure."""
 
     usage: float | None = None

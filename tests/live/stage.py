@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
 from streaming.settings import TopicNames
@@ -44,7 +45,6 @@ class Stage:
     bootstrap: str
     name: str
     directory: Path
-    input_partitions: int = 1
     topics: TopicNames = field(init=False)
     _producer: KafkaProducer | None = field(init=False, default=None)
 
@@ -52,15 +52,19 @@ class Stage:
         defaults = asdict(TopicNames())
         self.topics = TopicNames(**{key: f"{name}.{self.name}" for key, name in defaults.items()})
 
-    def create_topics(self, *, input_partitions: int = 1) -> None:
+    def create_topics(self) -> None:
         """As `trimtab topics create` does."""
         create(
             self.bootstrap,
             self.topics,
-            input_partitions=input_partitions,
+            input_partitions=1,
             max_record_bytes=RECORD_BYTES,
         )
-        self.input_partitions = input_partitions
+
+    def repartition(self, count: int) -> None:
+        """Give the input topic, still empty, more partitions."""
+        with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
+            admin.create_partitions({self.topics.input: NewPartitions(count)})
 
     @property
     def checkpoint(self) -> Path:

@@ -21,7 +21,7 @@ from streaming.docs.kinds import KINDS
 from streaming.docs.pages import problems, render, write
 from streaming.docs.recorded import Event, Recorded, replay_recording
 from streaming.docs.schemas import BUNDLE_PATTERN
-from streaming.wire import decode as decoder
+from streaming.wire.bundles import BUNDLE
 from streaming.wire.decode import decode
 from streaming.wire.messages import Envelope
 
@@ -206,7 +206,7 @@ def test_what_the_decoder_takes_validates(
 
 
 def test_schema_and_decoder_have_the_same_idea_of_a_bundle() -> None:
-    assert f"^{decoder._BUNDLE.pattern}(?![\\s\\S])" == BUNDLE_PATTERN
+    assert f"^{BUNDLE.pattern}(?![\\s\\S])" == BUNDLE_PATTERN
 
 
 def test_every_type_that_the_code_names_has_a_schema() -> None:

@@ -9,6 +9,7 @@ import pytest
 from policies.usage import percent
 from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, Tick, TopicStats
 from streaming.wire import decode as decoding
+from streaming.wire.bundles import KnownBundles
 from streaming.wire.decode import decode
 from tests.streaming.events import (
     CLUSTER,
@@ -158,8 +159,7 @@ def test_bundles_of_pulsar_itself_are_counted_but_never_seen(name: str):
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decoding, "_names", decoding._Names())
-    monkeypatch.setattr(decoding, "_MAX_KNOWN_NAMES", 3)
+    monkeypatch.setattr(decoding, "_known_bundles", KnownBundles(max_names=3))
     for bundles in ([HEARTBEAT, LOW], [HEARTBEAT, HIGH, "t/n/0x1_0x2"], [HEARTBEAT, LOW]):
         assert HEARTBEAT not in seen({"bundles": bundles}).bundles
         assert HEARTBEAT not in seen({"lastStats": dict.fromkeys(bundles, traffic(1))}).bundles

@@ -34,7 +34,7 @@ SWEEP_S = 2.0
 """Two sweeps a round."""
 HEAR_S = 0.2
 """How long one look at the topics waits; the screen is drawn as often."""
-READY_TIMEOUT_S = 120.0
+READY_TIMEOUT_S = 180.0
 """Spark needs about 10 s on two idle cores."""
 PLAIN_SECONDS = 120.0
 

@@ -84,7 +84,7 @@ class Link:
     def report(self, sweep: Sweep) -> None:
         """Publish a sweep: every broker's report, the moves that finished, then the tick that completes it."""
         when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
-        self._send([_report(broker, when) for broker in sweep.brokers])
+        self._send(reports_of(sweep))
         self.answer(sweep.finished, now_ms=sweep.time_ms)
         self._send([_tick(sweep, when)])
 
@@ -125,6 +125,12 @@ class Link:
         ]
         for future in sent:
             future.get(timeout=SEND_TIMEOUT_S)
+
+
+def reports_of(sweep: Sweep) -> list[LoadReportMessage]:
+    """The load reports of a sweep, as they are published."""
+    when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
+    return [_report(broker, when) for broker in sweep.brokers]
 
 
 def _report(broker: BrokerNow, when: datetime) -> LoadReportMessage:

@@ -1,0 +1,82 @@
+"""Ownership and averages told with dicts, a bundle at a time, straight from the design; slow and obvious.
+
+``state.fleet.advance`` does the same in columns, and the two are compared on random traces.
+"""
+
+from dataclasses import dataclass, field
+
+from state.memory import WaitingReport
+
+
+@dataclass
+class Bundle:
+    """What is known of one bundle."""
+
+    owner: str | None
+    last_ms: int
+    samples: int = 0
+    average: list[float] = field(default_factory=lambda: [0.0] * 4)
+    is_skip_owed: bool = False
+
+
+@dataclass
+class DumbFleet:
+    """Brokers with the beginnings of their listings, and bundles."""
+
+    max_age_ms: int
+    average_samples: int
+    skips: bool
+    last_ms: dict[str, int] = field(default_factory=dict)
+    runs: dict[str, dict[str, int]] = field(default_factory=dict)
+    bundles: dict[str, Bundle] = field(default_factory=dict)
+    listed: list[str] = field(default_factory=list)
+    """Bundles of the last snapshot, by owner and name."""
+
+    def advance(self, reports: dict[str, WaitingReport], *, end_ms: int) -> None:
+        """One closed round."""
+        self._forget_absent(reports, end_ms)
+        for broker, waiting in reports.items():
+            self._list(broker, waiting)
+        listers: dict[str, list[str]] = {}
+        for broker, waiting in reports.items():
+            for name in waiting.report.bundles:
+                listers.setdefault(name, []).append(broker)
+        for name, brokers in listers.items():
+            owner = max(brokers, key=lambda broker: (self.runs[broker][name], broker))
+            self._own(name, owner, reports[owner])
+            self.bundles[name].last_ms = max(reports[broker].time_ms for broker in brokers)
+        self.bundles = {
+            name: bundle for name, bundle in self.bundles.items() if name in listers or end_ms - bundle.last_ms <= self.max_age_ms
+        }
+        self.listed = sorted(listers, key=lambda name: (self.bundles[name].owner or "", name))
+
+    def _forget_absent(self, reports: dict[str, WaitingReport], end_ms: int) -> None:
+        for broker in list(self.last_ms):
+            if broker not in reports and end_ms - self.last_ms[broker] > self.max_age_ms:
+                del self.last_ms[broker], self.runs[broker]
+                for bundle in self.bundles.values():
+                    bundle.owner = None if bundle.owner == broker else bundle.owner
+
+    def _list(self, broker: str, waiting: WaitingReport) -> None:
+        before = self.runs.get(broker, {})
+        if waiting.time_ms - self.last_ms.get(broker, waiting.time_ms) > self.max_age_ms:
+            before = {}
+        self.runs[broker] = {name: before.get(name, waiting.time_ms) for name in waiting.report.bundles}
+        self.last_ms[broker] = waiting.time_ms
+
+    def _own(self, name: str, owner: str, waiting: WaitingReport) -> None:
+        bundle = self.bundles.get(name)
+        if bundle is None or waiting.time_ms - bundle.last_ms > self.max_age_ms:
+            bundle = Bundle(owner=owner, last_ms=waiting.time_ms)
+        row = waiting.report.bundles.index(name)
+        is_skip_owed = self.skips and (bundle.is_skip_owed or bundle.owner != owner)
+        if waiting.report.has_traffic[row]:
+            if not is_skip_owed:
+                self._sample(bundle, waiting.report.traffic[row].tolist())
+            is_skip_owed = False
+        bundle.owner, bundle.is_skip_owed = owner, is_skip_owed
+        self.bundles[name] = bundle
+
+    def _sample(self, bundle: Bundle, traffic: list[float]) -> None:
+        bundle.samples = n = min(bundle.samples + 1, self.average_samples)
+        bundle.average = [((n - 1) * average + x) / n for average, x in zip(bundle.average, traffic, strict=True)]

@@ -1,0 +1,145 @@
+"""Ownership and averages: the columns agree with a plain telling of the rule, on many random traces."""
+
+from itertools import groupby
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.shedding import avg_shedder, threshold_shedder
+from policies.snapshot import BrokerTable, BundleTable, Snapshot
+from policies.usage import weighted_maximum_ratio
+from state.events import Event, LoadReport
+from state.fleet import NOBODY, advance
+from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
+from tests.policies.fleets import unloads_of
+from tests.state.dumb_fleet import Bundle, DumbFleet
+from tests.state.test_invariants import EAGER
+from tests.state.traces import run, settings_of, traces
+
+LENGTH_MS, AGE_MS = 10_000, 25_000
+
+
+def rounds_of(trace: list[Event]) -> list[tuple[int, dict[str, WaitingReport]]]:
+    """Newest report of each broker, round by round, as the controller would take them."""
+    loads = [event for event in trace if isinstance(event, LoadReport)]
+    return [
+        (
+            number,
+            {event.broker: WaitingReport(event.time_ms, event.id, event.report) for event in sorted(of_round, key=lambda e: e.age_key)},
+        )
+        for number, of_round in groupby(loads, key=lambda event: event.time_ms // LENGTH_MS)
+    ]
+
+
+def spelled_out(fleet: Fleet) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, Bundle]]:
+    runs = {
+        broker: {
+            fleet.bundles[row]: start
+            for row, start in zip(
+                fleet.listed_rows[fleet.starts[i] : fleet.starts[i + 1]].tolist(),
+                fleet.run_start_ms[fleet.starts[i] : fleet.starts[i + 1]].tolist(),
+                strict=True,
+            )
+        }
+        for i, broker in enumerate(fleet.brokers)
+    }
+    bundles = {
+        name: Bundle(
+            owner=None if fleet.owner[row] == NOBODY else fleet.brokers[int(fleet.owner[row])],
+            last_ms=int(fleet.last_ms[row]),
+            samples=int(fleet.samples[row]),
+            average=fleet.averages[row].tolist(),
+            is_skip_owed=bool(fleet.owed_skip[row]),
+        )
+        for row, name in enumerate(fleet.bundles)
+    }
+    return dict(zip(fleet.brokers, fleet.broker_last_ms.tolist(), strict=True)), runs, bundles
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(traces(is_plain=True), st.integers(1, 4), st.booleans(), st.booleans())
+def test_the_columns_agree_with_the_plain_telling(
+    trace: list[Event], average_samples: int, skips: bool, is_stored: bool
+):
+    dumb = DumbFleet(max_age_ms=AGE_MS, average_samples=average_samples, skips=skips)
+    fleet = Fleet()
+    for number, reports in rounds_of(trace):
+        end_ms = (number + 1) * LENGTH_MS
+        dumb.advance(reports, end_ms=end_ms)
+        fleet, listed = advance(
+            fleet,
+            reports,
+            round_end_ms=end_ms,
+            max_report_age_ms=AGE_MS,
+            average_samples=average_samples,
+            skip_sample_after_move=skips,
+        )
+        assert spelled_out(fleet) == (dumb.last_ms, dumb.runs, dumb.bundles)
+        assert fleet.bundles[:listed] == dumb.listed
+        assert fleet.brokers == sorted(fleet.brokers)
+        fleet = decode_fleet(encode_fleet(fleet)) if is_stored else fleet
+
+
+FREE = {
+    "guards": {
+        "bundle_cooldown_s": 0.0,
+        "keep_sole_bundle": False,
+        "max_unloads_per_round_count": 0,
+        "max_unloads_per_hour_count": 0,
+    },
+    "rounds": {"warmup_rounds": 0, "quorum_ratio": 0.0, "max_report_age_s": 1000.0},
+    "skip_sample_after_move": False,
+}
+
+
+def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> Snapshot:
+    """What the policy should see, from the plain telling."""
+    names = tuple(sorted(reports))
+    found = [reports[name].report for name in names]
+    cpu = np.array([each.resources[0, 0] for each in found])
+    percents = np.zeros((len(names), 5))
+    percents[:, 0] = (cpu.astype(np.float32) / np.float32(100) * np.float32(100)).astype(np.float64)
+    owned = [name for name in dumb.listed]
+    averages = np.array([dumb.bundles[name].average for name in owned]).reshape(-1, 4)
+    counts = [sum(dumb.bundles[name].owner == broker for name in owned) for broker in names]
+    return Snapshot(
+        brokers=BrokerTable(
+            names=names,
+            usage_ratio=weighted_maximum_ratio(percents, np.array(weights)),
+            messages_per_s=np.array([each.messages_per_s for each in found]),
+            bytes_per_s=np.array([each.bytes_per_s for each in found]),
+            listed_bundle_counts=np.array([each.listed_count for each in found]),
+            may_receive=np.ones(len(names), dtype=np.bool_),
+        ),
+        bundles=BundleTable(
+            names=owned,
+            starts=np.cumsum([0, *counts]),
+            messages_per_s=averages[:, 0] + averages[:, 1],
+            bytes_per_s=averages[:, 2] + averages[:, 3],
+            movable=np.array([dumb.bundles[name].samples > 0 for name in owned], dtype=np.bool_),
+        ),
+    )
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(traces(is_plain=True), st.booleans())
+def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], is_threshold: bool):
+    policy = "threshold-shedder" if is_threshold else "avg-shedder"
+    source = settings_of(**(EAGER | FREE), shedding_policy=policy)
+    pulsar = source.base("").pulsar
+    dumb = DumbFleet(max_age_ms=1_000_000, average_samples=pulsar.bundle_average_samples, skips=False)
+    avg_memory, threshold_memory = avg_shedder.AvgShedderMemory(), threshold_shedder.ThresholdShedderMemory()
+    expected = []
+    for number, reports in rounds_of(trace):
+        dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
+        snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
+        if is_threshold:
+            plan, threshold_memory = threshold_shedder.shed(snapshot, threshold_memory, pulsar.threshold_shedder)
+        else:
+            plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
+        expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
+    actions = run([trace], source).actions
+    assert [
+        (action["round"], action["bundle"], action["source_broker"], action["destination_broker"]) for action in actions
+    ] == expected

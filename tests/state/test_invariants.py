@@ -1,0 +1,242 @@
+"""What holds for every trace: Hypothesis looks for one that breaks it."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from state.controller import LATE, REJECTED, SUPERSEDED, USED
+from state.events import Event, namespace_of
+from state.settings import SettingsSource
+from state.store import DictStore
+from tests.state.traces import (
+    BUNDLES,
+    BackwardStore,
+    Run,
+    arrivals,
+    reports,
+    run,
+    settings_of,
+    sweep,
+    traces,
+    with_results,
+)
+
+CHECKED = settings(max_examples=100, deadline=None, derandomize=True)
+EAGER: dict[str, Any] = {
+    "avg_shedder": {
+        "low_hit_count": 2,
+        "high_hit_count": 1,
+        "min_unload_messages_per_s": 1.0,
+        "min_unload_bytes_per_s": 1.0,
+    },
+    "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
+    "bundle_average_samples": 3,
+}
+"""Settings under which small numbers already move bundles, so that there is something to look at."""
+
+SETTINGS = [
+    settings_of(**EAGER),
+    settings_of(**EAGER, shedding_policy="threshold-shedder"),
+    settings_of(
+        **EAGER,
+        rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
+        guards={"bundle_cooldown_s": 20.0, "max_unloads_per_round_count": 1, "keep_sole_bundle": False},
+    ),
+]
+some_settings = st.sampled_from(SETTINGS)
+
+
+@CHECKED
+@given(traces(), some_settings, st.data())
+def test_order_within_the_lateness_repeats_batches_and_stores_change_nothing(
+    trace: list[Event], source: SettingsSource, data: st.DataObject
+):
+    trace = with_results(trace, source, data.draw(st.lists(st.sampled_from(["succeeded", "failed"]), max_size=3)))
+    expected = run([trace], source)
+    arrived = data.draw(arrivals(trace))
+    for store in (DictStore(), BackwardStore()):
+        assert run(arrived, source, store=store).written == expected.written
+
+
+def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcome():
+    """A property over traces in which nothing happens would prove nothing."""
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @given(traces(), some_settings)
+    def look(trace: list[Event], source: SettingsSource) -> None:
+        found = run([trace], source)
+        seen["action"] += len(found.actions)
+        for summary in found.summaries:
+            seen[summary["outcome"]] += 1
+            seen["restarted"] += summary["restarted"]
+            seen.update(summary["candidates"]["outcomes"])
+
+    look()
+    assert seen.keys() >= {"action", "decided", "warm-up", "no-quorum", "acted", "paused", "too-big", "in-flight"}
+    assert min(seen.values()) > 0
+
+
+@CHECKED
+@given(traces(), some_settings, st.data())
+def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
+    trace: list[Event], source: SettingsSource, data: st.DataObject
+):
+    arrived = data.draw(arrivals(trace))
+    strangers = data.draw(st.lists(reports(), max_size=10))
+    batches = [*arrived, strangers]
+    found = run(batches, source)
+    given_ = Counter(type(event) for batch in batches for event in batch)
+    counted: Counter[type[Event]] = Counter()
+    for (kind, result), count in found.results.items():
+        assert result in {USED, SUPERSEDED, LATE, REJECTED}
+        counted[kind] += count
+    assert counted == given_
+
+
+@CHECKED
+@given(traces(), some_settings)
+def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Event], source: SettingsSource):
+    for summary in run([trace], source).summaries:
+        for section in (summary["examined"], summary["candidates"]):
+            assert sum(section["outcomes"].values()) == section["count"] == len(section["heaviest"])
+            assert section["outcomes"] == dict(Counter(row["outcome"] for row in section["heaviest"]))
+        acted = [row["bundle"] for row in summary["candidates"]["heaviest"] if row["outcome"] == "acted"]
+        assert len(acted) == summary["actions_count"] == len(summary["actions"])
+        bundles = [row["bundle"] for row in summary["candidates"]["heaviest"]]
+        assert len(set(bundles)) == len(bundles)
+        assert summary["reports_used_count"] == summary["brokers_reporting_count"]
+
+
+@CHECKED
+@given(traces(), some_settings)
+def test_a_round_says_its_actions_first_and_its_summary_last(trace: list[Event], source: SettingsSource):
+    outputs = run([trace], source).outputs
+    numbers = [(each.round, each.place) for each in outputs]
+    assert numbers == sorted(set(numbers))
+    for each, following in zip(outputs, [*outputs[1:], None], strict=True):
+        is_last = following is None or following.round != each.round
+        assert (each.kind == "round") == is_last
+    assert len({each.id for each in outputs}) == len(outputs)
+
+
+@CHECKED
+@given(traces(), some_settings)
+def test_feeding_everything_again_says_nothing_new(trace: list[Event], source: SettingsSource):
+    store = DictStore()
+    first = run([trace], source, store=store)
+    again = run([trace], source, store=store)
+    assert first.outputs or not trace
+    assert [each for each in again.outputs if each.kind == "action"] == []
+    assert again.written == []
+
+
+@CHECKED
+@given(traces(), some_settings, st.integers(1, 5))
+def test_feeding_each_batch_twice_says_nothing_new(trace: list[Event], source: SettingsSource, size: int):
+    batches = [trace[i : i + size] for i in range(0, len(trace), size)]
+    twice = [batch for batch in batches for _ in range(2)]
+    assert run(twice, source).written == run(batches, source).written
+
+
+GUARDED = settings_of(
+    **EAGER,
+    rounds={"warmup_rounds": 0},
+    guards={
+        "bundle_cooldown_s": 30.0,
+        "excluded_brokers": ("b4",),
+        "excluded_namespaces": ("t/b",),
+        "max_unloads_per_round_count": 2,
+        "max_unloads_per_hour_count": 5,
+        "max_unloads_per_broker_count": 1,
+    },
+)
+
+
+def check_guards(found: Run) -> None:
+    rounds = {summary["round"]: summary for summary in found.summaries}
+    decided: dict[str, int] = {}
+    hour = 0
+    for action in found.actions:
+        summary = rounds[action["round"]]
+        for broker in (action["source_broker"], action["destination_broker"]):
+            assert broker is None or broker in summary["brokers_reporting"]
+            assert broker != "b4"
+        assert not summary["paused"]
+        assert namespace_of(action["bundle"]) != "t/b"
+        before = decided.get(action["bundle"])
+        assert before is None or action["round"] - before >= 3, "a cooldown of 30 s is three rounds"
+        decided[action["bundle"]] = action["round"]
+        hour += 1
+    assert hour <= 5
+    for summary in rounds.values():
+        assert summary["actions_count"] <= 2
+
+
+@CHECKED
+@given(traces(is_plain=True), st.booleans())
+def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
+    trace: list[Event], is_threshold: bool
+):
+    policy = "threshold-shedder" if is_threshold else "avg-shedder"
+    base = GUARDED.base("").pulsar
+    source = settings_of(
+        **EAGER,
+        shedding_policy=policy,
+        rounds={"warmup_rounds": 0},
+        guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
+    )
+    check_guards(run([trace], source))
+
+
+@pytest.mark.parametrize("policy", ["avg-shedder", "threshold-shedder"])
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"max_unloads_per_round_count": 1},
+        {"max_unloads_per_hour_count": 1},
+        {"max_unloads_per_broker_count": 1},
+        {"max_unloads_per_namespace_count": 1},
+        {"keep_sole_bundle": True},
+    ],
+    ids=str,
+)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(trace=st.lists(reports(), min_size=4, max_size=20))
+def test_a_budget_only_takes_actions_away(policy: str, constraint: dict[str, Any], trace: list[Event]):
+    """In one and the same round: later ones differ by what was done before."""
+    free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
+    one_round = {"length_s": 1000.0, "warmup_rounds": 0, "max_report_age_s": 1000.0}
+    found = [
+        [
+            (action["bundle"], action["source_broker"], action["destination_broker"])
+            for action in run(
+                [trace], settings_of(**EAGER, shedding_policy=policy, rounds=one_round, guards=guards)
+            ).actions
+        ]
+        for guards in (free, free | constraint)
+    ]
+    everything, constrained = found
+    assert constrained == [action for action in everything if action in constrained]
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(reports(), min_size=4, max_size=20), st.sampled_from(["t/a", "t/b"]))
+def test_an_excluded_namespace_never_acts_whatever_takes_its_place(trace: list[Event], namespace: str):
+    source = settings_of(
+        **EAGER,
+        rounds={"length_s": 1000.0, "warmup_rounds": 0},
+        guards={"excluded_namespaces": (namespace,), "keep_sole_bundle": False},
+    )
+    assert {namespace_of(action["bundle"]) for action in run([trace], source).actions} <= {"t/a", "t/b"} - {namespace}
+
+
+def test_ticks_alone_say_nothing():
+    assert run([[sweep(time_s) for time_s in range(0, 100, 5)]], SETTINGS[0]).outputs == []
+
+
+def test_no_bundle_of_the_traces_is_forgotten():
+    assert len(BUNDLES) == 8

@@ -1,0 +1,206 @@
+"""Traces of one cluster: events built by hand or by Hypothesis, and ways to run them that must not matter.
+
+Times are seconds; rounds of the drawn traces last 10 s with a lateness of 5 s and a report age of 25 s.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from state.controller import Controller
+from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, Rejection, Tick, TopicStats
+from state.outputs import Output
+from state.rounds import Identity
+from state.settings import SettingsSource
+from state.store import DictStore, Store
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.tree import composed
+
+CLUSTER = "east-1"
+LATENESS_S = 5
+ROUNDS = {"length_s": 10.0, "lateness_s": float(LATENESS_S), "max_report_age_s": 25.0}
+
+BROKERS = ["b1", "b2", "b3", "b4"]
+BUNDLES = [f"t/{namespace}/0x{i}_0x{i + 1}" for namespace in ("a", "b") for i in range(4)]
+
+
+def settings_of(**pulsar: Any) -> SettingsSource:
+    """Settings as ``[pulsar]`` of a file would give them, the rounds of the traces below them."""
+    return ClusterSettingsSource(composed({"pulsar": pulsar | {"rounds": ROUNDS | pulsar.get("rounds", {})}}))
+
+
+def load(
+    broker: str,
+    time_s: float,
+    *,
+    cpu: float = 0.0,
+    bundles: Mapping[str, float | None] | None = None,
+    id_: str | None = None,
+    rate: float | None = None,
+    partition: int | None = None,
+    appended_s: float | None = None,
+) -> LoadReport:
+    """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
+    listed = dict(sorted((bundles or {}).items()))
+    traffic = np.array([[value or 0.0, 0.0, 10 * (value or 0.0), 0.0] for value in listed.values()])
+    total = sum(value or 0.0 for value in listed.values()) if rate is None else rate
+    return LoadReport(
+        id=id_ or f"{broker}/{time_s:g}",
+        time_ms=round(time_s * 1000),
+        appended_ms=None if appended_s is None else round(appended_s * 1000),
+        partition=partition,
+        broker=broker,
+        report=BrokerReport(
+            resources=np.array([[cpu, 100.0], [-1.0, -1.0], [-1.0, -1.0], [-1.0, -1.0]]),
+            messages_per_s=total,
+            bytes_per_s=10 * total,
+            listed_count=len(listed),
+            bundles=list(listed),
+            traffic=traffic.reshape(-1, 4),
+            has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
+        ),
+    )
+
+
+def sweep(time_s: float, id_: str = "tick") -> Tick:
+    return Tick(id=f"{id_}/{time_s:g}", time_ms=round(time_s * 1000), asked=("b1", "b2"), failed=(("b2", "late"),))
+
+
+def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: object = None) -> Control:
+    return Control(
+        id=f"control/{time_s:g}/{paused}/{mode}",
+        time_ms=round(time_s * 1000),
+        paused=paused,
+        mode=mode,
+        overlay=json.dumps(settings or {}).encode(),
+        who="ann",
+        why="a test",
+    )
+
+
+class BackwardStore(DictStore):
+    """Another store: hands out copies, and the waiting reports in another order."""
+
+    def reports(self) -> Iterator[tuple[int, str, bytes]]:
+        yield from sorted(((n, broker, bytes(bytearray(value))) for n, broker, value in super().reports()), reverse=True)
+
+    def fleet(self) -> bytes | None:
+        value = super().fleet()
+        return None if value is None else bytes(bytearray(value))
+
+
+@dataclass
+class Run:
+    """What became of a trace."""
+
+    outputs: list[Output] = field(default_factory=list)
+    results: Counter[tuple[type[Event], str]] = field(default_factory=Counter)
+    rejections: list[Rejection] = field(default_factory=list)
+
+    @property
+    def written(self) -> list[tuple[str, str, int, bytes]]:
+        return [(each.id, each.subject, each.place, each.data) for each in self.outputs]
+
+    @property
+    def actions(self) -> list[dict[str, Any]]:
+        return [json.loads(each.data) for each in self.outputs if each.kind == "action"]
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        return [json.loads(each.data) for each in self.outputs if each.kind == "round"]
+
+
+def run(
+    batches: Iterable[Sequence[Event]],
+    settings: SettingsSource,
+    *,
+    identity: Identity | None = None,
+    store: Store | None = None,
+    is_closed: bool = True,
+) -> Run:
+    """Each batch by a new controller on what the one before it had committed; at the end the open rounds close."""
+    held = DictStore() if store is None else store
+    found = Run()
+    for batch in [*batches, None]:
+        controller = Controller(CLUSTER, held, identity=identity or Identity(mode="act"), settings=settings)
+        for event in batch or ():
+            step = controller.step(event)
+            found.outputs += step.outputs
+            found.rejections += [] if step.rejection is None else [step.rejection]
+        if batch is None and is_closed:
+            found.outputs += controller.close_open()
+        controller.commit()
+        found.results += controller.take_results()
+    return found
+
+
+_rates = st.sampled_from([0.0, 1.0, 5.0, 20.0, 30.0, 100.0]) | st.none()
+_times = st.integers(0, 180).map(lambda half: half / 2)
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> LoadReport:
+    return load(
+        draw(st.sampled_from(BROKERS)),
+        draw(_times),
+        cpu=draw(st.sampled_from([0.0, 20.0, 30.0, 50.0, 80.0, 90.0, 100.0])),
+        bundles=draw(st.dictionaries(st.sampled_from(BUNDLES), _rates, max_size=4)),
+        id_=draw(st.sampled_from([None, "x", "y"])),
+        rate=draw(st.none() | st.sampled_from([0.0, 50.0, 200.0])),
+    )
+
+
+_overlays = st.builds(
+    overlay,
+    _times,
+    paused=st.booleans(),
+    mode=st.sampled_from([None, "dry-run", "act"]),
+    settings=st.sampled_from(
+        [{}, {"pulsar": {"shedding_policy": "threshold-shedder"}}, {"pulsar": {"guards": {"bundle_cooldown_s": 0}}}]
+    ),
+)
+_others = st.one_of(
+    st.builds(sweep, _times, st.sampled_from(["p", "q"])),
+    st.builds(lambda time_s: TopicStats(id="s", time_ms=round(time_s * 1000), broker="b1"), _times),
+    _overlays,
+)
+
+
+@st.composite
+def traces(draw: st.DrawFn, *, is_plain: bool = False) -> list[Event]:
+    """Events in the order of their times, no two with the same time and id; ``is_plain``: load reports only."""
+    size = draw(st.integers(5, 60))
+    kinds = reports() if is_plain else st.one_of(*[reports()] * 8, _others)
+    drawn = draw(st.lists(kinds, min_size=size, max_size=size))
+    unique = {(type(event), event.age_key, getattr(event, "broker", "")): event for event in drawn}
+    return sorted(unique.values(), key=lambda event: event.age_key)
+
+
+def with_results(trace: list[Event], settings: SettingsSource, outcomes: Sequence[str]) -> list[Event]:
+    """The trace with what became of its first actions, three seconds after they were decided."""
+    decided = [each for each in run([trace], settings).outputs if each.kind == "action"]
+    ends = [
+        ActionResult(id=f"r{i}", time_ms=action.time_ms + 3000, action_id=action.id, outcome=outcome)  # type: ignore[arg-type]
+        for i, (action, outcome) in enumerate(zip(decided, outcomes, strict=False))
+    ]
+    return sorted([*trace, *ends], key=lambda event: event.age_key)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, trace: list[Event]) -> list[list[Event]]:
+    """The trace as it may arrive: disordered within the lateness, with repeats at any time, cut into batches."""
+    random = draw(st.randoms(use_true_random=False))
+    late = [(event.time_ms + random.randint(0, LATENESS_S * 1000), i, event) for i, event in enumerate(trace)]
+    repeats = [
+        (time_ms + random.randint(0, 40_000), len(trace) + i, replace(event))
+        for i, (time_ms, _, event) in enumerate(late)
+        if random.random() < 0.3
+    ]
+    ordered = [event for _, _, event in sorted([*late, *repeats], key=lambda each: each[:2])]
+    cuts = sorted(random.sample(range(len(ordered) + 1), random.randint(0, min(8, len(ordered)))))
+    return [ordered[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
