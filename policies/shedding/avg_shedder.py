@@ -250,14 +250,13 @@ def _fit(tried: Candidates, traffic: Floats, movable: Bools, need: Floats) -> Co
     outcomes[traffic <= 0] = NO_TRAFFIC
     outcomes[~movable] = MASKED
     fitting = np.flatnonzero(outcomes == NEED_MET)
-    by, loads = tried.examined[fitting], traffic[fitting].tolist()
-    pairs, starts = np.unique(by, return_index=True)
+    loads = traffic[fitting].tolist()
+    pairs, starts = np.unique(tried.examined[fitting], return_index=True)
+    ends = np.append(starts, len(loads))[1:]
     taken: list[int] = []
-    for left, start, end in zip(
-        need[pairs].tolist(), starts.tolist(), [*starts[1:].tolist(), len(loads)], strict=True
-    ):
+    for left, start, end in zip(need[pairs].tolist(), starts.tolist(), ends.tolist(), strict=True):
         taken.extend(_take(loads, start, end, left))
-    outcomes[fitting[taken]] = ACTED
+    outcomes[fitting[np.array(taken, dtype=np.int64)]] = ACTED
     return outcomes
 
 

@@ -95,20 +95,25 @@ class Candidates:
     """Bundle rows, (t,); ascending within a broker until ``heaviest_first``."""
     examined: Ints
     """Row of ``examined`` each belongs to, ascending, (t,)."""
+    ends: Ints
+    """Where each broker's rows end, ascending."""
 
     def heaviest_first(self, traffic: Floats) -> tuple["Candidates", Floats]:
         """The same, each broker's heaviest bundle first (ties by name), with their traffic; ``traffic`` is (t,)."""
-        order = np.lexsort((-traffic, self.examined))
-        return Candidates(rows=self.rows[order], examined=self.examined), traffic[order]
+        order, lightness, start = np.empty_like(self.rows), -traffic, 0
+        for end in self.ends.tolist():  # a sort for each broker takes a third of one over both keys
+            order[start:end] = lightness[start:end].argsort(kind="stable") + start
+            start = end
+        return Candidates(rows=self.rows[order], examined=self.examined, ends=self.ends), traffic[order]
 
 
 def candidates(bundles: BundleTable, *, fired: Ints, brokers: Ints) -> Candidates:
     """Bundles of each of ``brokers`` (rows of the table); ``fired`` are their rows of ``examined``, ascending."""
     firsts = bundles.starts[brokers]
     counts = bundles.starts[brokers + 1] - firsts
-    before = np.cumsum(counts) - counts
-    rows = np.arange(counts.sum(), dtype=np.int64) + np.repeat(firsts - before, counts)
-    return Candidates(rows=rows, examined=np.repeat(fired, counts))
+    ends = np.cumsum(counts)
+    rows = np.arange(counts.sum(), dtype=np.int64) + np.repeat(firsts - (ends - counts), counts)
+    return Candidates(rows=rows, examined=np.repeat(fired, counts), ends=ends)
 
 
 class PlanBuilder:

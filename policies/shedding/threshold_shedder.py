@@ -199,8 +199,9 @@ def _choose(
     outcomes = np.where(bundles.movable[tried.rows], NEED_MET, MASKED).astype(np.int8)
     movable = np.flatnonzero(outcomes == NEED_MET)
     loads = traffic[movable].tolist()
-    starts = np.searchsorted(tried.examined[movable], fired).tolist()
-    for need, start, end in zip(to_move[brokers].tolist(), starts, [*starts[1:], len(loads)], strict=True):
+    by = tried.examined[movable]
+    starts, ends = np.searchsorted(by, fired, side="left"), np.searchsorted(by, fired, side="right")
+    for need, start, end in zip(to_move[brokers].tolist(), starts.tolist(), ends.tolist(), strict=True):
         outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = ACTED
     builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
 

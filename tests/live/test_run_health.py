@@ -1,0 +1,88 @@
+"""What an operator sees of a running controller: `/metrics`, `/healthz`, `/readyz`."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from streaming.known import KNOWN_LABELS
+from tests.live.driving import Warm, ask, samples, until
+from tests.live.loads import played
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def value(page: Page, name: str, **labels: str) -> float:
+    """One sample; fails when there is none."""
+    return page[name, frozenset(labels.items())]
+
+
+def total(page: Page, name: str, **labels: str) -> float:
+    """The sum of all samples with these labels."""
+    return sum(number for (found, its), number in page.items() if found == name and its >= set(labels.items()))
+
+
+def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_ready(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings()
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        url = run.url
+        assert ask(f"{url}/healthz").status == 200
+        first = samples(url)
+        for reason in KNOWN_LABELS.rejected_reasons:
+            assert value(first, "trimtab_rejected_total", reason=reason) == 0
+        assert value(first, "trimtab_query_restarts_total") == 0
+        assert total(first, "trimtab_build_info") == 1
+        assert not any("east-1" in dict(labels).values() for _, labels in first)
+        assert ask(f"{url}/readyz").status == 503, "no query yet"
+        until(lambda: ask(f"{url}/readyz").status == 200, what="readiness", running=[run])
+
+        stage.send(played(range(7)))
+        stage.send_raw(b"east-1", b"not json")
+        stage.flush()
+        summaries = [json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])]
+        stage.wait_for(stage.topics.dead_letter, 1, running=[run])
+        until(
+            lambda: total(samples(url), "trimtab_rejected_total") == 1 and total(samples(url), "trimtab_rounds_total") == 7,
+            what="the metrics to follow what was published",
+            running=[run],
+        )
+        page = samples(url)
+        actions = stage.values(stage.topics.actions)
+        assert len(actions) == 2
+        cluster = {"cluster": "east-1"}
+        assert value(page, "trimtab_actions_published_total", **cluster, kind="unload", dry_run="false") == 2
+        assert value(page, "trimtab_actions_published_total", **cluster, kind="unload", dry_run="true") == 0
+        assert value(page, "trimtab_rounds_total", **cluster, outcome="decided") == 7
+        assert value(page, "trimtab_rounds_total", **cluster, outcome="no-quorum") == 0
+        for name, part in (("examined", "examined"), ("candidates", "candidates")):
+            wanted: Counter[str] = Counter()
+            for summary in summaries:
+                for outcome, count in summary[part]["outcomes"].items():
+                    wanted[outcome.partition(" ")[0]] += count
+            for outcome, count in wanted.items():
+                found = value(page, f"trimtab_{name}_total", **cluster, policy="avg-shedder", outcome=outcome)
+                assert found == count, (name, outcome)
+        report = "trimtab.pulsar.load-report.v1"
+        assert value(page, "trimtab_events_total", **cluster, type=report, result="used") == 14
+        assert value(page, "trimtab_events_total", **cluster, type="trimtab.tick.v1", result="used") == 7
+        assert value(page, "trimtab_rejected_total", reason="not-json") == 1
+        assert value(page, "trimtab_brokers", **cluster, state="reporting") == 2
+        last = summaries[-1]
+        assert value(page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean") == pytest.approx(
+            last["usage"]["mean_points"]
+        )
+        assert value(page, "trimtab_dry_run", **cluster) == 0
+        assert value(page, "trimtab_batches_skipped_total") == 0
+        assert value(page, "trimtab_decision_lag_seconds_count") == 7
+
+        batches = value(page, "trimtab_batch_duration_seconds_count")
+        looks = [ask(f"{url}/readyz").status for _ in range(200)]
+        assert set(looks) == {200}
+        assert value(samples(url), "trimtab_batch_duration_seconds_count") == batches, "idle costs no batches"
+        assert run.terminate() == 0
+        assert ask(f"{url}/healthz").status == 0
