@@ -16,6 +16,7 @@ MEASURED_RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
 
+_SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
 _SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
 
 
@@ -29,7 +30,9 @@ def is_system_bundle(bundle: str) -> bool:
 
     Source: Pulsar ``NamespaceService.isSystemServiceNamespace`` of 4.0, which protects more than 4.2 does.
     """
-    return _SYSTEM_NAMESPACE.fullmatch(namespace_of(bundle)) is not None
+    return (
+        bundle.startswith(_SYSTEM_TENANTS) and _SYSTEM_NAMESPACE.fullmatch(namespace_of(bundle)) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

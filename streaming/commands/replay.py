@@ -18,6 +18,8 @@ from streaming.settings import ClusterSettingsSource, SettingsError, load
 STDIN = "-"
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""
+_BUFFER_BYTES = 1024 * 1024
+"""Load reports are tens of kilobytes; Python's own 8 KiB would take several reads for each."""
 
 
 @click.command("replay")
@@ -70,9 +72,12 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     if file == STDIN:
         yield sys.stdin.buffer
         return
-    opener = gzip.open if file.endswith(".gz") else open
-    with opener(file, "rb") as stream:
-        yield cast("BinaryIO", stream)
+    if file.endswith(".gz"):
+        with gzip.open(file, "rb") as packed:
+            yield cast("BinaryIO", packed)
+        return
+    with Path(file).open("rb", buffering=_BUFFER_BYTES) as stream:
+        yield stream
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. Of a record above
 ``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker.
+
+Invariant: a batch holds every control record there is at its planning, also when the input is too long for one batch.
+A pause would otherwise come after the rounds it is meant for, and how late would depend on the size of a batch.
 """
 
 import json
@@ -12,6 +15,7 @@ from typing import Literal
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.settings import Settings
 from streaming.spark.rows import INPUT_SCHEMA
@@ -24,21 +28,16 @@ Begin = Literal["earliest", "latest"] | int
 _EARLIEST, _LATEST = -2, -1
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""
+_ANSWER_MS, _ATTEMPTS = "10000", "1"
+"""How long Spark asks a broker that is down: its own defaults add up to three minutes in which nothing is said."""
 
 
 def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
     """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only."""
     topics = settings.topics
-    frame = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", settings.input.bootstrap)
-        .option("subscribe", f"{topics.input},{topics.control}")
-        .option("startingOffsets", starting_offsets)
-        .option("maxOffsetsPerTrigger", settings.spark.max_records_per_trigger_count)
-        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-    )
+    most = settings.spark.max_records_per_trigger_count
+    loads = _topic(spark, settings, topics.input, starting_offsets).option("maxOffsetsPerTrigger", most)
+    frame = loads.load().union(_topic(spark, settings, topics.control, "earliest").load())
     key = F.coalesce(F.col("key").cast("string"), F.lit(""))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
@@ -58,18 +57,30 @@ def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> D
     ).select(*INPUT_SCHEMA.fieldNames())
 
 
+def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets: str) -> DataStreamReader:
+    return (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", settings.input.bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", starting_offsets)
+        .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        .option("kafka.isolation.level", "read_committed")
+        .option("kafka.default.api.timeout.ms", _ANSWER_MS)
+        .option("kafka.request.timeout.ms", _ANSWER_MS)
+        .option("fetchOffset.numRetries", _ATTEMPTS)
+    )
+
+
 def starting_offsets(
     settings: Settings, begin: Begin, client_options: Mapping[str, object] = MappingProxyType({})
 ) -> str:
-    """Spark's JSON of first offsets: the input from ``begin``, the control topic always from its beginning."""
-    topics = settings.topics
+    """Spark's JSON of the input's first offsets."""
+    topic = settings.topics.input
     consumer = KafkaConsumer(bootstrap_servers=settings.input.bootstrap, **client_options)
     try:
-        input_offsets = _offsets(consumer, topics.input, begin)
-        control = {str(partition): _EARLIEST for partition in consumer.partitions_for_topic(topics.control)}
+        return json.dumps({topic: _offsets(consumer, topic, begin)})
     finally:
         consumer.close()
-    return json.dumps({topics.input: input_offsets, topics.control: control})
 
 
 def _offsets(consumer: KafkaConsumer, topic: str, begin: Begin) -> dict[str, int]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import filterfalse
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class KnownBundles:
 
     def check(self, names: AbstractSet[str]) -> None:
         """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
-        new = set(names - self._names.keys())
+        new = set(filterfalse(self._names.__contains__, names))
         for name in sorted(new):
             if BUNDLE.fullmatch(name) is None:
                 raise BadBundleName(name)

@@ -32,7 +32,7 @@ PATIENCE_S = 240.0
 """How long a condition may take to come true on a machine that others use too; on an idle one it is a tenth."""
 EXIT_S = 30.0
 """A stop takes no longer, whatever the query is doing."""
-_POLL_S = 0.05
+_POLL_S = 0.1
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """These processes live for seconds: the second compiler would cost more than it ever gains."""
 _LOG_LINES_SHOWN = 40
@@ -49,7 +49,11 @@ class Running(Protocol):
 
 
 def until(
-    condition: Callable[[], Value], *, what: str, running: Iterable[Running] = (), timeout_s: float = PATIENCE_S
+    condition: Callable[[], Value],
+    *,
+    what: str,
+    running: Iterable[Running] = (),
+    timeout_s: float = PATIENCE_S,
 ) -> Value:
     """Wait for the first true value of a condition and return it; fails when what must run has ended."""
     deadline = time.monotonic() + timeout_s

@@ -49,12 +49,15 @@ def recorded_control(cluster: str, *, paused_s: float, resumed_s: float, first_s
     settings = {"pulsar": {"avg_shedder": {"low_hit_count": 2}}}
     return [
         control(
-            time_s=first_s + paused_s, cluster=cluster, id="pause", data={"paused": True, "who": "ops", "why": "test"}
+            time_s=first_s + paused_s,
+            cluster=cluster,
+            id=f"pause-{paused_s:g}",
+            data={"paused": True, "who": "ops", "why": "test"},
         ),
         control(
             time_s=first_s + resumed_s,
             cluster=cluster,
-            id="resume",
+            id=f"resume-{resumed_s:g}",
             data={"paused": False, "settings": settings, "who": "ops", "why": "test"},
         ),
     ]
@@ -90,5 +93,7 @@ def closing(number: int, *, cluster: str = "east-1") -> bytes:
 def played(numbers: Iterable[int], *, cluster: str = "east-1") -> list[bytes]:
     """Rounds that lean, each closed."""
     return [
-        value for number in numbers for value in (*leaning(number, cluster=cluster), closing(number, cluster=cluster))
+        value
+        for number in numbers
+        for value in (*leaning(number, cluster=cluster), closing(number, cluster=cluster))
     ]

@@ -47,6 +47,7 @@ class Stage:
     directory: Path
     topics: TopicNames = field(init=False)
     _producer: KafkaProducer | None = field(init=False, default=None)
+    _followers: dict[str, "Follower"] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         defaults = asdict(TopicNames())
@@ -114,20 +115,10 @@ class Stage:
 
     def read(self, topic: str) -> list[ConsumerRecord]:
         """Every committed record of an output topic, in order, up to now."""
-        at = TopicPartition(topic, 0)
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-        )
-        try:
-            consumer.assign([at])
-            consumer.seek_to_beginning(at)
-            end = consumer.end_offsets([at])[at]
-            found: list[ConsumerRecord] = []
-            while consumer.position(at) < end:
-                found += consumer.poll(timeout_ms=200).get(at, [])
-            return found
-        finally:
-            consumer.close()
+        follower = self._followers.get(topic)
+        if follower is None:
+            follower = self._followers[topic] = Follower(self.bootstrap, topic)
+        return follower.read()
 
     def values(self, topic: str) -> list[bytes]:
         """Values alone."""
@@ -160,9 +151,37 @@ class Stage:
         self.wait_for(self.topics.audit, wanted.rounds_count, running=running)
 
     def close(self) -> None:
-        """Close the producer."""
-        if self._producer is not None:
-            self._producer.close()
+        """Close all connections; what is used again opens them anew."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close()
+        for follower in self._followers.values():
+            follower.close()
+        self._followers.clear()
+
+
+class Follower:
+    """Keeps what it has read of a one-partition topic, so that looking again is one short fetch."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._at = TopicPartition(topic, 0)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        self._consumer.assign([self._at])
+        self._consumer.seek_to_beginning(self._at)
+        self._records: list[ConsumerRecord] = []
+
+    def read(self) -> list[ConsumerRecord]:
+        """All records up to the end of the log at the time of the call."""
+        end = self._consumer.end_offsets([self._at])[self._at]
+        while self._consumer.position(self._at) < end:
+            self._records += self._consumer.poll(timeout_ms=200).get(self._at, [])
+        return list(self._records)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ def start_dying(stage: Stage, config: Path, points: Sequence[str]) -> Child:
     flags = stage.directory / "flags"
     flags.mkdir(exist_ok=True)
     command = (sys.executable, "-m", "tests.live.dying", str(flags), ",".join(points))
-    return Child((*command, "run", "--config", str(config), "--from", "earliest"), stage.directory / "run.log")
+    return Child(
+        (*command, "run", "--config", str(config), "--from", "earliest"), stage.directory / "run.log"
+    )
 
 
 def crash_through(stage: Stage, points: Sequence[str]) -> Outputs:

@@ -22,7 +22,9 @@ def value(page: Page, name: str, **labels: str) -> float:
 
 def total(page: Page, name: str, **labels: str) -> float:
     """The sum of all samples with these labels."""
-    return sum(number for (found, its), number in page.items() if found == name and its >= set(labels.items()))
+    return sum(
+        number for (found, its), number in page.items() if found == name and its >= set(labels.items())
+    )
 
 
 def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_ready(
@@ -44,10 +46,15 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         stage.send(played(range(7)))
         stage.send_raw(b"east-1", b"not json")
         stage.flush()
-        summaries = [json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])]
+        summaries = [
+            json.loads(text)["data"] for text in stage.wait_for(stage.topics.audit, 7, running=[run])
+        ]
         stage.wait_for(stage.topics.dead_letter, 1, running=[run])
         until(
-            lambda: total(samples(url), "trimtab_rejected_total") == 1 and total(samples(url), "trimtab_rounds_total") == 7,
+            lambda: (
+                total(samples(url), "trimtab_rejected_total") == 1
+                and total(samples(url), "trimtab_rounds_total") == 7
+            ),
             what="the metrics to follow what was published",
             running=[run],
         )
@@ -73,9 +80,9 @@ def test_the_metrics_agree_with_what_was_published_and_an_idle_controller_stays_
         assert value(page, "trimtab_rejected_total", reason="not-json") == 1
         assert value(page, "trimtab_brokers", **cluster, state="reporting") == 2
         last = summaries[-1]
-        assert value(page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean") == pytest.approx(
-            last["usage"]["mean_points"]
-        )
+        assert value(
+            page, "trimtab_broker_usage_points", **cluster, resource="overall", stat="mean"
+        ) == pytest.approx(last["usage"]["mean_points"])
         assert value(page, "trimtab_dry_run", **cluster) == 0
         assert value(page, "trimtab_batches_skipped_total") == 0
         assert value(page, "trimtab_decision_lag_seconds_count") == 7

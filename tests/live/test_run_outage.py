@@ -42,11 +42,10 @@ def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
         assert ask(f"{run.url}/healthz").status == 200
 
         own_kafka.start()
-        again = Stage(own_kafka.bootstrap, "outage", tmp_path)
-        again.send(played(range(2, 7)))
-        again.wait_for_outputs(wanted, running=[run])
+        stage.send(played(range(2, 7)))
+        stage.wait_for_outputs(wanted, running=[run])
         until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness again", running=[run])
         assert run.terminate() == 0
-    assert again.published() == wanted
-    assert again.rejected() == []
-    again.close()
+    assert stage.published() == wanted
+    assert stage.rejected() == []
+    stage.close()

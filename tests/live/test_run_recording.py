@@ -41,8 +41,16 @@ def fleet_events(seed: int | None) -> list[bytes]:
 
 
 def control_events() -> list[bytes]:
-    """One cluster is paused for a while, then goes on with another setting."""
-    return recorded_control("lab-b", paused_s=100, resumed_s=200, first_s=time_of(recording()[0]))
+    """Two clusters are paused for a while, one of them often, then go on with another setting."""
+    first_s = time_of(recording()[0])
+    often = [
+        value
+        for turn in range(5)
+        for value in recorded_control(
+            "lab-c", paused_s=200 + 40 * turn, resumed_s=220 + 40 * turn, first_s=first_s
+        )
+    ]
+    return [*often, *recorded_control("lab-b", paused_s=100, resumed_s=200, first_s=first_s)]
 
 
 def check_equal(variant: Variant, stage: Stage, warm: Warm) -> None:

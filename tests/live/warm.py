@@ -25,7 +25,7 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except Exception:
+    except Exception:  # noqa: BLE001  what the interpreter would print, for the next order still to be taken
         traceback.print_exc()
         return FAILED
     return 0

@@ -15,7 +15,7 @@ from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
 from tests.policies.fleets import unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
 from tests.state.test_invariants import EAGER
-from tests.state.traces import run, settings_of, traces
+from tests.state.traces import plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000
 
@@ -58,7 +58,7 @@ def spelled_out(fleet: Fleet) -> tuple[dict[str, int], dict[str, dict[str, int]]
 
 
 @settings(max_examples=400, deadline=None, derandomize=True)
-@given(traces(is_plain=True), st.integers(1, 4), st.booleans(), st.booleans())
+@given(plain_traces, st.integers(1, 4), st.booleans(), st.booleans())
 def test_the_columns_agree_with_the_plain_telling(
     trace: list[Event], average_samples: int, skips: bool, is_stored: bool
 ):
@@ -123,7 +123,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(traces(is_plain=True), st.booleans())
+@given(plain_traces, st.booleans())
 def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], is_threshold: bool):
     policy = "threshold-shedder" if is_threshold else "avg-shedder"
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)

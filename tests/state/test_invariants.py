@@ -16,9 +16,11 @@ from tests.state.traces import (
     BackwardStore,
     Run,
     arrivals,
-    reports,
+    plain_traces,
     run,
+    seeds,
     settings_of,
+    some_reports,
     sweep,
     traces,
     with_results,
@@ -50,13 +52,13 @@ some_settings = st.sampled_from(SETTINGS)
 
 
 @CHECKED
-@given(traces(), some_settings, st.data())
+@given(traces, some_settings, st.lists(st.sampled_from(["succeeded", "failed"]), max_size=3), seeds)
 def test_order_within_the_lateness_repeats_batches_and_stores_change_nothing(
-    trace: list[Event], source: SettingsSource, data: st.DataObject
+    trace: list[Event], source: SettingsSource, outcomes: list[str], seed: int
 ):
-    trace = with_results(trace, source, data.draw(st.lists(st.sampled_from(["succeeded", "failed"]), max_size=3)))
+    trace = with_results(trace, source, outcomes)
     expected = run([trace], source)
-    arrived = data.draw(arrivals(trace))
+    arrived = arrivals(trace, seed)
     for store in (DictStore(), BackwardStore()):
         assert run(arrived, source, store=store).written == expected.written
 
@@ -66,7 +68,7 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
     seen: Counter[str] = Counter()
 
     @settings(max_examples=150, deadline=None, derandomize=True, database=None)
-    @given(traces(), some_settings)
+    @given(traces, some_settings)
     def look(trace: list[Event], source: SettingsSource) -> None:
         found = run([trace], source)
         seen["action"] += len(found.actions)
@@ -81,13 +83,11 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
 
 
 @CHECKED
-@given(traces(), some_settings, st.data())
+@given(traces, some_settings, seeds, some_reports)
 def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
-    trace: list[Event], source: SettingsSource, data: st.DataObject
+    trace: list[Event], source: SettingsSource, seed: int, strangers: list[Event]
 ):
-    arrived = data.draw(arrivals(trace))
-    strangers = data.draw(st.lists(reports(), max_size=10))
-    batches = [*arrived, strangers]
+    batches = [*arrivals(trace, seed), strangers]
     found = run(batches, source)
     given_ = Counter(type(event) for batch in batches for event in batch)
     counted: Counter[type[Event]] = Counter()
@@ -98,7 +98,7 @@ def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
 
 
 @CHECKED
-@given(traces(), some_settings)
+@given(traces, some_settings)
 def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Event], source: SettingsSource):
     for summary in run([trace], source).summaries:
         for section in (summary["examined"], summary["candidates"]):
@@ -112,7 +112,7 @@ def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Ev
 
 
 @CHECKED
-@given(traces(), some_settings)
+@given(traces, some_settings)
 def test_a_round_says_its_actions_first_and_its_summary_last(trace: list[Event], source: SettingsSource):
     outputs = run([trace], source).outputs
     numbers = [(each.round, each.place) for each in outputs]
@@ -124,7 +124,7 @@ def test_a_round_says_its_actions_first_and_its_summary_last(trace: list[Event],
 
 
 @CHECKED
-@given(traces(), some_settings)
+@given(traces, some_settings)
 def test_feeding_everything_again_says_nothing_new(trace: list[Event], source: SettingsSource):
     store = DictStore()
     first = run([trace], source, store=store)
@@ -135,7 +135,7 @@ def test_feeding_everything_again_says_nothing_new(trace: list[Event], source: S
 
 
 @CHECKED
-@given(traces(), some_settings, st.integers(1, 5))
+@given(traces, some_settings, st.integers(1, 5))
 def test_feeding_each_batch_twice_says_nothing_new(trace: list[Event], source: SettingsSource, size: int):
     batches = [trace[i : i + size] for i in range(0, len(trace), size)]
     twice = [batch for batch in batches for _ in range(2)]
@@ -177,7 +177,7 @@ def check_guards(found: Run) -> None:
 
 
 @CHECKED
-@given(traces(is_plain=True), st.booleans())
+@given(plain_traces, st.booleans())
 def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
     trace: list[Event], is_threshold: bool
 ):
@@ -205,7 +205,7 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
     ids=str,
 )
 @settings(max_examples=30, deadline=None, derandomize=True)
-@given(trace=st.lists(reports(), min_size=4, max_size=20))
+@given(trace=some_reports)
 def test_a_budget_only_takes_actions_away(policy: str, constraint: dict[str, Any], trace: list[Event]):
     """In one and the same round: later ones differ by what was done before."""
     free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
@@ -224,7 +224,7 @@ def test_a_budget_only_takes_actions_away(policy: str, constraint: dict[str, Any
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(st.lists(reports(), min_size=4, max_size=20), st.sampled_from(["t/a", "t/b"]))
+@given(some_reports, st.sampled_from(["t/a", "t/b"]))
 def test_an_excluded_namespace_never_acts_whatever_takes_its_place(trace: list[Event], namespace: str):
     source = settings_of(
         **EAGER,

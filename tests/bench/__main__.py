@@ -1,0 +1,65 @@
+"""Run the parts, print their rows as they come, and write ``docs/benchmarks.md`` after a whole run.
+
+Exit code 1 when a limit is missed, so that it is seen; the page is written all the same.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from tests.bench.ingest import measure_ingest
+from tests.bench.policies import measure_policies, measure_round
+from tests.bench.replay import measure_replay
+from tests.bench.report import Section, page, section_lines
+
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+
+
+class Part(Protocol):
+    """One thing to measure; ``quick`` is for trying it out, its numbers mean little."""
+
+    def __call__(self, *, quick: bool) -> Section: ...
+
+
+PARTS: Mapping[str, Part] = {
+    "policies": measure_policies,
+    "round": measure_round,
+    "ingest": measure_ingest,
+    "replay": measure_replay,
+}
+
+
+def main() -> int:
+    """The exit code."""
+    asked = _arguments()
+    names = asked.only or list(PARTS)
+    found: dict[str, Section] = {}
+    for name in names:
+        found[name] = PARTS[name](quick=asked.quick)
+        print("\n".join(section_lines(name, found[name])), flush=True)
+    if not asked.only and not asked.quick:
+        PAGE.write_text(page(found), encoding="utf-8")
+        print(f"\nwritten to {PAGE}")
+    missed = [row.name for section in found.values() for row in section.rows if row.is_missed]
+    for name in missed:
+        print(f"missed: {name}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description="Measure trimtab against its limits."
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=list(PARTS), metavar="NAME", help=f"parts to run: {', '.join(PARTS)}"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few repetitions: whether it works, not how quick it is"
+    )
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Rows of measurements, and the page that shows them beside the machine they were made on."""
+
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What a value is held to, in its unit."""
+
+    value: float
+    at_least: bool = False
+    """Whether more is better; otherwise the limit is a most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured value."""
+
+    name: str
+    value: float
+    unit: str
+    limit: Limit | None = None
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether there is a limit and the value is on the wrong side of it."""
+        if self.limit is None:
+            return False
+        return self.value < self.limit.value if self.limit.at_least else self.value > self.limit.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One part's rows, with how they were measured."""
+
+    title: str
+    method: str
+    rows: Sequence[Row]
+
+
+def page(sections: Mapping[str, Section]) -> str:
+    """The whole page in Markdown; keys are the parts' names as ``--only`` takes them."""
+    missed = sum(row.is_missed for section in sections.values() for row in section.rows)
+    verdict = "Every limit is kept." if missed == 0 else f"**{missed} limits are missed.**"
+    head = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench` (`python -m tests.bench`); one part alone: `python -m tests.bench --only NAME`.",
+        "",
+        *(f"* {line}" for line in _machine()),
+        "",
+        f"{verdict} *Of limit* is value ÷ limit: at most 1 where the limit is a most, at least 1 where it is a least.",
+    ]
+    return "\n".join([*head, *(line for item in sections.items() for line in section_lines(*item)), ""])
+
+
+def section_lines(name: str, section: Section) -> list[str]:
+    return [
+        "",
+        f"## {section.title}",
+        "",
+        section.method,
+        "",
+        f"`python -m tests.bench --only {name}`",
+        "",
+        "| measured | value | limit | of limit | |",
+        "|---|---:|---:|---:|---|",
+        *(_line(row) for row in section.rows),
+    ]
+
+
+def _line(row: Row) -> str:
+    if row.limit is None:
+        return f"| {row.name} | {_number(row.value)} {row.unit} | – | – | |"
+    sign = "≥" if row.limit.at_least else "≤"
+    share = row.value / row.limit.value
+    verdict = "**missed**" if row.is_missed else "ok"
+    return f"| {row.name} | {_number(row.value)} {row.unit} | {sign} {row.limit.value:g} {row.unit} | {share:.2f} | {verdict} |"
+
+
+def _number(value: float) -> str:
+    """Three significant digits, no exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _machine() -> list[str]:
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
+    return [
+        f"measured on {datetime.now(UTC):%Y-%m-%d}",
+        f"{len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB memory, {_processor()}",
+        f"{platform.system()}, Python {platform.python_version()}, NumPy {version('numpy')}, "
+        f"msgspec {version('msgspec')}, PySpark {version('pyspark')}",
+    ]
+
+
+def _processor() -> str:
+    try:
+        described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*:\s*(.+)$", described, re.MULTILINE)
+    return found[1] if found else platform.machine()

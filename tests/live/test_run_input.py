@@ -1,0 +1,104 @@
+"""Input that is not the ordinary case: what cannot be used is in the dead letter, and the stream goes on."""
+
+import json
+
+import pytest
+
+from tests.live.driving import Warm
+from tests.live.loads import closing, leaning, played
+from tests.live.stage import Stage, replayed
+from tests.streaming.events import control, report, tick, traffic
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+SMALL_RECORD_BYTES = 20_000
+
+
+def test_what_cannot_be_used_is_in_the_dead_letter_with_its_coordinates_and_the_stream_goes_on(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings(controller__max_record_bytes=SMALL_RECORD_BYTES)
+    wanted = replayed(config, played(range(3)))
+    assert wanted.actions_count == 1
+    odd = [
+        (b"east-1", b"junk", "not-json"),
+        (b"other", leaning(0)[0], "cluster-mismatch"),
+        (None, leaning(0)[0], "missing-cluster"),
+        (b"no such name!", leaning(0)[0], "invalid-cluster"),
+        (b"east-1", b"x" * (SMALL_RECORD_BYTES + 1), "too-large"),
+        (b"east-1", control(time_s=0, data={"paused": True}), "wrong-topic"),
+        (b"east-1", None, "not-json"),
+    ]
+    before, after = played(range(2)), played([2])
+    stage.send(before)
+    for key, value, _ in odd:
+        stage.send_raw(key, value)
+    stage.send(after)
+    stage.send([leaning(1)[0]], to=stage.topics.control)
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        stage.wait_for(stage.topics.dead_letter, len(odd) + 1, running=[run])
+        assert run.terminate() == 0
+
+    assert stage.published() == wanted
+    found = {(letter["topic"], letter["partition"], letter["offset"]): letter for letter in stage.rejected()}
+    assert len(found) == len(odd) + 1
+    for place, (_, _, reason) in enumerate(odd):
+        assert found[stage.topics.input, 0, len(before) + place]["reason"] == reason
+    assert found[stage.topics.control, 0, 0]["reason"] == "wrong-topic"
+    assert found[stage.topics.input, 0, len(before) + 4]["size_bytes"] == SMALL_RECORD_BYTES + 1
+
+
+def test_a_cluster_that_comes_back_after_a_silence_is_decided_as_in_replay(stage: Stage, warm: Warm) -> None:
+    config = stage.settings()
+    events = [*played(range(2)), *played(range(40, 44))]
+    wanted = replayed(config, events)
+    assert wanted.actions_count == 1, "the hits before the silence are forgotten: only rounds 40 to 42 count"
+    assert json.loads(wanted.rounds["east-1"][2])["data"]["restarted"]
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.send(events[: len(events) // 2])
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        stage.send(events[len(events) // 2 :])
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert stage.published() == wanted
+
+
+@pytest.mark.slow
+def test_a_report_of_a_hundred_thousand_bundles_is_taken(stage: Stage, warm: Warm) -> None:
+    config = stage.settings()
+    bundles = {
+        f"tenant/namespace-{number // 16:05d}/0x{number % 16:x}0000000_0x{number % 16 + 1:x}0000000".replace(
+            "0x100000000", "0xffffffff"
+        ): traffic(1.0)
+        for number in range(100_000)
+    }
+    events = []
+    for number in range(2):
+        usual = leaning(number)
+        events += [*usual, report("huge:8080", time_s=1_700_000_003 + 10 * number, cpu=(40.0, 100.0), bundles=bundles)]
+        events.append(closing(number))
+    wanted = replayed(config, events)
+    stage.send(events)
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert stage.published() == wanted
+    assert stage.rejected() == []
+    heaviest = json.loads(wanted.rounds["east-1"][0])["data"]["brokers"]
+    assert {broker["broker"]: broker["bundles_count"] for broker in heaviest}["huge:8080"] == 100_000
+
+
+@pytest.mark.slow
+def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: Stage, warm: Warm) -> None:
+    config = stage.settings()
+    events = [
+        value for number in range(3) for value in (*leaning(number, brokers=1000), closing(number))
+    ]
+    wanted = replayed(config, events)
+    assert wanted.actions_count > 0
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.send(events)
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert stage.published() == wanted
