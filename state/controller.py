@@ -64,6 +64,8 @@ class Controller:
         self._fleet: Fleet | None = None
         self._fleet_changed = False
         self._new: dict[tuple[int, str], WaitingReport] = {}
+        # A round that had no report before this batch has none in the store: nothing to look up, nothing to remove.
+        self._stored_rounds = {number for number, waiting in self._header.rounds.items() if waiting.spans}
         self._closed_stored: list[tuple[int, str]] = []
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
@@ -116,13 +118,21 @@ class Controller:
     def commit(self) -> None:
         """Write what changed."""
         self._store.put_header(encode_header(self._header))
-        for key in self._closed_stored:
-            self._store.remove_report(*key)
+        self._remove_closed()
         for (number, broker), waiting in self._new.items():
             self._store.put_report(number, broker, encode_report(waiting))
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
+        self._stored_rounds.update(number for number, _ in self._new)
         self._closed_stored, self._new, self._fleet_changed = [], {}, False
+
+    def _remove_closed(self) -> None:
+        """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""
+        if self._closed_stored and not self._stored_rounds:
+            self._store.clear_reports()
+            return
+        for key in self._closed_stored:
+            self._store.remove_report(*key)
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
         self._results[type(event), result] += 1
@@ -196,7 +206,7 @@ class Controller:
 
     def _waiting(self, number: int, broker: str) -> WaitingReport | None:
         found = self._new.get((number, broker))
-        if found is not None:
+        if found is not None or number not in self._stored_rounds:
             return found
         value = self._store.report(number, broker)
         return None if value is None else decode_report(value)
@@ -245,7 +255,9 @@ class Controller:
     def _reports_of(self, number: int) -> dict[str, WaitingReport]:
         """The round's newest report of each broker; they leave this batch and the store."""
         found: dict[str, WaitingReport] = {}
-        for stored_number, broker, value in self._store.reports():
+        stored = self._store.reports() if number in self._stored_rounds else iter(())
+        self._stored_rounds.discard(number)
+        for stored_number, broker, value in stored:
             if stored_number == number:
                 found[broker] = decode_report(value)
                 self._closed_stored.append((number, broker))

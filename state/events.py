@@ -10,9 +10,6 @@ from typing import Literal
 
 from policies.usage import Bools, Floats
 
-MEASURED_RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory")
-"""Order of the rows of ``BrokerReport.resources``; the first columns of ``policies.usage.RESOURCES``."""
-
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
 
@@ -40,7 +37,8 @@ class BrokerReport:
     """One broker's load, in columns."""
 
     resources: Floats
-    """(4, 2): usage and limit of each of ``MEASURED_RESOURCES``; -1 and -1 where it was not measured."""
+    """(4, 2): usage and limit of CPU, inbound and outbound bandwidth and direct memory, the first columns of
+    ``policies.usage.RESOURCES``; -1 and -1 where it was not measured."""
     messages_per_s: float
     """Message rate in + out of the broker."""
     bytes_per_s: float

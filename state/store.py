@@ -35,6 +35,9 @@ class Store(Protocol):
     def remove_report(self, number: int, broker: str) -> None:
         """Forget a report of a closed round."""
 
+    def clear_reports(self) -> None:
+        """Forget all waiting reports at once."""
+
 
 class DictStore:
     """Memory in a dict; for replay and tests."""
@@ -68,3 +71,6 @@ class DictStore:
 
     def remove_report(self, number: int, broker: str) -> None:
         self._reports.pop((number, broker), None)
+
+    def clear_reports(self) -> None:
+        self._reports.clear()

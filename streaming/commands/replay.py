@@ -3,6 +3,7 @@
 import gzip
 import os
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,11 +61,20 @@ def replay_command(
     )
     with _progress(files) as advance:
         for file in files or (STDIN,):
-            with _opened(file) as stream:
-                replay.play(stream, file, advance)
+            _play(replay, file, advance)
     if not keep_open:
         replay.close_open()
     _summarize(replay)
+
+
+def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
+    try:
+        with _opened(file) as stream:
+            replay.play(stream, file, advance)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise WrongUse(
+            f"{file}: not a whole gzip file ({error}); what it held before that was replayed"
+        ) from error
 
 
 @contextmanager

@@ -65,6 +65,9 @@ class SparkStore:
     def remove_report(self, number: int, broker: str) -> None:
         self._reports.removeKey((number, broker))
 
+    def clear_reports(self) -> None:
+        self._reports.clear()
+
 
 def _value(found: tuple[Any, ...] | None) -> bytes | None:
     return None if found is None else bytes(found[0])

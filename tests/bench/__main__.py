@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from tests.bench.end_to_end import measure_burst, measure_end_to_end
+from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
@@ -28,6 +30,9 @@ PARTS: Mapping[str, Part] = {
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,
+    "end-to-end": measure_end_to_end,
+    "burst": measure_burst,
+    "idle": measure_idle,
 }
 
 
@@ -38,14 +43,19 @@ def main() -> int:
     found: dict[str, Section] = {}
     for name in names:
         found[name] = PARTS[name](quick=asked.quick)
-        print("\n".join(section_lines(name, found[name])), flush=True)
+        _say("\n".join(section_lines(name, found[name])))
     if not asked.only and not asked.quick:
         PAGE.write_text(page(found), encoding="utf-8")
-        print(f"\nwritten to {PAGE}")
+        _say(f"\nwritten to {PAGE}")
     missed = [row.name for section in found.values() for row in section.rows if row.is_missed]
     for name in missed:
-        print(f"missed: {name}", file=sys.stderr)
+        _say(f"missed: {name}")
     return 1 if missed else 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _arguments() -> argparse.Namespace:

@@ -43,7 +43,7 @@ def measure_policies(*, quick: bool) -> Section:
             Row(
                 name=f"{name}, {share:.0%} shedding: {_LARGE} ÷ {_SMALL} brokers",
                 value=found[_LARGE, share] / found[_SMALL, share],
-                unit="×",
+                unit="x",
             )
             for share in SHARES
         )
@@ -56,7 +56,7 @@ def measure_policies(*, quick: bool) -> Section:
 
 
 def _title(policy: str, brokers_count: int, share: float) -> str:
-    return f"{policy}, {brokers_count} × {BUNDLES_COUNT}, {share:.0%} of the brokers shedding"
+    return f"{policy}, {brokers_count} x {BUNDLES_COUNT}, {share:.0%} of the brokers shedding"
 
 
 def _round_ms(shed: Shed, brokers_count: int, share: float, *, times: int) -> float:
@@ -143,7 +143,7 @@ def measure_round(*, quick: bool) -> Section:
         closed_s.append(best_cpu_s(lambda c=controller: _close(c), times=1))
     return Section(
         title="A round of the controller",
-        method=f"{_LARGE} × {BUNDLES_COUNT}, AvgShedder, the busiest hundredth of the brokers shedding: the fleet read from "
+        method=f"{_LARGE} x {BUNDLES_COUNT}, AvgShedder, the busiest hundredth of the brokers shedding: the fleet read from "
         "bytes, ownership and averages, masks, policy, budgets, actions and summary, the fleet written to bytes. CPU "
         "time, the best round.",
         rows=[

@@ -2,17 +2,16 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 from tests.bench.loads import BUNDLES_COUNT, ROUND_MS, Fleet
 from tests.bench.report import Limit, Row, Section
+from tests.bench.running import ROOT, TRIMTAB
 
 _MB = 1e6
 _BROKERS_COUNT = 1000
-TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
 
 
 def measure_replay(*, quick: bool) -> Section:
@@ -25,7 +24,7 @@ def measure_replay(*, quick: bool) -> Section:
         walls, cpus = zip(*(_replay(recording) for _ in range(1 if quick else 5)), strict=True)
     return Section(
         title="Replay",
-        method=f"`trimtab replay FILE >/dev/null`: {rounds_count} rounds of {_BROKERS_COUNT} × {BUNDLES_COUNT}, "
+        method=f"`trimtab replay FILE >/dev/null`: {rounds_count} rounds of {_BROKERS_COUNT} x {BUNDLES_COUNT}, "
         f"{size_mb:.0f} MB, the start of the process included; the best run.",
         rows=[
             Row(
@@ -53,7 +52,7 @@ def _replay(recording: Path) -> tuple[float, float]:
         [*TRIMTAB, "replay", str(recording)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         check=True,
     )
     wall_s, after = time.perf_counter() - begun, os.times()

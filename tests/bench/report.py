@@ -80,7 +80,7 @@ def section_lines(name: str, section: Section) -> list[str]:
 
 def _line(row: Row) -> str:
     if row.limit is None:
-        return f"| {row.name} | {_number(row.value)} {row.unit} | – | – | |"
+        return f"| {row.name} | {_number(row.value)} {row.unit} | - | - | |"
     sign = "≥" if row.limit.at_least else "≤"
     share = row.value / row.limit.value
     verdict = "**missed**" if row.is_missed else "ok"
@@ -99,8 +99,8 @@ def _machine() -> list[str]:
     return [
         f"measured on {datetime.now(UTC):%Y-%m-%d}",
         f"{len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB memory, {_processor()}",
-        f"{platform.system()}, Python {platform.python_version()}, NumPy {version('numpy')}, "
-        f"msgspec {version('msgspec')}, PySpark {version('pyspark')}",
+        f"{platform.system()}, Python {platform.python_version()}",
+        ", ".join(f"{name} {version(name)}" for name in ("numpy", "msgspec", "pyspark", "kafka-python")),
     ]
 
 

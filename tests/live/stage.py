@@ -166,7 +166,11 @@ class Follower:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._at = TopicPartition(topic, 0)
         self._consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+            bootstrap_servers=bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            group_id=None,
+            enable_auto_commit=False,
         )
         self._consumer.assign([self._at])
         self._consumer.seek_to_beginning(self._at)

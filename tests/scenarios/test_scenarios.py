@@ -20,4 +20,4 @@ def test_the_scenario_comes_out_as_it_is_written(path: Path, request: pytest.Fix
 
 
 def test_there_are_scenarios():
-    assert len(SCENARIOS) >= 1
+    assert len(SCENARIOS) >= 17

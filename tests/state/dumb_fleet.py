@@ -46,7 +46,9 @@ class DumbFleet:
             self._own(name, owner, reports[owner])
             self.bundles[name].last_ms = max(reports[broker].time_ms for broker in brokers)
         self.bundles = {
-            name: bundle for name, bundle in self.bundles.items() if name in listers or end_ms - bundle.last_ms <= self.max_age_ms
+            name: bundle
+            for name, bundle in self.bundles.items()
+            if name in listers or end_ms - bundle.last_ms <= self.max_age_ms
         }
         self.listed = sorted(listers, key=lambda name: (self.bundles[name].owner or "", name))
 
@@ -79,4 +81,6 @@ class DumbFleet:
 
     def _sample(self, bundle: Bundle, traffic: list[float]) -> None:
         bundle.samples = n = min(bundle.samples + 1, self.average_samples)
-        bundle.average = [((n - 1) * average + x) / n for average, x in zip(bundle.average, traffic, strict=True)]
+        bundle.average = [
+            ((n - 1) * average + x) / n for average, x in zip(bundle.average, traffic, strict=True)
+        ]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from state.controller import Controller
+from state.events import ActionResult, Event
 from state.rounds import Identity
 from state.store import DictStore
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, sweep
@@ -13,14 +14,17 @@ EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}
 AT_ONCE = {"warmup_rounds": 0}
 
 
-def fleet(time_s: float, count: int, *, name: str = "broker-{:04}") -> list[object]:
+def fleet(time_s: float, count: int, *, name: str = "broker-{:04}") -> list[Event]:
     """Brokers that report at once, every other one hot, with two bundles each."""
     return [
         load(
             name.format(i),
             time_s,
             cpu=90.0 if i % 2 else 10.0,
-            bundles={f"t/n{i}/0x0_0x1": 100.0 + i, f"t/n{i}/0x1_0x2": 900.0 if i % 2 else 10.0},
+            bundles={
+                f"t/n{i}/0x0_0x1": 100.0 if i % 2 else 10.0,
+                f"t/n{i}/0x1_0x2": 900.0 if i % 2 else 10.0,
+            },
         )
         for i in range(count)
     ]
@@ -83,7 +87,11 @@ def test_a_silence_within_one_long_round_starts_the_cluster_again():
 
 
 def test_a_thousand_brokers_that_appear_at_once_are_decided_in_their_round():
-    settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE, guards={"max_unloads_per_round_count": 0})
+    settings = settings_of(
+        avg_shedder=EAGER,
+        rounds=AT_ONCE,
+        guards={"max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0},
+    )
     found = run([[*fleet(5, 1000), sweep(15)]], settings)
     (summary,) = found.summaries
     assert summary["brokers_reporting_count"] == summary["brokers_live_count"] == 1000
@@ -96,7 +104,7 @@ def test_a_thousand_brokers_that_appear_at_once_are_decided_in_their_round():
 LONG = "-very-long-name" * 60
 
 
-@pytest.mark.parametrize("name", ["b{:04}" + LONG, "b{:04}" + LONG * 100, "b{:04}" + "\x01" * 2000])
+@pytest.mark.parametrize("name", ["b{:04}" + LONG, "b{:04}" + LONG * 20, "b{:04}" + "\x01" * 2000])
 def test_a_summary_stays_small_whatever_the_names_are(name: str):
     settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE)
     absent = [load(f"gone{i}{LONG}", 4) for i in range(200)]
@@ -124,18 +132,32 @@ def test_an_overlay_that_no_longer_fits_is_named_and_left_out():
     assert summary["settings_digest"] == lowered.base(CLUSTER).digest
 
 
-def test_results_count_for_the_newest_decision_only_and_end_its_flight():
+def hot(time_s: float, **bundles: float) -> list[Event]:
+    """A hot broker with such bundles beside a cold one."""
+    named = {f"t/n/0x{name[1:]}_0xff": rate for name, rate in bundles.items()}
+    return [
+        load("b1", time_s, cpu=90, bundles=named, rate=1000.0),
+        load("b2", time_s, cpu=10, bundles={"t/n/0xf0_0xff": 10.0}),
+    ]
+
+
+def test_a_flight_without_a_result_lasts_to_the_end_of_its_action():
     settings = settings_of(
         avg_shedder=EAGER, rounds=AT_ONCE, guards={"bundle_cooldown_s": 1.0, "keep_sole_bundle": False}
     )
-    identity = Identity(mode="act", action_ttl_s=15.0)
+    batch = [event for time_s in (5, 15, 25, 35, 45) for event in hot(time_s, b0=40.0)]
+    found = run([batch], settings, identity=Identity(mode="act", action_ttl_s=15.0))
+    assert [action["round"] for action in found.actions] == [0, 2, 4]
 
-    def hot(time_s: float) -> list[object]:
-        return [
-            load("b1", time_s, cpu=90, bundles={"t/n/0x0_0x1": 40.0}, rate=100.0),
-            load("b2", time_s, cpu=10, bundles={"t/n/0x1_0x2": 10.0}),
-        ]
 
-    batch = [event for time_s in (5, 15, 25, 35, 45) for event in hot(time_s)]
-    found = run([batch], settings, identity=identity)
-    assert [action["round"] for action in found.actions] == [0, 2, 4], "in flight for 15 s, the next round too"
+@pytest.mark.parametrize("order", [1, -1])
+def test_every_result_of_a_round_counts_in_any_order(order: int):
+    settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE)
+    decided = [each for each in run([hot(5, b0=40.0, b1=30.0)], settings).outputs if each.kind == "action"]
+    assert len(decided) == 2
+    results = [
+        ActionResult(id=f"r{i}", time_ms=16_000, action_id=action.id, outcome="failed")
+        for i, action in enumerate(decided)
+    ]
+    batch = [*hot(5, b0=40.0, b1=30.0), sweep(15), *results[::order], *hot(17, b0=40.0, b1=30.0)]
+    assert [action["round"] for action in run([batch], settings).actions] == [0, 0, 1, 1]

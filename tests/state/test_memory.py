@@ -116,7 +116,9 @@ def test_equal_memory_has_equal_bytes():
 @pytest.mark.parametrize("decode", [decode_header, decode_fleet, decode_report])
 def test_memory_of_a_newer_trimtab_is_refused_with_the_way_out(decode: Callable[[bytes], object]):
     newer = bytes([VERSION + 1]) + b"whatever it may be"
-    with pytest.raises(NewerStateError, match=rf"version {VERSION + 1}, this trimtab knows {VERSION}.*--fresh"):
+    with pytest.raises(
+        NewerStateError, match=rf"version {VERSION + 1}, this trimtab knows {VERSION}.*--fresh"
+    ):
         decode(newer)
 
 
@@ -147,7 +149,11 @@ def test_reports_of_a_round_that_closes_within_its_batch_never_touch_the_store()
 
 def test_nothing_of_a_closed_round_stays_in_the_store():
     store = DictStore()
-    run([[load("b1", 5), load("b2", 6)], [load("b1", 5.5), sweep(15)], [sweep(16)]], settings_of(), store=store)
+    run(
+        [[load("b1", 5), load("b2", 6)], [load("b1", 5.5), sweep(15)], [sweep(16)]],
+        settings_of(),
+        store=store,
+    )
     assert list(store.reports()) == []
     header = store.header()
     assert header is not None

@@ -4,6 +4,7 @@ Times are seconds; rounds of the drawn traces last 10 s with a lateness of 5 s a
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -49,7 +50,7 @@ def load(
     """A load report: CPU in percent, and messages/s of each bundle (bytes/s are ten times that; None: no statistics)."""
     listed = dict(sorted((bundles or {}).items()))
     traffic = np.array([[value or 0.0, 0.0, 10 * (value or 0.0), 0.0] for value in listed.values()])
-    total = sum(value or 0.0 for value in listed.values()) if rate is None else rate
+    total = math.fsum(value or 0.0 for value in listed.values()) if rate is None else rate
     return LoadReport(
         id=id_ or f"{broker}/{time_s:g}",
         time_ms=round(time_s * 1000),
@@ -69,7 +70,9 @@ def load(
 
 
 def sweep(time_s: float, id_: str = "tick") -> Tick:
-    return Tick(id=f"{id_}/{time_s:g}", time_ms=round(time_s * 1000), asked=("b1", "b2"), failed=(("b2", "late"),))
+    return Tick(
+        id=f"{id_}/{time_s:g}", time_ms=round(time_s * 1000), asked=("b1", "b2"), failed=(("b2", "late"),)
+    )
 
 
 def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: object = None) -> Control:
@@ -88,7 +91,9 @@ class BackwardStore(DictStore):
     """Another store: hands out copies, and the waiting reports in another order."""
 
     def reports(self) -> Iterator[tuple[int, str, bytes]]:
-        yield from sorted(((n, broker, bytes(bytearray(value))) for n, broker, value in super().reports()), reverse=True)
+        yield from sorted(
+            ((n, broker, bytes(bytearray(value))) for n, broker, value in super().reports()), reverse=True
+        )
 
     def fleet(self) -> bytes | None:
         value = super().fleet()

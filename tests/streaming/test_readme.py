@@ -28,7 +28,9 @@ def test_the_decision_in_the_readme_is_the_first_one_of_the_recording() -> None:
     with _opened(str(_RECORDING)) as stream:
         replay.play(stream, str(_RECORDING), lambda _size_bytes: None)
 
-    shown = re.search(r"<!-- decision: .*? -->\n```json\n(.*?)\n```", (_ROOT / "README.md").read_text(), re.DOTALL)
+    shown = re.search(
+        r"<!-- decision: .*? -->\n```json\n(.*?)\n```", (_ROOT / "README.md").read_text(), re.DOTALL
+    )
 
     assert shown is not None
     assert json.loads(shown[1]) == json.loads(out.getvalue().splitlines()[0])

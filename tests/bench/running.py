@@ -1,0 +1,230 @@
+"""A controller and its Kafka as a user runs them, and the clients that measure them from outside."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from typing import Self
+
+from kafka import KafkaConsumer, KafkaProducer
+
+from deploy.local.kafka import LocalKafka
+from tests.bench.loads import CLUSTER
+
+ROOT = Path(__file__).parents[2]
+TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
+_PATIENCE_S = 180.0
+_STOP_S = 40.0
+_POLL_MS = 20
+_LOG_LINES_SHOWN = 30
+
+_SETTINGS = """\
+[controller]
+name = "{name}"
+mode = "act"
+[input]
+url = "kafka://{bootstrap}"
+[topics]
+input = "{name}.input"
+control = "{name}.control"
+actions = "{name}.actions"
+actions_dry_run = "{name}.actions.dry-run"
+audit = "{name}.audit"
+dead_letter = "{name}.dead-letter"
+commits = "{name}.commits"
+[spark]
+checkpoint = "{directory}/checkpoint"
+trigger_interval_s = {trigger_interval_s}
+[metrics]
+port = 0
+[pulsar.rounds]
+warmup_rounds = 0
+[pulsar.avg_shedder]
+low_hit_count = 1
+high_hit_count = 1
+[pulsar.guards]
+bundle_cooldown_s = 0
+max_unloads_per_hour_count = 0
+"""
+"""A round decides at once, and the same again in the next: nobody follows these decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """A running query: its process, and the topics it reads and writes."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def input(self) -> str:
+        """Topic of load reports."""
+        return f"{self.name}.input"
+
+    @property
+    def actions(self) -> str:
+        """Topic of decisions."""
+        return f"{self.name}.actions"
+
+    def check(self) -> None:
+        """Raise RuntimeError with the end of its log if it has ended."""
+        code = self.process.poll()
+        if code is not None:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+            raise RuntimeError(f"{self.name} ended with {code}; the end of its log:\n" + "\n".join(lines))
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far of the process and all its descendants (Linux)."""
+        return sum(map(_cpu_s, _tree(self.process.pid)))
+
+
+@contextmanager
+def running(
+    kafka: LocalKafka,
+    directory: Path,
+    *,
+    name: str,
+    trigger_interval_s: float,
+    command: Sequence[str] = TRIMTAB,
+) -> Iterator[Controller]:
+    """``trimtab run`` with topics of its own, ready; ``command`` may be another program with the same arguments."""
+    directory.mkdir(parents=True)
+    settings = directory / "trimtab.toml"
+    settings.write_text(
+        _SETTINGS.format(
+            name=name,
+            bootstrap=kafka.bootstrap,
+            directory=directory,
+            trigger_interval_s=trigger_interval_s,
+        )
+    )
+    create = [*TRIMTAB, "topics", "create", "--config", str(settings)]
+    subprocess.run(create, cwd=directory, env=_environment(directory), check=True, stdout=subprocess.DEVNULL)
+    log = directory / "run.log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*command, "run", "--config", str(settings), "--from", "earliest"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+            env=_environment(directory),
+            process_group=0,
+        )
+    controller = Controller(name=name, process=process, log=log)
+    try:
+        _wait(lambda: "has epoch" in log.read_text(errors="replace"), controller)
+        yield controller
+    finally:
+        _stop(process)
+
+
+@contextmanager
+def local_kafka(directory: Path) -> Iterator[LocalKafka]:
+    """One broker."""
+    with LocalKafka(directory / "kafka") as kafka:
+        yield kafka
+
+
+class Clients:
+    """One producer, and one committed reader of the decisions of every controller given."""
+
+    def __init__(self, kafka: LocalKafka, *controllers: Controller) -> None:
+        self._controllers = controllers
+        with ExitStack() as stack:
+            self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, batch_size=2**20)
+            stack.callback(self._producer.close)
+            self._consumer = KafkaConsumer(
+                *(controller.actions for controller in controllers),
+                bootstrap_servers=kafka.bootstrap,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",
+                fetch_max_wait_ms=_POLL_MS,
+            )
+            stack.callback(self._consumer.close)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def send(self, controller: Controller, values: Sequence[bytes]) -> None:
+        """Send events of the cluster, and wait until the log has them."""
+        for value in values:
+            self._producer.send(controller.input, key=CLUSTER.encode(), value=value)
+        self._producer.flush()
+
+    def drain(self) -> None:
+        """Forget the decisions readable now."""
+        while self._consumer.poll(timeout_ms=10 * _POLL_MS):
+            pass
+
+    def answered_s(self, controller: Controller, closing: bytes) -> float:
+        """Seconds from sending an event to reading the first decision that follows it."""
+        begun = time.perf_counter()
+        self.send(controller, [closing])
+        _wait(lambda: self._has_answer(controller), controller)
+        return time.perf_counter() - begun
+
+    def _has_answer(self, controller: Controller) -> bool:
+        found = self._consumer.poll(timeout_ms=_POLL_MS)
+        return any(at.topic == controller.actions for at in found)
+
+
+def _wait(condition: Callable[[], bool], controller: Controller) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while not condition():
+        controller.check()
+        if time.monotonic() > until:
+            raise TimeoutError(
+                f"{controller.name} did nothing for {_PATIENCE_S:g} s; its log is {controller.log}"
+            )
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory)}
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, SIGKILL)
+    process.wait()
+
+
+def _tree(root: int) -> set[int]:
+    """A process and its descendants that live."""
+    parents = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(file.parent.name)] = int(_fields(file)[1])
+    found, new = set(), {root}
+    while new:
+        found |= new
+        new = {child for child, parent in parents.items() if parent in found} - found
+    return found
+
+
+def _cpu_s(process: int) -> float:
+    """User and system time of a process and of the children it has waited for."""
+    with suppress(OSError):
+        return sum(map(int, _fields(Path(f"/proc/{process}/stat"))[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def _fields(stat: Path) -> list[str]:
+    """What follows the name, which is in brackets and may hold anything."""
+    return re.sub(r"^.*\) ", "", stat.read_text(), flags=re.DOTALL).split()

@@ -1,0 +1,175 @@
+"""What does not allow a start is refused with an exit code and the remedy, and nothing is published."""
+
+import json
+import shutil
+import socket
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from deploy.local.kafka import LocalKafka
+from streaming.exits import REFUSED, WRONG_USE
+from tests.live.driving import Warm, until
+from tests.live.loads import played
+from tests.live.stage import QUICK, Stage, replayed
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+
+def refusal(warm: Warm, config: Path, *flags: str, code: int = REFUSED) -> str:
+    """Start, and return what was said when it ended with this code."""
+    with warm.start("run", "--config", str(config), *flags) as run:
+        assert run.wait() == code, run.said
+        assert "Traceback" not in run.said
+        return run.said
+
+
+def run_until(stage: Stage, warm: Warm, config: Path, rounds_count: int, *flags: str) -> None:
+    """Run until so many rounds are out, then stop."""
+    with warm.start("run", "--config", str(config), "--from", "earliest", *flags) as run:
+        stage.wait_for(stage.topics.audit, rounds_count, running=[run])
+        assert run.terminate() == 0
+
+
+def test_missing_topics_a_wrong_timestamp_type_a_taken_port_and_wrong_settings_are_refused_before_spark_starts(
+    stage: Stage, kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    nowhere = Stage(kafka.bootstrap, f"none-{uuid4().hex[:8]}", tmp_path)
+    said = refusal(warm, nowhere.settings(file="nowhere.toml"))
+    assert "topics missing" in said
+    assert nowhere.topics.input in said
+    assert "trimtab topics create" in said
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refusal(warm, stage.settings(metrics__port=port))
+        assert f"127.0.0.1:{port}" in said
+        assert "choose another port" in said
+
+    said = refusal(warm, stage.settings(spark__trigger_intervall_s=1), code=WRONG_USE)
+    assert "trigger_interval_s" in said
+    said = refusal(warm, stage.settings(), "--fresh", "--adopt", code=WRONG_USE)
+    assert "exclude each other" in said
+
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
+        change = {"message.timestamp.type": "CreateTime"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, change)])
+    said = refusal(warm, stage.settings())
+    assert f"topic {stage.topics.input}: message.timestamp.type is CreateTime" in said
+    assert "message.timestamp.type=LogAppendTime" in said
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused_and_fresh_starts_over(stage: Stage, warm: Warm) -> None:
+    config = stage.settings()
+    stage.send(played([0]))
+    run_until(stage, warm, config, 1)
+    older = shutil.copytree(stage.checkpoint, stage.directory / "older")
+    stage.send(played([1]))
+    run_until(stage, warm, config, 2)
+    before = stage.published()
+
+    said = refusal(warm, config, "--name", "somebody-else")
+    assert f"belongs to the controller '{stage.name}'" in said
+    assert "set controller.name back" in said
+
+    longer = stage.settings(base=QUICK.replace("length_s = 10", "length_s = 20"), file="longer.toml")
+    said = refusal(warm, longer)
+    assert "rounds of 10 s, the settings say length_s = 20" in said
+
+    card = stage.checkpoint / "trimtab.json"
+    text = card.read_bytes()
+    rewrite(card, json.dumps(json.loads(text) | {"memory_version": 99}).encode())
+    said = refusal(warm, config)
+    assert "written by a newer trimtab (memory version 99" in said
+    assert "--fresh" in said
+    rewrite(card, text)
+
+    foreign = stage.directory / "foreign"
+    foreign.mkdir()
+    (foreign / "letters.txt").write_text("mine")
+    said = refusal(warm, config, "--checkpoint", str(foreign))
+    assert "is not empty and no checkpoint of trimtab" in said
+    assert [file.name for file in foreign.iterdir()] == ["letters.txt"]
+
+    said = refusal(warm, config, "--checkpoint", str(config / "below-a-file"))
+    assert "cannot be read or written" in said
+    assert "spark.checkpoint" in said
+
+    kept = stage.checkpoint.rename(stage.directory / "kept")
+    said = refusal(warm, config)
+    assert "the checkpoint was deleted or replaced by a new one" in said
+    assert "--fresh" in said
+    assert "--adopt" in said
+
+    shutil.rmtree(stage.checkpoint)
+    older.rename(stage.checkpoint)
+    said = refusal(warm, config)
+    assert "the checkpoint is older than what was published" in said
+    assert stage.published() == before, "refusing publishes nothing"
+
+    shutil.rmtree(stage.checkpoint)
+    kept.rename(stage.checkpoint)
+    stage.send(played([2]))
+    run_until(stage, warm, config, 3)
+    assert stage.published() == replayed(config, played(range(3))), (
+        "the right checkpoint goes on as if nothing was"
+    )
+
+    run_until(stage, warm, config, 6, "--fresh")
+    assert (stage.directory / "checkpoint.replaced-1" / "trimtab.json").exists()
+    again = stage.published()
+    assert again.rounds["east-1"][:3] == again.rounds["east-1"][3:]
+    epochs = stage.epochs(stage.topics.audit)
+    assert epochs == sorted(epochs)
+    assert epochs[2] < epochs[3]
+
+
+def rewrite(card: Path, text: bytes) -> None:
+    """Change a file of the checkpoint, and drop the checksum that Hadoop keeps beside it."""
+    card.with_name(f".{card.name}.crc").unlink(missing_ok=True)
+    card.write_bytes(text)
+
+
+@pytest.mark.slow
+def test_an_address_where_nobody_answers_is_refused_by_name(stage: Stage, warm: Warm) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    said = refusal(warm, stage.settings(), "--input", f"kafka://127.0.0.1:{port}")
+    assert f"127.0.0.1:{port}" in said
+    assert "Check that the address is right" in said
+
+
+@pytest.mark.slow
+def test_adopt_trusts_an_older_checkpoint_and_publishes_again_what_it_does_not_know(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings()
+    stage.send(played([0]))
+    run_until(stage, warm, config, 1)
+    older = shutil.copytree(stage.checkpoint, stage.directory / "older")
+    stage.send(played([1]))
+    run_until(stage, warm, config, 2)
+    shutil.rmtree(stage.checkpoint)
+    older.rename(stage.checkpoint)
+    run_until(stage, warm, config, 3, "--adopt")
+    rounds = stage.published().rounds["east-1"]
+    assert rounds[1] == rounds[2]
+
+
+@pytest.mark.slow
+def test_an_input_that_lost_what_is_still_to_be_read_is_refused(
+    stage: Stage, kafka: LocalKafka, warm: Warm
+) -> None:
+    config = stage.settings()
+    stage.send(played(range(2)))
+    run_until(stage, warm, config, 2)
+    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
+        admin.delete_topics([stage.topics.input])
+        until(lambda: stage.topics.input not in admin.list_topics(), what="the topic to be gone")
+    stage.create_topics()
+    said = refusal(warm, config)
+    assert "the input no longer holds what the checkpoint has yet to read" in said
+    assert "--fresh" in said

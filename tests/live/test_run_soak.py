@@ -1,0 +1,80 @@
+"""Two thousand batches in one process: memory and checkpoint stay as big as they were after the first few hundred."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.live.driving import TRIMTAB, Child, samples, until
+from tests.live.loads import played
+from tests.live.stage import QUICK, Stage, replayed
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+BATCHES_COUNT = 2000
+WARM_COUNT = 700
+"""Batches until caches are full and compiled code is settled."""
+GROWTH_RATIO = 1.10
+GROWTH_BYTES = 48 * 1024 * 1024
+"""What measuring itself scatters; a leak of 40 KB a batch would show."""
+PATIENCE_S = 3000.0
+
+FIXED_HEAP = """
+[spark.extra]
+"spark.driver.extraJavaOptions" = "-Xms512m -XX:+AlwaysPreTouch"
+"""
+"""The heap counts in full from the start, so that only what grows beside it shows."""
+
+
+def resident_bytes(group: int) -> Counter[str]:
+    """Resident memory of a process group: its leader, the JVM, and all Python workers together."""
+    found: Counter[str] = Counter()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            text, status = (folder / "stat").read_text(), (folder / "status").read_text()
+        except OSError:  # it ended while we looked
+            continue
+        if int(text.rpartition(")")[2].split()[2]) != group or "VmRSS" not in status:
+            continue
+        name = (
+            "java" if "java" in text.split(")")[0] else "driver" if int(folder.name) == group else "workers"
+        )
+        found[name] += int(status.partition("VmRSS:")[2].split()[0]) * 1024
+    return found
+
+
+def batches_done(url: str) -> float:
+    """Batches since the start."""
+    return samples(url).get(("trimtab_batch_duration_seconds_count", frozenset()), 0.0)
+
+
+def test_memory_and_checkpoint_are_flat_over_two_thousand_batches(stage: Stage) -> None:
+    config = stage.settings(
+        base=QUICK + FIXED_HEAP,
+        spark__max_records_per_trigger_count=1,
+        spark__trigger_interval_s=0.01,
+        spark__driver_memory="512m",
+    )
+    events = played(range(BATCHES_COUNT // 3 + 1))
+    wanted = replayed(config, events)
+    stage.send(events)
+    arguments = ("run", "--config", str(config), "--from", "earliest")
+    with Child((*TRIMTAB, *arguments), stage.directory / "run.log") as run:
+        url = run.url
+
+        def reached(count: int) -> None:
+            until(
+                lambda: batches_done(url) >= count, what=f"batch {count}", running=[run], timeout_s=PATIENCE_S
+            )
+
+        reached(WARM_COUNT)
+        before, files_before = resident_bytes(run.process.pid), len(list(stage.checkpoint.rglob("*")))
+        reached(BATCHES_COUNT)
+        after, files_after = resident_bytes(run.process.pid), len(list(stage.checkpoint.rglob("*")))
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert stage.published() == wanted
+    assert set(before) == {"driver", "java", "workers"}
+    for name, size in after.items():
+        assert size <= before[name] * GROWTH_RATIO + GROWTH_BYTES, (name, before, after)
+    assert files_after <= files_before * GROWTH_RATIO

@@ -1,0 +1,224 @@
+"""``trimtab replay`` as a user runs it: a process with files or a pipe, NDJSON out, a summary on standard error."""
+
+import base64
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming.cli import main
+from tests.streaming.events import report, tick, traffic
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from streaming.cli import main; main()", "replay"]
+SETTINGS = "[pulsar.rounds]\nwarmup_rounds = 0\n[pulsar.avg_shedder]\nhigh_hit_count = 1\n"
+
+
+def replay(*arguments: str, given: bytes = b"", directory: Path = ROOT) -> Result:
+    """The command in this process, so that only a few tests wait for one to start."""
+    environment = {name: None for name in os.environ if name.startswith("TRIMTAB_")}
+    with contextlib.chdir(directory):
+        return CliRunner().invoke(main, ["replay", *arguments], input=given, env=environment)
+
+
+def lines(*events: bytes) -> bytes:
+    return b"".join(event + b"\n" for event in events)
+
+
+def pair(time_s: float) -> list[bytes]:
+    """A hot broker beside a cold one."""
+    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
+    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
+    return [
+        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
+        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
+    ]
+
+
+def said(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def kinds(output: bytes) -> list[str]:
+    return [event["type"].split(".")[1] for event in said(output)]
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("replay") / "trimtab.toml"
+    file.write_text(SETTINGS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rounds, the second still open at the end, with one line that is no event."""
+    file = tmp_path_factory.mktemp("recording") / "events.ndjson"
+    file.write_bytes(lines(*pair(10), b"nonsense", b"", *pair(70)))
+    return file
+
+
+def test_a_recording_becomes_actions_and_rounds_and_the_open_round_closes_at_its_end(
+    config: Path, recording: Path
+):
+    done = replay("--config", str(config), str(recording))
+    assert done.exit_code == 0, done.stderr
+    assert kinds(done.stdout_bytes) == ["rejected", "action", "round", "round"]
+    assert done.stderr.splitlines() == [
+        "5 records: 4 used, 0 superseded, 0 late, 1 rejected; 4 events written",
+        "  rejected not-json: 1",
+    ]
+    refused = said(done.stdout_bytes)[0]["data"]
+    assert (refused["topic"], refused["partition"], refused["offset"]) == (str(recording), 0, 3)
+    assert base64.b64decode(refused["head_base64"]) == b"nonsense"
+
+
+def test_standard_input_plain_files_and_gzip_say_the_same(config: Path, recording: Path, tmp_path: Path):
+    packed = tmp_path / "events.ndjson.gz"
+    packed.write_bytes(gzip.compress(recording.read_bytes()))
+    first, second = tmp_path / "a", tmp_path / "b"
+    text = recording.read_bytes().replace(b"nonsense\n", b"").splitlines(keepends=True)
+    first.write_bytes(b"".join(text[:1]).rstrip(b"\n"))
+    second.write_bytes(b"".join(text[1:]).replace(b"\n", b"\r\n"))
+    options = ["--config", str(config), "--only"]
+    from_gzip = replay(*options, "actions", str(packed))
+    from_pipe = replay(*options, "actions", given=recording.read_bytes())
+    from_both = replay(*options, "actions", str(first), "-", given=second.read_bytes())
+    assert kinds(from_gzip.stdout_bytes) == ["action"]
+    assert from_gzip.stdout_bytes == from_pipe.stdout_bytes == from_both.stdout_bytes
+
+
+@pytest.mark.parametrize(("only", "wanted"), [("rounds", ["round", "round"]), ("rejected", ["rejected"])])
+def test_only_leaves_the_rest_out(config: Path, recording: Path, only: str, wanted: list[str]):
+    assert kinds(replay("--config", str(config), "--only", only, str(recording)).stdout_bytes) == wanted
+
+
+@pytest.mark.parametrize("broken", [b"no gzip at all", gzip.compress(b"x" * 100_000)[:60]])
+def test_a_broken_gzip_file_is_named_and_ends_with_2(tmp_path: Path, broken: bytes):
+    file = tmp_path / "recording.ndjson.gz"
+    file.write_bytes(broken)
+
+    done = CliRunner().invoke(main, ["replay", str(file)])
+
+    assert done.exit_code == 2
+    assert f"{file}: not a whole gzip file" in done.stderr
+
+
+def test_keep_open_closes_only_what_the_input_closes(config: Path, recording: Path):
+    done = replay("--config", str(config), "--keep-open", "--only", "rounds", str(recording))
+    assert [event["data"]["round"] for event in said(done.stdout_bytes)] == [0]
+
+
+def test_an_empty_input_says_nothing_and_is_no_failure():
+    done = replay()
+    assert (done.exit_code, done.stdout_bytes) == (0, b"")
+    assert done.stderr.startswith("0 records")
+
+
+def test_an_action_has_the_mode_it_was_decided_in(config: Path, recording: Path):
+    for mode in ("act", "dry-run"):
+        done = replay("--config", str(config), "--mode", mode, "--only", "actions", str(recording))
+        assert [event["data"]["dry_run"] for event in said(done.stdout_bytes)] == [mode == "dry-run"]
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_outputs_of_a_round_can_be_read_before_the_next_line_is_written(config: Path):
+    """A program that drives it with a tick a step acts on round k before it plays k + 1."""
+    with running("--config", str(config), "-") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(3):
+            process.stdin.write(lines(*pair(60 * number + 10), tick(time_s=60 * number + 70)))
+            process.stdin.flush()
+            heard = []
+            while not heard or heard[-1]["type"] != "trimtab.round.v1":
+                heard.append(json.loads(process.stdout.readline()))
+            assert heard[-1]["data"]["round"] == number
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stdout.read() == b""
+
+
+def test_a_line_above_the_limit_is_refused_whole_and_the_next_one_is_read(tmp_path: Path):
+    config = tmp_path / "trimtab.toml"
+    config.write_text("[controller]\nmax_record_bytes = 100000\n", encoding="utf-8")
+    huge = b"x" * 3_000_000
+    exactly, above = b" " * 99_999 + b"x", b"y" * 100_001
+    done = replay("--only", "rejected", given=lines(huge, exactly, above, b"z"), directory=tmp_path)
+    refused = [event["data"] for event in said(done.stdout_bytes)]
+    assert [each["reason"] for each in refused] == ["too-large", "not-json", "too-large", "not-json"]
+    assert [each["size_bytes"] for each in refused] == [3_000_000, 100_000, 100_001, 1]
+    wanted = [hashlib.sha256(line).hexdigest() for line in (huge, exactly, above, b"z")]
+    assert [each["sha256"] for each in refused] == wanted
+    assert base64.b64decode(refused[0]["head_base64"]) == b"x" * 65536
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("[pulsar.rounds]\nlenght_s = 10\n", "did you mean length_s?"),
+        ('[pulsar.rounds]\nlength_s = "ten"\n', "pulsar.rounds.length_s: expected a finite number"),
+        ("[pulsar.avg_shedder]\nlow_threshold_points = 50\n", "low_threshold_points is 50"),
+    ],
+)
+def test_wrong_settings_end_with_2_and_say_what_to_change(tmp_path: Path, toml: str, says: str):
+    (tmp_path / "trimtab.toml").write_text(toml, encoding="utf-8")
+    done = replay(given=b"", directory=tmp_path)
+    assert (done.exit_code, done.stdout_bytes) == (2, b"")
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--only", "everything"], ["no-such-file.ndjson"], ["--nonsense"]])
+def test_wrong_options_end_with_2(arguments: list[str]):
+    assert replay(*arguments).exit_code == 2
+
+
+def test_replay_loads_neither_spark_nor_a_brokers_client():
+    program = (
+        "import sys; from streaming.commands.replay import replay_command; "
+        "print(sorted({'pyspark', 'kafka', 'prometheus_client', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == b"[]"
+
+
+def test_a_hundred_thousand_bundles_in_one_report_and_a_thousand_brokers_at_once_are_decided(config: Path):
+    many = {f"t/n{i % 100}/0x{i:08x}_0x{i + 1:08x}": traffic(1) for i in range(100_000)}
+    giant = report("giant", time_s=10, cpu=(90, 100), bundles=many)
+    swarm = [
+        report(f"small-{i:04}", time_s=10, cpu=(10, 100), bundles={f"t/s/0x{i}_0x1": traffic(2)})
+        for i in range(1000)
+    ]
+    done = replay("--config", str(config), given=lines(giant, *swarm, tick(time_s=70)))
+    assert done.exit_code == 0
+    *actions, summary = said(done.stdout_bytes)
+    data = summary["data"]
+    assert data["brokers_reporting_count"] == 1001
+    assert len(actions) == data["actions_count"] == data["candidates"]["outcomes"]["acted"] == 20
+    assert data["candidates"]["count"] == 100_000
+    assert {action["data"]["source_broker"] for action in actions} == {"giant"}
