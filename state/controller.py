@@ -217,11 +217,12 @@ class Controller:
         header.newest_ms = time_ms if header.newest_ms is None else max(header.newest_ms, time_ms)
         lateness_ms = self._base.pulsar.rounds.lateness_ms
         first_open = (header.newest_ms - lateness_ms) // header.length_ms
+        if header.next_round is not None and first_open <= header.next_round:
+            return []
         outputs: list[Output] = []
         for number in sorted(number for number in header.rounds if number < first_open):
             outputs.extend(self._close(number))
-        if header.next_round is None or first_open > header.next_round:
-            header.next_round = first_open
+        header.next_round = first_open
         return outputs
 
     def _close(self, number: int) -> list[Output]:

@@ -42,6 +42,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
 """Events beyond it are refused: ends and expiries computed from them would leave the calendar."""
 
+_MIN_LIMIT = 1 / MAX_NUMBER
+"""Smallest limit above 0 that a percentage can be computed with."""
+
 _decoder = msgspec.json.Decoder(Message)
 _packer = msgspec.msgpack.Encoder()
 _RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
@@ -243,7 +246,8 @@ def _resources(data: LocalBrokerData) -> Floats:
         ("memory", data.memory),
     ):
         usage, limit = _measurement(resource)
-        _check_resource(name, usage, limit)
+        if not (0 <= usage <= MAX_NUMBER and (limit <= 0 or _MIN_LIMIT <= limit <= MAX_NUMBER)):
+            _check_resource(name, usage, limit)
         found.append((usage, limit))
     return np.array(found[:4])
 
@@ -259,7 +263,7 @@ def _check_resource(name: str, usage: float, limit: float) -> None:
     if usage < 0 and not usage == limit == NOT_MEASURED:
         detail = f"{name}.usage is {usage!r} with limit {limit!r}, expected 0 or more, or -1 with limit -1"
         raise _Refused(Rejection(reason="negative-usage", detail=detail))
-    if usage > MAX_NUMBER or 0 < limit < 1 / MAX_NUMBER or limit > MAX_NUMBER:
+    if usage > MAX_NUMBER or 0 < limit < _MIN_LIMIT or limit > MAX_NUMBER:
         detail = f"{name} has usage {usage!r} and limit {limit!r}: no percentage can be computed of them"
         raise _Refused(Rejection(reason="bad-data", detail=detail))
 

@@ -57,5 +57,5 @@ if __name__ == "__main__":
     # Imported, not __main__'s own: Spark's workers find the class by its module's name.
     from tests.bench.empty_operator import CountingProcessor as Imported
 
-    application.ClusterProcessor = Imported  # type: ignore[assignment,misc]
+    application.ClusterProcessor = Imported  # type: ignore[assignment,attr-defined]
     main(args=sys.argv[1:], prog_name="trimtab")

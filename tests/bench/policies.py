@@ -1,6 +1,7 @@
 """One round of each policy on columns that are ready, and a whole round of the controller around it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -26,7 +27,7 @@ Shed = Callable[[Snapshot], object]
 
 def measure_policies(*, quick: bool) -> Section:
     """A round of each policy, and how it grows with the fleet."""
-    rows = []
+    rows: list[Row] = []
     for name, shed_of in _POLICIES.items():
         found = {
             (brokers, share): _round_ms(shed_of(brokers), brokers, share, times=3 if quick else 30)
@@ -139,8 +140,8 @@ def measure_round(*, quick: bool) -> Section:
     store, taken_s, closed_s = DictStore(), [], []
     for number in range(3 if quick else 8):
         controller = Controller(CLUSTER, store, identity=Identity(), settings=FixedSettings(_deciding()))
-        taken_s.append(best_cpu_s(lambda c=controller, n=number: _take(c, reports, n), times=1))
-        closed_s.append(best_cpu_s(lambda c=controller: _close(c), times=1))
+        taken_s.append(best_cpu_s(partial(_take, controller, reports, number), times=1))
+        closed_s.append(best_cpu_s(partial(_close, controller), times=1))
     return Section(
         title="A round of the controller",
         method=f"{_LARGE} x {BUNDLES_COUNT}, AvgShedder, the busiest hundredth of the brokers shedding: the fleet read from "

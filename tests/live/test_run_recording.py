@@ -41,14 +41,15 @@ def fleet_events(seed: int | None) -> list[bytes]:
 
 
 def control_events() -> list[bytes]:
-    """Two clusters are paused for a while, one of them often, then go on with another setting."""
+    """One cluster is paused for a while and goes on with another setting; another one is paused again and again.
+
+    So many that they would come too late if they shared the limit of a batch with the reports.
+    """
     first_s = time_of(recording()[0])
     often = [
         value
-        for turn in range(5)
-        for value in recorded_control(
-            "lab-c", paused_s=200 + 40 * turn, resumed_s=220 + 40 * turn, first_s=first_s
-        )
+        for turn in range(15)
+        for value in recorded_control("lab-c", paused_s=4 * turn, resumed_s=4 * turn + 2, first_s=first_s)
     ]
     return [*often, *recorded_control("lab-b", paused_s=100, resumed_s=200, first_s=first_s)]
 
