@@ -75,7 +75,7 @@ def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int]
     wanted, most = question.boundaries_count, question.max_boundaries_count
     if wanted is not None:
         allowed = wanted if most is None else min(wanted, most)
-        cuts = lightest(row, 0, len(row), parts_count=allowed + 1)
+        cuts = lightest(row, 0, len(row), most_cuts=allowed)
         return cuts, [], "" if cuts else "which its heaviest topic alone reaches: a split cannot help"
     bound = question.max_child_ratio * (1 - TIE_RATIO)
     if row.weight(0, len(row)) <= bound:
@@ -84,21 +84,18 @@ def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int]
     if most is None or len(cuts) <= most:
         return cuts, alone, ""
     note = f"{len(cuts)} boundaries would be needed and {most} are allowed"
-    return lightest(row, 0, len(row), parts_count=most + 1), [], note
+    return lightest(row, 0, len(row), most_cuts=most), [], note
 
 
 def _fewest(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
     """Cuts that leave no part above ``bound`` but single atoms that are so themselves, and those atoms."""
     alone = np.flatnonzero(row.ratios > bound).tolist()
     edges = sorted({0, len(row), *alone, *(atom + 1 for atom in alone)})
-    filled = [
-        (fill(row, start, end, bound=bound) or []) if end - start > 1 else []
-        for start, end in pairwise(edges)
-    ]
+    filled = [fill(row, start, end, bound=bound) if end - start > 1 else [] for start, end in pairwise(edges)]
     cuts_count = sum(map(len, filled)) + len(edges) - 2
     if cuts_count <= _BALANCED_CUTS_MOST:
         filled = [
-            lightest(row, start, end, parts_count=len(cuts) + 1) if cuts else cuts
+            lightest(row, start, end, most_cuts=len(cuts)) if cuts else cuts
             for cuts, (start, end) in zip(filled, pairwise(edges), strict=True)
         ]
     return sorted({*edges[1:-1], *(cut for cuts in filled for cut in cuts)}), alone

@@ -46,12 +46,10 @@ def load_row(measures: Floats, limits: Sequence[float]) -> LoadRow:
     return LoadRow(tuple(column.tolist() for column in sums), tuple(limits), ratios)
 
 
-def fill(
-    row: LoadRow, start: int, end: int, *, bound: float, parts_count: int | None = None
-) -> list[int] | None:
+def fill(row: LoadRow, start: int, end: int, *, bound: float, most_cuts: int | None = None) -> list[int]:
     """Inner cuts of the fewest parts of ``start:end`` with none above ``bound`` but single loads that are so.
 
-    None where that takes more than ``parts_count`` parts.
+    Gives up after one cut more than ``most_cuts``.
     """
     measures = [(sums, bound * limit) for sums, limit in zip(row.sums, row.limits, strict=True)]
     cuts: list[int] = []
@@ -65,8 +63,8 @@ def fill(
             return cuts
         at, length = reach, reach - at
         cuts.append(at)
-        if parts_count is not None and len(cuts) >= parts_count:
-            return None
+        if most_cuts is not None and len(cuts) > most_cuts:
+            return cuts
 
 
 def _reach(sums: Sequence[float], most: float, at: int, end: int, length: int) -> int:
@@ -81,26 +79,26 @@ def _reach(sums: Sequence[float], most: float, at: int, end: int, length: int) -
     return bisect_right(sums, most, low + 1, min(high, end) + 1) - 1
 
 
-def lightest(row: LoadRow, start: int, end: int, *, parts_count: int) -> list[int]:
-    """Inner cuts of ``start:end`` into at most ``parts_count`` parts: the heaviest as light, then as few as possible.
+def lightest(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]:
+    """At most so many inner cuts of ``start:end``: the heaviest part as light, then the cuts as few as possible.
 
-    Exact up to ``TIE_RATIO``; takes about thirty times as long as one ``fill``.
+    Exact up to ``TIE_RATIO``; takes up to thirty times as long as one ``fill``. A bound that was not kept rises at once to
+    the least that lets some part take one load more, for nothing changes below it.
     """
     whole, single = row.weight(start, end), float(row.ratios[start:end].max())
-    low = max(whole / parts_count, single)
-    high = min(whole, whole / parts_count * len(row.limits) + single) * (1 + TIE_RATIO)
-    cuts = fill(row, start, end, bound=low * (1 + TIE_RATIO), parts_count=parts_count)
-    while cuts is None and high > low * (1 + TIE_RATIO):
+    low = max(whole / (most_cuts + 1), single)
+    high = min(whole, whole / (most_cuts + 1) * len(row.limits) + single) * (1 + TIE_RATIO)
+    cuts = fill(row, start, end, bound=low * (1 + TIE_RATIO), most_cuts=most_cuts)
+    if len(cuts) <= most_cuts:
+        return cuts
+    while high > low * (1 + TIE_RATIO):
         middle = (low + high) / 2
-        found = fill(row, start, end, bound=middle, parts_count=parts_count)
-        if found is None:
-            low = middle
+        cuts = fill(row, start, end, bound=middle, most_cuts=most_cuts)
+        if len(cuts) > most_cuts:
+            low = max(middle, min(row.weight(at, cut + 1) for at, cut in pairwise([start, *cuts])))
         else:
-            high = heaviest(row, start, end, found)
-    if cuts is None:
-        cuts = fill(row, start, end, bound=high * (1 + TIE_RATIO), parts_count=parts_count)
-    assert cuts is not None, "a bound that was kept is kept again with more room"
-    return cuts
+            high = heaviest(row, start, end, cuts)
+    return fill(row, start, end, bound=high * (1 + TIE_RATIO))
 
 
 def heaviest(row: LoadRow, start: int, end: int, cuts: Sequence[int]) -> float:
