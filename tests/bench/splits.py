@@ -33,14 +33,14 @@ def measure_splits(*, quick: bool) -> Section:
             Row(name=f"{title}, {_LARGE:,} bundles", value=found[_LARGE], unit="ms", limit=Limit(value=10.0))
         )
         rows.append(
-            Row(name=f"{title}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="×")
+            Row(name=f"{title}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="x")
         )
     for algorithm in ALGORITHMS:
         found = {count: _algorithm_ms(algorithm, count, times=times) for count in (_SMALL, _LARGE)}
         limit = Limit(value=100.0) if algorithm == "balanced_flow_divide" else None
         rows.append(Row(name=f"{algorithm}, {_LARGE:,} topics", value=found[_LARGE], unit="ms", limit=limit))
         rows.append(
-            Row(name=f"{algorithm}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="×")
+            Row(name=f"{algorithm}: {_LARGE:,} ÷ {_SMALL:,}", value=found[_LARGE] / found[_SMALL], unit="x")
         )
     rows.append(
         Row(
