@@ -7,6 +7,7 @@ import click
 from streaming.commands.config import config_command
 from streaming.commands.replay import replay_command
 from streaming.commands.run import run_command
+from streaming.commands.split import split_command
 from streaming.commands.topics import topics_command
 
 _EPILOG = """
@@ -28,5 +29,6 @@ def main() -> None:
 
 main.add_command(run_command)
 main.add_command(replay_command)
+main.add_command(split_command)
 main.add_command(topics_command)
 main.add_command(config_command)

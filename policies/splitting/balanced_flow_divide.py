@@ -1,0 +1,132 @@
+"""``balanced_flow_divide``: the fewest cuts that bring every child well below the limits, the heaviest as light as can be.
+
+Ours, for what Pulsar's four cannot do: they know no load, or fill children to the brim. A child weighs the larger of
+its rate and its throughput, each as a share of the bundle's limit. PIP-143's wish, outstanding partitions in bundles of
+their own, comes out of it: a topic that alone reaches ``max_child_ratio`` stands by itself and the rest is balanced.
+
+Every boundary separates topics: ``(a + b + 1) // 2`` is above a and at most b. Topics at one position stay together, and
+so do 0xfffffffe and 0xffffffff, between which Pulsar takes no boundary. Topics without load go with the one before.
+Optimal up to ``partition.TIE_RATIO``, to 500 boundaries. Known to do badly: it believes the statistics of the moment;
+and it gives several boundaries at once, which Pulsar's extensible load manager refuses unless they are sent one by one.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.splitting.cut import Cut, SplitQuestion, cut_at, no_cut
+from policies.splitting.partition import TIE_RATIO, LoadRow, fill, heaviest, lightest, load_row
+
+NAME = "balanced_flow_divide"
+
+_SHOWN_TOPICS = 3
+_BALANCED_CUTS_MOST = 500
+"""Boundaries up to which the fewest are balanced as well: four times the bundles that a namespace may have in Pulsar.
+Beyond, children are only filled one after the other, or 100,000 topics would take seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Atoms:
+    """What no boundary may or need divide: topics that stay together, with load; n of them."""
+
+    loads: LoadRow
+    firsts: Ints
+    """Row of each one's first topic, (n,); its last one is the row before the next one's first."""
+    boundaries: Ints
+    """The boundary before each, (n,); the one before the first is meaningless."""
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+
+def divide(question: SplitQuestion) -> Cut:
+    """Boundaries that balance; none where nothing has to be or can be divided. Raises ``ValueError`` for a count below 1."""
+    for name in ("boundaries_count", "max_boundaries_count"):
+        count = getattr(question, name)
+        if count is not None and count < 1:
+            raise ValueError(f"{name} is {count}; expected 1 or more")
+    atoms = _atoms(question)
+    if len(atoms) == 0:
+        return no_cut("no topic in the bundle has traffic: there is nothing to balance")
+    if len(atoms) == 1:
+        return no_cut(f"{_names(question, atoms, 0)} carries the whole load: a split cannot help")
+    row, whole = atoms.loads, atoms.loads.weight(0, len(atoms))
+    cuts, alone, note = _choose(question, row)
+    before = f"the bundle is at {whole:.2f} of its limits"
+    if not cuts:
+        return no_cut(f"{before}, {note}")
+    after = heaviest(row, 0, len(row), cuts)
+    parts = [f"{before}, the heaviest of {len(cuts) + 1} children at {after:.2f}"]
+    parts.extend(
+        f"{_names(question, atoms, atom)} alone is at {row.ratios[atom]:.2f} and stands by itself"
+        for atom in alone[:_SHOWN_TOPICS]
+    )
+    if len(alone) > _SHOWN_TOPICS:
+        parts.append(f"so do {len(alone) - _SHOWN_TOPICS} more")
+    if note:
+        parts.append(note)
+    return cut_at(question, atoms.boundaries[cuts].tolist(), "; ".join(parts))
+
+
+def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int], str]:
+    """Cuts between atoms, the atoms that stand by themselves because they are too heavy, and what else to say."""
+    wanted, most = question.boundaries_count, question.max_boundaries_count
+    if wanted is not None:
+        allowed = wanted if most is None else min(wanted, most)
+        cuts = lightest(row, 0, len(row), most_cuts=allowed)
+        return cuts, [], "" if cuts else "which its heaviest topic alone reaches: a split cannot help"
+    bound = question.max_child_ratio * (1 - TIE_RATIO)
+    if row.weight(0, len(row)) <= bound:
+        return [], [], f"below max_child_ratio {question.max_child_ratio:g}: no split is needed"
+    cuts, alone = _fewest(row, bound)
+    if most is None or len(cuts) <= most:
+        return cuts, alone, ""
+    note = f"{len(cuts)} boundaries would be needed and {most} are allowed"
+    return lightest(row, 0, len(row), most_cuts=most), [], note
+
+
+def _fewest(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
+    """Cuts that leave no part above ``bound`` but single atoms that are so themselves, and those atoms."""
+    alone = np.flatnonzero(row.ratios > bound).tolist()
+    edges = sorted({0, len(row), *alone, *(atom + 1 for atom in alone)})
+    filled = [fill(row, start, end, bound=bound) if end - start > 1 else [] for start, end in pairwise(edges)]
+    cuts_count = sum(map(len, filled)) + len(edges) - 2
+    if cuts_count <= _BALANCED_CUTS_MOST:
+        filled = [
+            lightest(row, start, end, most_cuts=len(cuts)) if cuts else cuts
+            for cuts, (start, end) in zip(filled, pairwise(edges), strict=True)
+        ]
+    return sorted({*edges[1:-1], *(cut for cuts in filled for cut in cuts)}), alone
+
+
+def _atoms(question: SplitQuestion) -> _Atoms:
+    topics, limits = question.topics, question.limits
+    measures = np.array([topics.messages_per_s, topics.bytes_per_s])
+    shares = [limits.messages_per_s, limits.bytes_per_s]
+    if limits.topics_count is not None:
+        measures = np.vstack([measures, np.ones(len(topics))])
+        shares.append(limits.topics_count)
+    where = topics.positions
+    boundaries = np.zeros_like(where)
+    boundaries[1:] = (where[:-1] + where[1:] + 1) // 2
+    begins = np.ones(len(topics), dtype=np.bool_)
+    begins[1:] = (where[1:] > where[:-1]) & (boundaries[1:] < question.range.upper)
+    together = np.flatnonzero(begins)
+    sums = np.add.reduceat(measures, together, axis=1) if len(together) else measures
+    loaded = (sums > 0).any(axis=0)
+    firsts = together[loaded]
+    row = load_row(sums[:, loaded], shares)
+    return _Atoms(row, firsts, boundaries[firsts])
+
+
+def _names(question: SplitQuestion, atoms: _Atoms, atom: int) -> str:
+    """The topics with load in one atom, by name."""
+    topics = question.topics
+    end = int(atoms.firsts[atom + 1]) if atom + 1 < len(atoms) else len(topics)
+    rows = range(int(atoms.firsts[atom]), end)
+    loaded = [at for at in rows if topics.messages_per_s[at] > 0 or topics.bytes_per_s[at] > 0]
+    names = [topics.names[at] for at in loaded or rows]
+    more = f" and {len(names) - _SHOWN_TOPICS} more at one position" if len(names) > _SHOWN_TOPICS else ""
+    return " and ".join(names[:_SHOWN_TOPICS]) + more

@@ -1,0 +1,291 @@
+"""When to split: which bundles are above a limit for long enough, and which of them a split can help.
+
+From Pulsar: ``DefaultNamespaceBundleSplitStrategyImpl`` (present values, hit count) and ``BundleSplitterTask`` (averages),
+by ``average_samples``; limits are strict, in Pulsar's order: topics, sessions, rate, throughput. A count belongs to the
+bundle: it rises in each round above a limit, is erased by a round below all of them and by a split, and stands still
+while the bundle has fewer than two topics.
+
+Where ours differs: the heaviest candidates come first, ties by name; a split that cannot help is not made, and the topic
+that carries the load is named; a cut may have several boundaries, so the namespace's cap counts each of them; topics that
+are not known hold the bundle instead of a guess, unless the setting allows one.
+Known to do badly: sessions are not known by topic and are taken to be spread evenly over the topics.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.splitting import balanced_flow_divide, range_equally_divide
+from policies.splitting.algorithms import divide
+from policies.splitting.cut import BundleLimits, SplitQuestion, children
+from policies.splitting.plan import (
+    ACTED,
+    BUDGET,
+    BY_BYTES,
+    BY_MESSAGES,
+    BY_SESSIONS,
+    BY_TOPICS,
+    HIT_COUNT,
+    MASKED,
+    NAMESPACE_FULL,
+    NO_BOUNDARY,
+    NO_TOPIC,
+    NO_TOPIC_STATS,
+    ONE_TOPIC,
+    RANGE_TOO_NARROW,
+    SOLE_TOPIC,
+    Codes,
+    Examined,
+    SplitDecision,
+    SplitMemory,
+    SplitPlan,
+    SplitSnapshot,
+    TopicTable,
+)
+from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.settings import SplitSettings
+from policies.usage import Floats
+
+ONE_TOPIC_RATIO = 0.9
+"""Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less
+than a tenth, and a split is for ever."""
+_LEAST_TOPICS = 2
+"""Topics a bundle needs to be split: a topic is the smallest unit."""
+_OPEN = -1
+"""Outcome of a candidate that passed every check made on columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Candidates:
+    """Bundles above a limit, the heaviest first; c rows."""
+
+    rows: Ints
+    trigger: Codes
+    load_ratio: Floats
+    hits: Ints
+    """Rounds above a limit, this one included, (c,)."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What has been decided so far."""
+
+    decisions: list[SplitDecision] = field(default_factory=list)
+    added: Counter[int] = field(default_factory=Counter)
+    """Boundaries by namespace."""
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+def split(
+    snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings
+) -> tuple[SplitPlan, SplitMemory]:
+    """Decide one round. Pure; ``memory`` is not changed. ``settings.enabled`` is the caller's to look at.
+
+    Raises ``ranges.BadRange`` for a candidate whose name is no bundle's.
+    """
+    found = _candidates(snapshot, memory, settings)
+    outcome = _gates(snapshot, found, settings)
+    heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
+    so_far = _Round()
+    for at in np.flatnonzero(outcome == _OPEN).tolist():
+        if 0 < settings.max_splits_per_round_count <= len(so_far.decisions):
+            outcome[outcome == _OPEN] = BUDGET
+            break
+        outcome[at] = _judge(snapshot, found, settings, at, so_far, heaviest)
+    for at in np.flatnonzero(outcome == SOLE_TOPIC).tolist():
+        heaviest[at] = _heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
+    examined = Examined(
+        rows=found.rows,
+        outcome=outcome,
+        trigger=found.trigger,
+        heaviest_topic=heaviest,
+        evidence=dict(_evidence(snapshot, found, settings)),
+        reasons=so_far.reasons,
+    )
+    hits = np.zeros(len(snapshot), dtype=np.int64)
+    hits[found.rows] = np.where(outcome == ACTED, 0, found.hits)
+    hits[snapshot.topic_counts < _LEAST_TOPICS] = memory.hits[snapshot.topic_counts < _LEAST_TOPICS]
+    return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), SplitMemory(hits=hits)
+
+
+def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
+    """Rows of ``table.topics`` that no split can help, the hottest first, ties by name: they need more partitions."""
+    if settings.hot_partition_bytes_per_s <= 0:
+        return np.zeros(0, dtype=np.int64)
+    volume = table.topics.bytes_per_s
+    hot = np.flatnonzero(volume > settings.hot_partition_bytes_per_s).tolist()
+    return np.array(sorted(hot, key=lambda row: (-volume[row], table.topics.names[row])), dtype=np.int64)
+
+
+def _candidates(snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings) -> _Candidates:
+    passed = [
+        (snapshot.topic_counts > settings.max_topics_count) & (settings.max_topics_count > 0),
+        (snapshot.session_counts > settings.max_sessions_count) & (settings.max_sessions_count > 0),
+        snapshot.messages_per_s > settings.max_messages_per_s,
+        snapshot.bytes_per_s > settings.max_bytes_per_s,
+    ]
+    trigger = np.select(passed, [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
+    rows = np.flatnonzero(trigger >= 0)
+    parts = [
+        snapshot.messages_per_s[rows] / settings.max_messages_per_s,
+        snapshot.bytes_per_s[rows] / settings.max_bytes_per_s,
+    ]
+    if settings.max_topics_count > 0:
+        parts.append(snapshot.topic_counts[rows] / settings.max_topics_count)
+    if settings.max_sessions_count > 0:
+        parts.append(snapshot.session_counts[rows] / settings.max_sessions_count)
+    ratio = np.max(parts, axis=0)
+    order = np.argsort(-ratio, kind="stable")
+    if (np.diff(ratio[order]) == 0).any():
+        weights, where = ratio.tolist(), rows.tolist()
+        by_name = sorted(range(len(where)), key=lambda at: (-weights[at], snapshot.names[where[at]]))
+        order = np.array(by_name, dtype=np.int64)
+    rows = rows[order]
+    return _Candidates(rows=rows, trigger=trigger[rows], load_ratio=ratio[order], hits=memory.hits[rows] + 1)
+
+
+def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
+    """Outcome of the candidates that one look at the columns stops, ``_OPEN`` of the others."""
+    return np.select(
+        [
+            snapshot.topic_counts[found.rows] < _LEAST_TOPICS,
+            found.hits <= settings.hit_count,
+            ~snapshot.may_split[found.rows],
+        ],
+        [SOLE_TOPIC, HIT_COUNT, MASKED],
+        _OPEN,
+    ).astype(np.int8)
+
+
+def _judge(
+    snapshot: SplitSnapshot,
+    found: _Candidates,
+    settings: SplitSettings,
+    at: int,
+    so_far: _Round,
+    heaviest: Ints,
+) -> int:
+    """Outcome of one candidate that stood out for long enough; fills ``so_far`` and ``heaviest``."""
+    row = int(found.rows[at])
+    range_ = Bundle.parse(snapshot.names[row]).range
+    room = _room(snapshot, settings, so_far, row)
+    algorithm = _algorithm(settings, knows_topics=bool(snapshot.has_topic_stats[row]))
+    if not range_.can_split:
+        return RANGE_TOO_NARROW
+    if room is not None and room <= 0:
+        return NAMESPACE_FULL
+    if algorithm is None:
+        return NO_TOPIC_STATS
+    carrier, share = _heaviest_topic(snapshot.topic_table, row, int(found.trigger[at]))
+    if found.trigger[at] in (BY_MESSAGES, BY_BYTES) and share >= ONE_TOPIC_RATIO:
+        heaviest[at] = carrier
+        return ONE_TOPIC
+    question = _question(snapshot, settings, found, at, range_, room)
+    return _cut(snapshot, question, algorithm, at, row, so_far)
+
+
+def _algorithm(settings: SplitSettings, *, knows_topics: bool) -> str | None:
+    """The algorithm to ask; None where its answer would be a guess that the settings do not allow."""
+    if knows_topics or settings.algorithm == range_equally_divide.NAME:
+        return settings.algorithm
+    return None if settings.without_topic_stats == "hold" else range_equally_divide.NAME
+
+
+def _cut(
+    snapshot: SplitSnapshot, question: SplitQuestion, algorithm: str, at: int, row: int, so_far: _Round
+) -> int:
+    """Outcome of a candidate that may be split, by where the algorithm cuts it."""
+    cut = divide(algorithm, question)
+    if not cut.boundaries:
+        so_far.reasons[at] = cut.reason
+        return NO_BOUNDARY
+    room = question.max_boundaries_count
+    if room is not None and len(cut.boundaries) > room:
+        return NAMESPACE_FULL
+    so_far.added[int(snapshot.namespaces[row])] += len(cut.boundaries)
+    so_far.decisions.append(
+        SplitDecision(
+            row=row, examined=at, algorithm=algorithm, cut=cut, children=children(question, cut.boundaries)
+        )
+    )
+    return ACTED
+
+
+def _room(snapshot: SplitSnapshot, settings: SplitSettings, so_far: _Round, row: int) -> int | None:
+    """How many bundles the namespace may still get; None: any number."""
+    if settings.max_namespace_bundles_count <= 0:
+        return None
+    namespace = int(snapshot.namespaces[row])
+    taken = int(snapshot.namespace_bundle_counts[namespace]) + so_far.added[namespace]
+    return settings.max_namespace_bundles_count - taken
+
+
+def _heaviest_topic(table: TopicTable, bundle: int, trigger: int) -> tuple[int, float]:
+    """Row of the topic with most of the bundle's rate or throughput, ties by name, and its share of it.
+
+    The measure is the trigger's; NO_TOPIC and 0 where no topic is known to have any.
+    """
+    topics, start = table.of(bundle), int(table.starts[bundle])
+    load = topics.bytes_per_s if trigger == BY_BYTES else topics.messages_per_s
+    total = float(load.sum())
+    if total <= 0:
+        return NO_TOPIC, 0.0
+    most = np.flatnonzero(load == load.max()).tolist()
+    row = min(most, key=lambda at: topics.names[at])
+    return start + row, float(load[row]) / total
+
+
+def _question(
+    snapshot: SplitSnapshot,
+    settings: SplitSettings,
+    found: _Candidates,
+    at: int,
+    range_: BundleRange,
+    room: int | None,
+) -> SplitQuestion:
+    topics = snapshot.topic_table.of(int(found.rows[at])).within(range_)
+    return SplitQuestion(
+        range=range_,
+        topics=topics,
+        limits=_limits(snapshot, settings, int(found.rows[at]), int(found.trigger[at]), len(topics)),
+        difference_threshold_percent=settings.difference_threshold_percent,
+        boundary=settings.flow_or_qps_boundary,
+        max_boundaries_count=room,
+        max_child_ratio=settings.max_child_ratio,
+    )
+
+
+def _limits(
+    snapshot: SplitSnapshot, settings: SplitSettings, row: int, trigger: int, topics_count: int
+) -> BundleLimits:
+    """The limits of rate and throughput, and of topics where they, or their sessions, are what is too many."""
+    limits = settings.limits()
+    if settings.algorithm == balanced_flow_divide.NAME and topics_count:
+        if trigger == BY_TOPICS:
+            return replace(limits, topics_count=float(settings.max_topics_count))
+        if trigger == BY_SESSIONS:
+            allowed = settings.max_sessions_count / int(snapshot.session_counts[row])
+            return replace(limits, topics_count=topics_count * allowed)
+    return limits
+
+
+def _evidence(
+    snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings
+) -> Iterator[tuple[str, Floats | Ints]]:
+    yield "bundle_topics_count", snapshot.topic_counts[found.rows]
+    yield "bundle_sessions_count", snapshot.session_counts[found.rows]
+    yield "bundle_messages_per_s", snapshot.messages_per_s[found.rows]
+    yield "bundle_bytes_per_s", snapshot.bytes_per_s[found.rows]
+    yield "load_ratio", found.load_ratio
+    limits = [
+        settings.max_topics_count,
+        settings.max_sessions_count,
+        settings.max_messages_per_s,
+        settings.max_bytes_per_s,
+    ]
+    yield "limit", np.array(limits, dtype=np.float64)[found.trigger]
+    yield "hit_count", found.hits
+    yield "needed_hit_count", np.full(len(found.rows), settings.hit_count + 1)

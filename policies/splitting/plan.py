@@ -1,0 +1,176 @@
+"""What the criteria see and what they return: columns of bundles in, decisions and an outcome a candidate out.
+
+Invariant: a bundle above a limit is a candidate, and every candidate has exactly one outcome.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.snapshot import Ints
+from policies.splitting.cut import ChildLoad, Cut
+from policies.splitting.topics import NO_TOPICS, TopicLoads
+from policies.usage import Bools, Floats
+
+Codes = NDArray[np.int8]
+
+OUTCOMES = (
+    "acted",
+    "sole-topic",
+    "hit-count",
+    "masked",
+    "budget",
+    "range-too-narrow",
+    "namespace-full",
+    "no-topic-stats",
+    "one-topic",
+    "no-boundary",
+)
+"""Outcomes of a candidate, by code. ``masked``: may not be split now; who masked it says why."""
+(
+    ACTED,
+    SOLE_TOPIC,
+    HIT_COUNT,
+    MASKED,
+    BUDGET,
+    RANGE_TOO_NARROW,
+    NAMESPACE_FULL,
+    NO_TOPIC_STATS,
+    ONE_TOPIC,
+    NO_BOUNDARY,
+) = range(len(OUTCOMES))
+
+TRIGGERS = ("topics", "sessions", "messages", "bytes")
+"""Which limit is passed, by code; of several the first, in Pulsar's order."""
+BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES = range(len(TRIGGERS))
+
+NO_TOPIC = -1
+"""Row of a topic that there is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopicTable:
+    """Fresh topic statistics, bundle by bundle; t rows."""
+
+    topics: TopicLoads
+    """Within a bundle in the order of ``TopicLoads``."""
+    starts: Ints
+    """(m + 1,): rows ``starts[b]:starts[b + 1]`` belong to bundle ``b``."""
+
+    def of(self, bundle: int) -> TopicLoads:
+        """Topics of one bundle."""
+        rows = slice(int(self.starts[bundle]), int(self.starts[bundle + 1]))
+        return TopicLoads(
+            names=self.topics.names[rows],
+            positions=self.topics.positions[rows],
+            messages_per_s=self.topics.messages_per_s[rows],
+            bytes_per_s=self.topics.bytes_per_s[rows],
+        )
+
+
+def no_topic_table(bundles_count: int) -> TopicTable:
+    """Statistics of no topic at all."""
+    return TopicTable(topics=NO_TOPICS, starts=np.zeros(bundles_count + 1, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SplitSnapshot:
+    """Bundles of one cluster in one round, protected system bundles left out; m rows."""
+
+    names: Sequence[str]
+    """Full bundle names, each once, in any order."""
+    namespaces: Ints
+    """Row of each one's namespace in ``namespace_bundle_counts``, (m,)."""
+    namespace_bundle_counts: Ints
+    """How many bundles each namespace has, those not in the snapshot included."""
+    topic_counts: Ints
+    """Topics, as the owner reports them now, (m,)."""
+    session_counts: Ints
+    """Producers and consumers, as the owner reports them now, (m,)."""
+    messages_per_s: Floats
+    """Message rate in + out, averaged as ``average_samples`` says, (m,)."""
+    bytes_per_s: Floats
+    """Throughput in + out, averaged likewise, (m,)."""
+    may_split: Bools
+    """Whether the bundle may be split now: not cooling, no action in flight, not excluded, (m,)."""
+    has_topic_stats: Bools
+    """Whether ``topic_table`` knows the bundle's topics, (m,)."""
+    topic_table: TopicTable
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SplitMemory:
+    """Rounds in a row each bundle was above a limit, (m,), in the snapshot's rows.
+
+    It travels with the bundles: a bundle that is not in the snapshot keeps its count where the memory is kept.
+    """
+
+    hits: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Examined:
+    """Candidates, the heaviest first (as a share of the limits), ties by name; c rows."""
+
+    rows: Ints
+    """Bundle rows, (c,)."""
+    outcome: Codes
+    """Index into ``OUTCOMES``, (c,)."""
+    trigger: Codes
+    """Index into ``TRIGGERS``, (c,)."""
+    heaviest_topic: Ints
+    """Row of the topic that carries the load of an ``one-topic`` or ``sole-topic``, (c,); NO_TOPIC where none is named."""
+    evidence: Mapping[str, Floats | Ints]
+    """The numbers each was judged on, (c,) each, units in their names."""
+    reasons: Mapping[int, str]
+    """By row of ``examined``: what the algorithm said of a candidate it found no boundary for."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def outcome_of(self, row: int) -> str:
+        """Outcome in words."""
+        return OUTCOMES[int(self.outcome[row])]
+
+    def trigger_of(self, row: int) -> str:
+        """Trigger in words."""
+        return TRIGGERS[int(self.trigger[row])]
+
+    def evidence_of(self, row: int) -> dict[str, float | int]:
+        """The numbers of one row."""
+        return {name: column[row].item() for name, column in self.evidence.items()}
+
+    def counts(self) -> dict[str, int]:
+        """How many candidates ended with each outcome that occurred."""
+        found = np.bincount(self.outcome, minlength=len(OUTCOMES))
+        return {name: int(count) for name, count in zip(OUTCOMES, found, strict=True) if count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SplitDecision:
+    """One bundle to cut."""
+
+    row: int
+    """Bundle row."""
+    examined: int
+    """Row of ``examined``."""
+    algorithm: str
+    """Which one found the boundaries; not the configured one where topics are not known."""
+    cut: Cut
+    """Where, at least one boundary."""
+    children: tuple[ChildLoad, ...]
+    """What each child takes over by the topic statistics; loads of 0 where topics are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SplitPlan:
+    """Decisions of one round with their explanation."""
+
+    examined: Examined
+    decisions: tuple[SplitDecision, ...]
+    """In the order of ``examined``."""

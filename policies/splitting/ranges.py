@@ -1,0 +1,168 @@
+"""The hash ranges of bundles: what is a valid one, what lies in it, and which bundle of a namespace a topic is in.
+
+Positions are unsigned 32-bit. A bundle holds its lower bound and not its upper one, save 0xffffffff, which belongs to
+the last bundle. Source: Pulsar ``NamespaceBundle``, ``NamespaceBundles`` and ``NamespaceBundleFactory`` of 4.2.4.
+Nothing here knows topics or load.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.usage import Bools
+
+FULL_UPPER = 0xFFFFFFFF
+"""Greatest position there is; the only upper bound that belongs to its range."""
+POSITIONS_COUNT = 1 << 32
+"""How many positions there are."""
+
+_RANGE = re.compile(r"0x([0-9a-fA-F]{1,8})_0x([0-9a-fA-F]{1,8})")
+_NAMESPACE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+")
+_SHOWN_CHARACTERS = 200
+
+
+class BadRange(ValueError):
+    """A range, a bundle or a cut that Pulsar would refuse; the message says why and what was expected."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BundleRange:
+    """Positions of one bundle: ``lower`` is in it, ``upper`` is not unless it is 0xffffffff."""
+
+    lower: int
+    upper: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lower <= FULL_UPPER or not 0 <= self.upper <= FULL_UPPER:
+            raise BadRange(f"{self.lower} to {self.upper} is no range: bounds are 0x00000000 to 0xffffffff")
+        if self.lower > self.upper:
+            raise BadRange(f"{self} is no range: its lower bound is above its upper one")
+        if self.lower == self.upper != FULL_UPPER:
+            raise BadRange(f"{self} is an empty range: the upper bound is not in it unless it is 0xffffffff")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The range written as ``0x00000000_0x40000000``. Raises ``BadRange``."""
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise BadRange(
+                f"invalid bundle range {text[:_SHOWN_CHARACTERS]!r}: expected two bounds of at most 8 hexadecimal "
+                f"digits, such as 0x00000000_0x40000000"
+            )
+        return cls(int(found[1], 16), int(found[2], 16))
+
+    @property
+    def last(self) -> int:
+        """Greatest position in it."""
+        return self.upper if self.upper == FULL_UPPER else self.upper - 1
+
+    @property
+    def can_split(self) -> bool:
+        """Whether a boundary fits strictly inside. Source: Pulsar ``NamespaceBundleFactory.canSplitBundle``."""
+        return self.upper - self.lower > 1
+
+    def contains(self, position: int) -> bool:
+        """Whether a topic at ``position`` is in the bundle."""
+        return self.lower <= position <= self.last
+
+    def contains_each(self, positions: Ints) -> Bools:
+        """The same for many, (n,)."""
+        inside: Bools = (positions >= self.lower) & (positions <= self.last)
+        return inside
+
+    def cut(self, boundaries: Sequence[int]) -> tuple["BundleRange", ...]:
+        """The children, ascending; together they are this range. Raises ``BadRange`` as Pulsar's ``splitBundles``."""
+        if not self.can_split:
+            raise BadRange(f"{self} can't be split further: a range must be larger than 1")
+        edges = [self.lower, *boundaries, self.upper]
+        for before, after in pairwise(edges):
+            if before >= after:
+                raise BadRange(
+                    f"{self} cannot be cut at {list(boundaries)}: boundaries ascend, differ and lie strictly inside"
+                )
+        return tuple(BundleRange(low, high) for low, high in pairwise(edges))
+
+    def __str__(self) -> str:
+        return f"0x{self.lower:08x}_0x{self.upper:08x}"
+
+
+FULL_RANGE = BundleRange(0, FULL_UPPER)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bundle:
+    """A bundle by namespace (``tenant/namespace``, in old clusters ``tenant/cluster/namespace``) and range."""
+
+    namespace: str
+    range: BundleRange
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """The bundle of a full name, ``tenant/namespace/0x00000000_0x40000000``. Raises ``BadRange``."""
+        namespace, slash, bounds = name.rpartition("/")
+        if not slash or _NAMESPACE.fullmatch(namespace) is None:
+            raise BadRange(
+                f"{name[:_SHOWN_CHARACTERS]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
+                f"or tenant/cluster/namespace/0x00000000_0xffffffff"
+            )
+        return cls(namespace, BundleRange.parse(bounds))
+
+    def holds_name(self, topic: str) -> bool:
+        """Whether a full topic name belongs to the namespace; says nothing about its position."""
+        return topic.startswith((f"persistent://{self.namespace}/", f"non-persistent://{self.namespace}/"))
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.range}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamespaceBundles:
+    """All bundles of one namespace, by their n + 1 boundaries: from 0x00000000 to 0xffffffff, ascending."""
+
+    boundaries: Ints
+
+    def __post_init__(self) -> None:
+        edges = self.boundaries
+        if len(edges) < 2 or edges[0] != 0 or edges[-1] != FULL_UPPER or (np.diff(edges) <= 0).any():  # noqa: PLR2004
+            raise BadRange(
+                f"{edges.tolist()} are no boundaries of a namespace: they ascend from 0 to {FULL_UPPER} and differ"
+            )
+
+    @classmethod
+    def equal(cls, count: int) -> Self:
+        """``count`` bundles as Pulsar makes them for a new namespace: at multiples of floor(2^32 / count)."""
+        if not 1 <= count <= FULL_UPPER:
+            raise BadRange(f"a namespace of {count} bundles is not possible: from 1 to {FULL_UPPER}")
+        edges = np.arange(count + 1, dtype=np.int64) * (POSITIONS_COUNT // count)
+        edges[-1] = FULL_UPPER
+        return cls(edges)
+
+    def __len__(self) -> int:
+        return len(self.boundaries) - 1
+
+    def range_of(self, row: int) -> BundleRange:
+        """The bundle of one row."""
+        return BundleRange(int(self.boundaries[row]), int(self.boundaries[row + 1]))
+
+    def rows_of(self, positions: Ints) -> Ints:
+        """Row of the bundle each position is in, (n,). Raises ``BadRange`` for what is no position."""
+        if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) <= FULL_UPPER:
+            raise BadRange(f"positions are 0 to {FULL_UPPER}; found {positions.min()} to {positions.max()}")
+        found: Ints = np.searchsorted(self.boundaries, positions, side="right").astype(np.int64) - 1
+        return np.minimum(found, len(self) - 1)
+
+    def row(self, wanted: BundleRange) -> int:
+        """Row of a bundle. Raises ``BadRange`` where the namespace has no such bundle."""
+        row = int(np.searchsorted(self.boundaries, wanted.lower))
+        if row >= len(self) or self.boundaries[row] != wanted.lower:
+            raise BadRange(
+                f"cannot find bundle {wanted}: no bundle of the namespace begins at its lower bound"
+            )
+        if self.boundaries[row + 1] != wanted.upper:
+            raise BadRange(f"invalid upper boundary for bundle {wanted}: it is {self.range_of(row)}")
+        return row
