@@ -16,6 +16,7 @@ from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
+from tests.bench.splits import measure_splits
 from tests.bench.report import Section, page, section_lines
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -29,6 +30,7 @@ class Part(Protocol):
 
 PARTS: Mapping[str, Part] = {
     "policies": measure_policies,
+    "splits": measure_splits,
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,
