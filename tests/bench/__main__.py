@@ -16,8 +16,8 @@ from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
-from tests.bench.splits import measure_splits
 from tests.bench.report import Section, page, section_lines
+from tests.bench.splits import measure_splits
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
