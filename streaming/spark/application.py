@@ -219,6 +219,8 @@ class Application:
 
     def _readiness(self) -> Sequence[Check]:
         query, batches = self._query, self._batches
+        if query is not None and batches is not None:
+            self._look(query, batches)
         silent_s = time.monotonic() - self._last_trigger_s
         allowed_s = _INTERVALS_READY * max(self._settings.spark.trigger_interval_s, _LOOK_S)
         failed = None if batches is None else batches.error

@@ -36,6 +36,7 @@ _POLL_S = 0.1
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """These processes live for seconds: the second compiler would cost more than it ever gains."""
 _LOG_LINES_SHOWN = 40
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SERVED_AT = re.compile(r"metrics and health at (http://\S+)")
 
 Value = TypeVar("Value")
@@ -97,7 +98,7 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 @dataclass(slots=True)
 class Child:
-    """A process in a group of its own that does not outlive the tests (Linux)."""
+    """A process in a session of its own (Spark's Python workers leave its group) that does not outlive the tests."""
 
     command: tuple[str, ...]
     log: Path
@@ -113,7 +114,7 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=_environment(self.log.parent),
-                process_group=0,
+                start_new_session=True,
             )
 
     @property
@@ -144,16 +145,14 @@ class Child:
         return self.wait(EXIT_S)
 
     def is_gone(self) -> bool:
-        """Whether nothing of its group is left."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, 0)
-            return False
-        return True
+        """Whether neither it nor any of its descendants is left."""
+        return not members(self.process.pid)
 
     def close(self) -> None:
         """End what is left of it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        for process in members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
         self.process.wait()
 
     def __enter__(self) -> Self:
@@ -163,6 +162,30 @@ class Child:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of a session."""
+
+    pid: int
+    name: str
+    resident_bytes: int
+
+
+def members(session: int) -> list[Member]:
+    """The processes of a session that are not zombies (Linux)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            head, _, tail = (folder / "stat").read_text().rpartition(")")
+            pages = int((folder / "statm").read_text().split()[1])
+        except OSError:  # it ended while we looked
+            continue
+        state, _, _, its_session = tail.split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(Member(int(folder.name), head.partition("(")[2], pages * _PAGE_BYTES))
+    return found
 
 
 class Warm:

@@ -1,11 +1,10 @@
 """Two thousand batches in one process: memory and checkpoint stay as big as they were after the first few hundred."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, samples, until
+from tests.live.driving import TRIMTAB, Child, members, samples, until
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
 
@@ -16,7 +15,7 @@ WARM_COUNT = 700
 """Batches until caches are full and compiled code is settled."""
 GROWTH_RATIO = 1.10
 GROWTH_BYTES = 48 * 1024 * 1024
-"""What measuring itself scatters; a leak of 40 KB a batch would show."""
+"""What measuring itself scatters; a leak of 120 KB a batch would show in the biggest of them."""
 PATIENCE_S = 3000.0
 
 FIXED_HEAP = """
@@ -26,20 +25,12 @@ FIXED_HEAP = """
 """The heap counts in full from the start, so that only what grows beside it shows."""
 
 
-def resident_bytes(group: int) -> Counter[str]:
-    """Resident memory of a process group: its leader, the JVM, and all Python workers together."""
+def resident_bytes(session: int) -> Counter[str]:
+    """Resident memory: the driver, its JVM, and all Python workers together."""
     found: Counter[str] = Counter()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            text, status = (folder / "stat").read_text(), (folder / "status").read_text()
-        except OSError:  # it ended while we looked
-            continue
-        if int(text.rpartition(")")[2].split()[2]) != group or "VmRSS" not in status:
-            continue
-        name = (
-            "java" if "java" in text.split(")")[0] else "driver" if int(folder.name) == group else "workers"
-        )
-        found[name] += int(status.partition("VmRSS:")[2].split()[0]) * 1024
+    for process in members(session):
+        name = "java" if process.name == "java" else "driver" if process.pid == session else "workers"
+        found[name] += process.resident_bytes
     return found
 
 
