@@ -14,12 +14,10 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 SMALL_RECORD_BYTES = 20_000
 
 
-def test_what_cannot_be_used_is_in_the_dead_letter_with_its_coordinates_and_the_stream_goes_on(
+def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_after_a_silence(
     stage: Stage, warm: Warm
 ) -> None:
     config = stage.settings(controller__max_record_bytes=SMALL_RECORD_BYTES)
-    wanted = replayed(config, played(range(3)))
-    assert wanted.actions_count == 1
     odd = [
         (b"east-1", b"junk", "not-json"),
         (b"other", leaning(0)[0], "cluster-mismatch"),
@@ -29,39 +27,33 @@ def test_what_cannot_be_used_is_in_the_dead_letter_with_its_coordinates_and_the_
         (b"east-1", control(time_s=0, data={"paused": True}), "wrong-topic"),
         (b"east-1", None, "not-json"),
     ]
-    before, after = played(range(2)), played([2])
+    before, after, later = played(range(2)), played([2]), played(range(40, 44))
+    wanted = replayed(config, [*before, *after, *later])
     stage.send(before)
     for key, value, _ in odd:
         stage.send_raw(key, value)
     stage.send(after)
     stage.send([leaning(1)[0]], to=stage.topics.control)
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
-        stage.wait_for_outputs(wanted, running=[run])
+        stage.wait_for(stage.topics.audit, 3, running=[run])
         stage.wait_for(stage.topics.dead_letter, len(odd) + 1, running=[run])
+        stage.send(later)
+        stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
 
     assert stage.published() == wanted
+    assert wanted.actions_count == 2, "hits begin anew after the silence: the third of each stretch fires"
+    assert [json.loads(value)["data"]["restarted"] for value in wanted.rounds["east-1"][2:5]] == [
+        False,
+        True,
+        False,
+    ]
     found = {(letter["topic"], letter["partition"], letter["offset"]): letter for letter in stage.rejected()}
     assert len(found) == len(odd) + 1
     for place, (_, _, reason) in enumerate(odd):
         assert found[stage.topics.input, 0, len(before) + place]["reason"] == reason
     assert found[stage.topics.control, 0, 0]["reason"] == "wrong-topic"
     assert found[stage.topics.input, 0, len(before) + 4]["size_bytes"] == SMALL_RECORD_BYTES + 1
-
-
-def test_a_cluster_that_comes_back_after_a_silence_is_decided_as_in_replay(stage: Stage, warm: Warm) -> None:
-    config = stage.settings()
-    events = [*played(range(2)), *played(range(40, 44))]
-    wanted = replayed(config, events)
-    assert wanted.actions_count == 1, "the hits before the silence are forgotten: only rounds 40 to 42 count"
-    assert json.loads(wanted.rounds["east-1"][2])["data"]["restarted"]
-    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
-        stage.send(events[: len(events) // 2])
-        stage.wait_for(stage.topics.audit, 2, running=[run])
-        stage.send(events[len(events) // 2 :])
-        stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0
-    assert stage.published() == wanted
 
 
 @pytest.mark.slow

@@ -62,12 +62,11 @@ def test_missing_topics_a_wrong_timestamp_type_a_taken_port_and_wrong_settings_a
     assert "message.timestamp.type=LogAppendTime" in said
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused_and_fresh_starts_over(stage: Stage, warm: Warm) -> None:
-    config = stage.settings()
-    stage.send(played([0]))
-    run_until(stage, warm, config, 1)
-    older = shutil.copytree(stage.checkpoint, stage.directory / "older")
-    stage.send(played([1]))
+def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_is_published(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings(spark__max_records_per_trigger_count=3)
+    stage.send(played(range(2)))
     run_until(stage, warm, config, 2)
     before = stage.published()
 
@@ -98,33 +97,25 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_fresh_starts_over(stage: 
     assert "cannot be read or written" in said
     assert "spark.checkpoint" in said
 
-    kept = stage.checkpoint.rename(stage.directory / "kept")
+    roll_back(stage.checkpoint)
+    said = refusal(warm, config)
+    assert "the checkpoint is older than what was published" in said
+
+    shutil.rmtree(stage.checkpoint)
     said = refusal(warm, config)
     assert "the checkpoint was deleted or replaced by a new one" in said
     assert "--fresh" in said
     assert "--adopt" in said
+    assert stage.published() == before
 
-    shutil.rmtree(stage.checkpoint)
-    older.rename(stage.checkpoint)
-    said = refusal(warm, config)
-    assert "the checkpoint is older than what was published" in said
-    assert stage.published() == before, "refusing publishes nothing"
 
-    shutil.rmtree(stage.checkpoint)
-    kept.rename(stage.checkpoint)
-    stage.send(played([2]))
-    run_until(stage, warm, config, 3)
-    assert stage.published() == replayed(config, played(range(3))), (
-        "the right checkpoint goes on as if nothing was"
-    )
-
-    run_until(stage, warm, config, 6, "--fresh")
-    assert (stage.directory / "checkpoint.replaced-1" / "trimtab.json").exists()
-    again = stage.published()
-    assert again.rounds["east-1"][:3] == again.rounds["east-1"][3:]
-    epochs = stage.epochs(stage.topics.audit)
-    assert epochs == sorted(epochs)
-    assert epochs[2] < epochs[3]
+def roll_back(checkpoint: Path) -> None:
+    """Take the newest batch out of the query's logs, as in a copy made before it."""
+    newest = max(int(file.name) for file in (checkpoint / "offsets").iterdir() if file.name.isdecimal())
+    assert newest > 0, "there is a batch to go back to"
+    for log in ("offsets", "commits"):
+        for name in (str(newest), f".{newest}.crc"):
+            (checkpoint / log / name).unlink(missing_ok=True)
 
 
 def rewrite(card: Path, text: bytes) -> None:
@@ -143,7 +134,7 @@ def test_an_address_where_nobody_answers_is_refused_by_name(stage: Stage, warm: 
 
 
 @pytest.mark.slow
-def test_adopt_trusts_an_older_checkpoint_and_publishes_again_what_it_does_not_know(
+def test_after_a_refusal_the_right_checkpoint_goes_on_adopt_trusts_an_older_one_and_fresh_starts_over(
     stage: Stage, warm: Warm
 ) -> None:
     config = stage.settings()
@@ -152,11 +143,29 @@ def test_adopt_trusts_an_older_checkpoint_and_publishes_again_what_it_does_not_k
     older = shutil.copytree(stage.checkpoint, stage.directory / "older")
     stage.send(played([1]))
     run_until(stage, warm, config, 2)
+    kept = stage.checkpoint.rename(stage.directory / "kept")
+    shutil.copytree(older, stage.checkpoint)
+    assert "the checkpoint is older than what was published" in refusal(warm, config)
+
+    shutil.rmtree(stage.checkpoint)
+    kept.rename(stage.checkpoint)
+    stage.send(played([2]))
+    run_until(stage, warm, config, 3)
+    assert stage.published() == replayed(config, played(range(3))), "the right one goes on as if nothing was"
+
     shutil.rmtree(stage.checkpoint)
     older.rename(stage.checkpoint)
-    run_until(stage, warm, config, 3, "--adopt")
+    run_until(stage, warm, config, 5, "--adopt")
     rounds = stage.published().rounds["east-1"]
-    assert rounds[1] == rounds[2]
+    assert rounds[3:] == rounds[1:3], "published again: the older checkpoint did not know them"
+
+    run_until(stage, warm, config, 8, "--fresh")
+    assert (stage.directory / "checkpoint.replaced-1" / "trimtab.json").exists()
+    rounds = stage.published().rounds["east-1"]
+    assert rounds[5:] == rounds[:3]
+    epochs = stage.epochs(stage.topics.audit)
+    assert epochs == sorted(epochs)
+    assert len(set(epochs)) == 5, "each start has its own"
 
 
 @pytest.mark.slow
