@@ -30,7 +30,9 @@ def measure_idle(*, quick: bool) -> Section:
         time.sleep(settle_s)
         begun, before_s = time.perf_counter(), trimtab.cpu_s()
         time.sleep(measured_s)
-        share = (trimtab.cpu_s() - before_s) / (time.perf_counter() - begun)
+        # Spark ends Python workers that idle for a minute: what they used before must not count as negative.
+        used_s = sum(after_s - before_s.get(process, 0.0) for process, after_s in trimtab.cpu_s().items())
+        share = used_s / (time.perf_counter() - begun)
     return Section(
         title="Idle",
         method=f"CPU of driver, JVM and Python workers over {measured_s:.0f} s without input, at a trigger of "

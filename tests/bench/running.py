@@ -80,9 +80,9 @@ class Controller:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
             raise RuntimeError(f"{self.name} ended with {code}; the end of its log:\n" + "\n".join(lines))
 
-    def cpu_s(self) -> float:
-        """CPU seconds so far of the process and all its descendants (Linux)."""
-        return sum(map(_cpu_s, _tree(self.process.pid)))
+    def cpu_s(self) -> dict[int, float]:
+        """CPU seconds so far of the process and each of its living descendants, by pid (Linux)."""
+        return {process: _cpu_s(process) for process in _tree(self.process.pid)}
 
 
 @contextmanager
@@ -219,9 +219,9 @@ def _tree(root: int) -> set[int]:
 
 
 def _cpu_s(process: int) -> float:
-    """User and system time of a process and of the children it has waited for."""
+    """User and system time of a process itself."""
     with suppress(OSError):
-        return sum(map(int, _fields(Path(f"/proc/{process}/stat"))[11:15])) / os.sysconf("SC_CLK_TCK")
+        return sum(map(int, _fields(Path(f"/proc/{process}/stat"))[11:13])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
 
