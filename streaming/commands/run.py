@@ -102,8 +102,6 @@ def _log_to_stderr(*, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    for chatty in (
-        "kafka",
-        "py4j",
-    ):  # five lines a second while a broker is down, and what matters is raised anyway
+    # They write five lines a second while a broker is down, and what matters is raised anyway.
+    for chatty in ("kafka", "py4j"):
         logging.getLogger(chatty).setLevel(logging.INFO if verbose else logging.CRITICAL)
