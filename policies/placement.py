@@ -10,7 +10,8 @@ for those decided after it in the same round; a bundle whose own broker is below
 Where ours differs: the message rate is the running average of ``bundle_average_samples``, not Pulsar's of 1,000
 samples; resource usage is that of the round, without Pulsar's history, which moves on every lookup and cannot be
 followed from outside, and the least used broker is taken rather than one of those 10 points below the mean; a broker
-that measures no resource is not called idle. A moved bundle takes with it the share of its broker's usage that it
+that measures no resource is not called idle; and a bundle that leaves lightens its broker at once, where Pulsar
+waits for the next report. A moved bundle takes with it the share of its broker's usage that it
 has of its throughput: the proportion that ThresholdShedder and OverloadShedder reckon with.
 """
 

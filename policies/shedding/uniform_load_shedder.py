@@ -164,11 +164,11 @@ def _examined(
     found: _Finding,
     settings: UniformLoadShedderSettings,
 ) -> Examined:
-    """Every broker, the busiest first; it alone is compared, and its partner is the idlest."""
+    """Every broker, the busiest first; it alone is compared, and its partner is the idlest other."""
     spread, count = found.spread, len(brokers)
     order = np.argsort(-spread.load, kind="stable")
     low = np.full(count, NOBODY, dtype=np.int64)
-    low[0] = spread.idlest
+    low[0] = spread.idlest if spread.idlest != spread.busiest else NOBODY
     outcome = _outcome(brokers, found, settings)[order]
     trigger = np.zeros(count, dtype=np.int8)
     trigger[0] = found.trigger
