@@ -106,7 +106,8 @@ class _Spread:
 
     def to_move(self, ratio: float) -> Floats:
         """What each broker would lose, whole units as in Pulsar, (n,)."""
-        return np.trunc(np.minimum((self.load - self.lowest) * ratio, LARGEST_INT))
+        whole: Floats = np.trunc(np.minimum((self.load - self.lowest) * ratio, LARGEST_INT))
+        return whole + 0.0  # no -0.0 in the evidence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
