@@ -182,11 +182,13 @@ def test_a_bundle_without_samples_weighs_what_pulsar_takes_for_one_never_seen() 
         ),
         pytest.param(
             {
-                "a": at(80, bytes_per_s=10.0, bundles=by_volume(x=50.0, y=1.0)),
-                "b": at(79, bundles={}),
+                "a": at(120, bytes_per_s=10.0, bundles=by_volume(x=50.0, y=1.0), may_receive=False),
+                "b": at(20),
+                "c": at(145),
+                "d": at(115, bytes_per_s=10.0, bundles=by_volume(v=50.0, w=1.0), may_receive=False),
             },
-            [("x", "b")],
-            id="a share is at most the whole, however an average and a report differ",
+            [("x", "b"), ("v", "b")],
+            id="a share is at most the whole, however an average and a report differ: b is at 140, below c",
         ),
     ],
 )
