@@ -24,7 +24,6 @@ from policies.splitting.plan import (
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.ranges import Bundle
 from policies.splitting.relief import relief
 from policies.usage import Bools
 from state.actions import Circumstances
@@ -297,6 +296,4 @@ def _detail(splits: Splits, row: int, outcome: str) -> str:
 
 def _share(splits: Splits, row: int) -> float:
     examined = splits.plan.examined
-    return heaviest_topic(
-        splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row])
-    )[1]
+    return heaviest_topic(splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row]))[1]

@@ -4,8 +4,10 @@ from typing import get_args
 
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import BUNDLE_OUTCOMES
+from policies.splitting.plan import OUTCOMES
 from state.events import RejectReason
 from state.guards import MASK_REASONS, HoldReason
+from state.splits import MASK_OUTCOMES
 from streaming.intake import EVENT_TYPES
 from streaming.metrics import KnownLabels
 
@@ -25,5 +27,6 @@ KNOWN_LABELS = KnownLabels(
     candidate_outcomes=tuple(
         sorted({*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(HoldReason)} - {"", "masked"})
     ),
-    action_kinds=("unload",),
+    split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, "paused", "quiet-hours"} - {"masked"})),
+    finding_kinds=("hot-partition",),
 )

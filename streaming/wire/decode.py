@@ -63,8 +63,10 @@ _MAX_COUNT = 2**31 - 1
 
 
 def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
-    """Where the numbers are in a packed struct of floats: a mark, then each field's name, a mark and a big-endian
-    double."""
+    """Where the numbers are in a packed struct of floats.
+
+    A mark, then each field's name, a mark and a big-endian double.
+    """
     names, offsets, at = struct.__struct_fields__, [], 1
     for name in names:
         at += len(_packer.encode(name)) + 1

@@ -252,7 +252,7 @@ def test_asyncapi_names_topics_keys_and_the_epoch_of_every_message(pages: dict[s
     document = json.loads(pages["asyncapi.json"])
     topics = {channel["address"]: set(channel["messages"]) for channel in document["channels"].values()}
     assert topics["trimtab.control"] == {CONTROL}
-    assert topics["trimtab.actions"] == topics["trimtab.actions.dry-run"] == {"trimtab.action.unload.v1"}
+    assert topics["trimtab.actions"] == topics["trimtab.actions.dry-run"] == ACTIONS
     assert set().union(*topics.values()) == {kind.type for kind in KINDS}
     for kind in KINDS:
         message = document["components"]["messages"][kind.type]
