@@ -4,9 +4,10 @@ The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, 
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, assert_never
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.placement import place
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import SheddingPlan
 from policies.snapshot import Snapshot
 from policies.splitting.plan import TopicTable
@@ -257,7 +258,13 @@ def _judge(
     identity: Identity,
 ) -> _Verdict:
     pulsar = closing.settings.pulsar
-    plan = _run_policy(table.snapshot, advanced.fleet, pulsar)
+    plan = place(
+        table.snapshot,
+        _run_policy(table.snapshot, advanced.fleet, pulsar),
+        table.known,
+        strategy=pulsar.placement,
+        overloaded_ratio=pulsar.overload_shedder.threshold_ratio,
+    )
     circumstances = _circumstances(closing, identity)
     decided = None
     if pulsar.split.enabled:
@@ -289,13 +296,20 @@ def _circumstances(closing: Closing, identity: Identity) -> Circumstances:
 
 def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
     """Run the chosen policy and keep its next memory in the fleet."""
-    if pulsar.shedding_policy == avg_shedder.NAME:
-        plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
-        return plan
-    plan, after.threshold_shedder = threshold_shedder.shed(
-        snapshot, after.threshold_shedder, pulsar.threshold_shedder
-    )
-    return plan
+    match pulsar.shedding_policy:
+        case avg_shedder.NAME:
+            plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
+            return plan
+        case threshold_shedder.NAME:
+            plan, after.threshold_shedder = threshold_shedder.shed(
+                snapshot, after.threshold_shedder, pulsar.threshold_shedder
+            )
+            return plan
+        case uniform_load_shedder.NAME:
+            return uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
+        case overload_shedder.NAME:
+            return overload_shedder.shed(snapshot, pulsar.overload_shedder)
+    assert_never(pulsar.shedding_policy)
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
