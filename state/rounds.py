@@ -365,12 +365,13 @@ def _remember(
     """Cooldown, flight, the hour's budget and the children's inheritance begin when an action is decided."""
     expires_ms = closing.end_ms + to_ms(identity.action_ttl_s)
 
-    def past(action: Output) -> PastAction:
+    def past(action: Output, *, in_flight: bool = True) -> PastAction:
         return PastAction(
             action_id=action.id,
             decided_ms=closing.end_ms,
             expires_ms=expires_ms,
             dry_run=action.dry_run,
+            in_flight=in_flight,
         )
 
     unloads_count = len(verdict.admitted.unloads)
@@ -383,8 +384,9 @@ def _remember(
     if verdict.splits is None:
         return
     for action, decision in zip(actions[unloads_count:], verdict.splits.admitted, strict=True):
-        for bundle in (action.subject, *splits.children_of(verdict.splits, decision)):
-            header.splits[bundle] = past(action)
+        header.splits[action.subject] = past(action)
+        for child in splits.children_of(verdict.splits, decision):
+            header.splits[child] = past(action, in_flight=False)  # a child that is listed is there
         header.inheritances[action.subject] = splits.inheritance(
             verdict.splits,
             decision,
