@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.snapshot import Ints
 from policies.throttle.moves import UNKNOWN, Moves
-from policies.throttle.needs import needs_of
+from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 
 LARGEST_SUM = 1 << 62
@@ -61,8 +61,8 @@ def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
                 f"{count} batches of {len(moves)} moving partitions; expected 1 to {len(moves)}"
             )
         places = _assign(needs, _into_least_loaded(needs, count))
-    numbers = [np.flatnonzero(places == number) for number in range(int(places.max(initial=-1)) + 1)]
-    batches = [_batch(moves.take(rows), rule) for rows in numbers if len(rows)]
+    numbers = [places == number for number in range(int(places.max(initial=-1)) + 1)]
+    batches = [_batch(moves.take(rows), rule) for rows in numbers if rows.any()]
     return BatchPlan(
         batches=tuple(batches),
         total_s=_added([batch.plan for batch in batches]),
@@ -116,7 +116,7 @@ def _needs_table(moves: Moves) -> _NeedsTable:
         raise CannotBatch(
             f"{moves.name(row)} has no write rate, so nobody can tell what a batch with it needs"
         )
-    followers = (moves.sources | moves.added).counts(len(moves)) - 1
+    followers = followers_of(moves)
     if sum(moves.write_bytes_per_s.tolist()) * int(followers.max(initial=0)) >= LARGEST_SUM:
         raise CannotBatch(
             f"the moving partitions need {LARGEST_SUM} bytes/s or more together; check their write rates"

@@ -112,20 +112,22 @@ class Moves:
             digest.update(column.astype("<i8").tobytes())
         return digest.hexdigest()[:16]
 
-    def take(self, rows: Ints) -> "Moves":
-        """The same of some rows, which must ascend."""
+    def take(self, kept: Bools) -> "Moves":
+        """The same of the rows that are true in ``kept``, (n,)."""
+        if kept.all():
+            return self
         return Moves(
             topics=self.topics,
-            topic=self.topic[rows],
-            partition=self.partition[rows],
-            sources=self.sources.only(rows),
-            added=self.added.only(rows),
-            target=self.target.only(rows),
-            in_sync=self.in_sync.only(rows),
-            leader=self.leader[rows],
-            write_bytes_per_s=self.write_bytes_per_s[rows],
-            log_size_bytes=self.log_size_bytes[rows],
-            present_bytes=self.present_bytes[np.isin(self.added.rows, rows)],
+            topic=self.topic[kept],
+            partition=self.partition[kept],
+            sources=self.sources.only(kept),
+            added=self.added.only(kept),
+            target=self.target.only(kept),
+            in_sync=self.in_sync.only(kept),
+            leader=self.leader[kept],
+            write_bytes_per_s=self.write_bytes_per_s[kept],
+            log_size_bytes=self.log_size_bytes[kept],
+            present_bytes=self.present_bytes[kept[self.added.rows]],
         )
 
 
@@ -166,7 +168,7 @@ def read_moves(columns: MoveColumns) -> Reassignment:
     )
     gains = added.counts(len(moves)) > 0
     return Reassignment(
-        moves=moves.take(np.flatnonzero(gains)),
+        moves=moves.take(gains),
         without_data_movement=tuple(moves.name(row) for row in np.flatnonzero(~gains).tolist()),
     )
 
@@ -217,14 +219,14 @@ class _Sorted:
         """Replicas of one kind; each id possible and given once."""
         given: Sequence[Sequence[int]] = getattr(self.columns, kind)
         flat = list(chain.from_iterable(given))
-        if flat and not (0 <= min(flat) and max(flat) <= LARGEST_BROKER):
+        if flat and (min(flat) < 0 or max(flat) > LARGEST_BROKER):
             bad = np.array(
                 [any(not 0 <= broker <= LARGEST_BROKER for broker in given[at]) for at in self.order.tolist()]
             )
             self.refuse(
                 bad, lambda at: f"{_KEYS[kind]} is {list(given[at])}; a broker id is 0 to {LARGEST_BROKER}"
             )
-        keys = np.sort(flat_keys([given[at] for at in self.order.tolist()]))
+        keys = np.sort(flat_keys([given[at] for at in self.order.tolist()]), kind="stable")
         again = np.zeros(len(given), dtype=np.bool_)
         again[(keys[1:] >> 31)[np.diff(keys) == 0]] = True
         self.refuse(again, lambda at: f"{_KEYS[kind]} is {list(given[at])}; give each broker once")

@@ -54,7 +54,7 @@ def needs_of(moves: Moves) -> Needs:
     """Add up; integer arithmetic without a limit."""
     led = np.flatnonzero(moves.is_led())
     leaders, rates = moves.leader[led], moves.write_bytes_per_s[led]
-    followers = (moves.sources | moves.added).counts(len(moves)) - 1
+    followers = followers_of(moves)
     left = bytes_left(moves)
     is_led = moves.is_led()[moves.added.rows]
     sources = moves.sources.rows
@@ -69,9 +69,14 @@ def needs_of(moves: Moves) -> Needs:
         failover_safe_min_bytes_per_s=total_by_broker(
             moves.sources.brokers, moves.write_bytes_per_s[sources], times=followers[sources]
         ),
-        lacking=_lacking(moves),
+        lacking=_lacking(moves, left),
         whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
     )
+
+
+def followers_of(moves: Moves) -> Ints:
+    """Followers of each partition while it moves, the added ones included, (n,)."""
+    return moves.sources.counts(len(moves)) + moves.added.counts(len(moves)) - 1
 
 
 def bytes_left(moves: Moves) -> Ints:
@@ -117,10 +122,10 @@ def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -
     }
 
 
-def _lacking(moves: Moves) -> tuple[Lack, ...]:
+def _lacking(moves: Moves, left: Ints) -> tuple[Lack, ...]:
     no_rate = moves.write_bytes_per_s == UNKNOWN
     no_size = np.zeros(len(moves), dtype=np.bool_)
-    no_size[moves.added.rows[bytes_left(moves) == UNKNOWN]] = True
+    no_size[moves.added.rows[left == UNKNOWN]] = True
     return tuple(
         Lack(
             partition=moves.name(row),

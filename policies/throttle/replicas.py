@@ -7,7 +7,6 @@ one pass each. Source of the width: Kafka broker ids are int32, from 0.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Self
 
 import numpy as np
 
@@ -25,11 +24,6 @@ class ReplicaSet:
 
     keys: Ints
     """``row << 31 | broker``, ascending, each once, (k,)."""
-
-    @classmethod
-    def of(cls, brokers: Sequence[Sequence[int]]) -> Self:
-        """A row for each sequence; ids must be from 0 to ``LARGEST_BROKER``."""
-        return cls(np.unique(flat_keys(brokers)))
 
     @property
     def rows(self) -> Ints:
@@ -49,18 +43,29 @@ class ReplicaSet:
 
     def contains(self, keys: Ints) -> Bools:
         """Whether each key is a replica here, shape of ``keys``."""
-        return np.isin(keys, self.keys)
+        if len(self.keys) == 0:
+            return np.zeros(keys.shape, dtype=np.bool_)
+        places = np.minimum(self.keys.searchsorted(keys), len(self.keys) - 1)
+        found: Bools = self.keys[places] == keys
+        return found
 
     def __or__(self, other: "ReplicaSet") -> "ReplicaSet":
-        return ReplicaSet(np.union1d(self.keys, other.keys))
+        more = other - self
+        return (
+            ReplicaSet(np.sort(np.concatenate([self.keys, more.keys]), kind="stable"))
+            if len(more.keys)
+            else self
+        )
 
     def __sub__(self, other: "ReplicaSet") -> "ReplicaSet":
-        return ReplicaSet(np.setdiff1d(self.keys, other.keys, assume_unique=True))
+        return ReplicaSet(self.keys[~other.contains(self.keys)]) if len(other.keys) else self
 
-    def only(self, rows: Ints) -> "ReplicaSet":
-        """The replicas of ``rows`` (ascending), which are numbered anew from 0."""
-        kept = self.keys[np.isin(self.rows, rows)]
-        return ReplicaSet(key_of(np.searchsorted(rows, kept >> BROKER_BITS), kept & LARGEST_BROKER))
+    def only(self, kept: Bools) -> "ReplicaSet":
+        """The replicas of the rows that are true in ``kept``, (n,), which are numbered anew from 0."""
+        rows = self.rows
+        left = kept[rows]
+        places = np.cumsum(kept) - 1
+        return ReplicaSet(key_of(places[rows[left]], self.brokers[left]))
 
 
 def key_of(rows: Ints, brokers: Ints) -> Ints:

@@ -46,8 +46,7 @@ GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
         ),
         (
             [replace(GOOD, replicas=[1, 2, 4], adding=[4])],
-            "t-0: already being reassigned: Kafka is adding [4], and target_replicas [2, 3] leaves some of them out; "
-            "cancel that move first, or keep its targets",
+            "t-0: already being reassigned: Kafka is adding [4], and target_replicas [2, 3] leaves some of them out; cancel that move first, or keep its targets",
         ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
