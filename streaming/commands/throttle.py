@@ -3,6 +3,8 @@
 import json
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Literal
@@ -13,12 +15,14 @@ import msgspec
 from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER, Reassignment
 from policies.throttle.rates import MIB, Caps, RateRule
-from streaming.exits import INFEASIBLE, WrongUse
+from policies.throttle.write_rates import MIN_INTERVAL_MS
+from streaming.exits import INFEASIBLE, Refused, WrongUse
 from streaming.throttle_picture import draw
 from streaming.throttle_plan import ThrottlePlan, answer_of, make_plan
-from streaming.throttle_request import BadRequest, read_request, reassignment_of
+from streaming.throttle_request import BadRequest, ThrottleRequest, read_request, reassignment_of
 
 STDIN = "-"
+Form = Literal["json", "text"]
 _RATE = click.IntRange(1, LARGEST_NUMBER)
 
 _REQUEST = """
@@ -90,17 +94,47 @@ def throttle_command() -> None:
     help="Move in so many batches, or in as few as fit under --cap.",
 )
 @click.option(
+    "--bootstrap", metavar="HOST:PORT,…", help="Read from this cluster what the input does not say."
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(MIN_INTERVAL_MS / 1000),
+    default=10.0,
+    show_default=True,
+    help="With --bootstrap: seconds over which write rates are measured.",
+)
+@click.option(
+    "--apply",
+    "is_applied",
+    is_flag=True,
+    help="With --bootstrap: set lists and rates; before the move is started.",
+)
+@click.option(
+    "--plan",
+    "chosen",
+    type=click.Choice(["uniform", "per-broker"]),
+    default="uniform",
+    show_default=True,
+    help="Which rates --apply sets.",
+)
+@click.option("--replace-rates", is_flag=True, help="--apply replaces rates that are set already.")
+@click.option(
     "--format", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="Output."
 )
 def plan_command(
     file: str,
-    form: Literal["json", "text"],
+    form: Form,
     batches: str | int | None,
     rate: int | None,
     deadline: Fraction | None,
     cap: int | None,
     headroom: Fraction,
     floor: int,
+    bootstrap: str | None,
+    interval: float,
+    is_applied: bool,  # noqa: FBT001  click passes it by keyword
+    chosen: Literal["uniform", "per-broker"],
+    replace_rates: bool,  # noqa: FBT001  click passes it by keyword
 ) -> None:
     """Say who must be throttled, the least rate that ever ends, the rate to use, and when it is done.
 
@@ -108,14 +142,80 @@ def plan_command(
     """
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
-        text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-        reassignment = reassignment_of(read_request(text))
-        plan = make_plan(reassignment, rule, batches=_batched(reassignment, rule, batches))
+        applied = _applied(chosen, bootstrap, batches, replace_rates=replace_rates) if is_applied else None
+        request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
+        if bootstrap is None:
+            plan = _planned(reassignment_of(request), rule, batches)
+            _print(plan, form)
+        else:
+            plan = _on_cluster(request, rule, batches, form, Cluster(bootstrap, interval, applied))
     except BadRequest as error:
         raise WrongUse(str(error)) from error
-    _print(plan, form)
     if plan.is_infeasible:
         sys.exit(INFEASIBLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What ``--apply`` sets."""
+
+    chosen: Literal["uniform", "per-broker"]
+    replace_rates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where to look, how long, and whether to set anything there."""
+
+    bootstrap: str
+    interval_s: float
+    applied: Applied | None
+
+
+def _applied(
+    chosen: Literal["uniform", "per-broker"],
+    bootstrap: str | None,
+    batches: str | int | None,
+    *,
+    replace_rates: bool,
+) -> Applied:
+    if bootstrap is None or batches is not None:
+        raise BadRequest(
+            "--apply needs --bootstrap, and no --batches: apply them one by one, each from its own file"
+        )
+    return Applied(chosen=chosen, replace_rates=replace_rates)
+
+
+def _on_cluster(
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, cluster: Cluster
+) -> ThrottlePlan:
+    """Look up, plan, print, and set; an infeasible plan is printed and not set."""
+    from streaming.kafka_admin.connection import ClusterError, connected  # noqa: PLC0415  a broker's client, when needed
+    from streaming.throttle_apply import NotApplied, apply_plan  # noqa: PLC0415
+    from streaming.throttle_cluster import survey  # noqa: PLC0415
+
+    try:
+        with connected(cluster.bootstrap) as admin:
+            found = survey(admin, request, interval_s=cluster.interval_s)
+            plan = _planned(found.reassignment, rule, batches, found.notes)
+            _print(plan, form)
+            if cluster.applied is not None:
+                how = cluster.applied
+                done = apply_plan(admin, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
+                click.echo("\n".join(done), err=True)
+    except NotApplied as error:
+        if not plan.is_infeasible:
+            raise Refused(str(error)) from error
+        click.echo(str(error), err=True)
+    except ClusterError as error:
+        raise Refused(str(error)) from error
+    return plan
+
+
+def _planned(
+    reassignment: Reassignment, rule: RateRule, batches: str | int | None, notes: Sequence[str] = ()
+) -> ThrottlePlan:
+    return make_plan(reassignment, rule, batches=_batched(reassignment, rule, batches), notes=notes)
 
 
 def _rule(
@@ -143,7 +243,7 @@ def _batched(reassignment: Reassignment, rule: RateRule, asked: str | int | None
         raise BadRequest(f"--batches {asked}: {error}") from error
 
 
-def _print(plan: ThrottlePlan, form: str) -> None:
+def _print(plan: ThrottlePlan, form: Form) -> None:
     if form == "text":
         click.echo(draw(plan), nl=False)
     else:

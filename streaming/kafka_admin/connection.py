@@ -16,17 +16,28 @@ class ClusterError(Exception):
 
 @contextmanager
 def connected(bootstrap: str, security: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
-    """An admin client, closed at the end. Raises ``ClusterError``; ``security`` is passed on to the client."""
+    """An admin client, closed at the end; ``security`` is passed on to it.
+
+    Raises ``ClusterError``, also for whatever Kafka refuses while it is used.
+    """
     try:
-        with KafkaAdminClient(
+        admin = KafkaAdminClient(
             bootstrap_servers=bootstrap,
             bootstrap_timeout_ms=REACH_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             **(security or {}),
-        ) as admin:
-            yield admin
+        )
     except (KafkaError, OSError, ValueError) as error:
-        raise ClusterError(
-            f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
-            "Check the address, whether the brokers are up, and the security settings."
-        ) from error
+        raise _failed(bootstrap, error) from error
+    try:
+        with admin:
+            yield admin
+    except KafkaError as error:
+        raise _failed(bootstrap, error) from error
+
+
+def _failed(bootstrap: str, error: Exception) -> ClusterError:
+    return ClusterError(
+        f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+        "Check the address, whether the brokers are up, and the security settings."
+    )
