@@ -96,7 +96,7 @@ def _take_all(there: Mapping[str, str], added: Mapping[str, str]) -> dict[str, s
 
 
 def _take(before: str, added: str) -> str:
-    if before == EVERYTHING:
+    if before == EVERYTHING or not added:
         return before
     return "" if before == added else text_of(entries_of(before) - entries_of(added))
 
@@ -131,27 +131,18 @@ def text_of(entries: Iterable[Entry]) -> str:
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
 
 
-def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    """Entries of both. Raises ``BadList``."""
+def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    """Entries of ``one`` that ``other`` has not; neither may have a ``*``."""
     return ThrottledLists(
-        leader=_union(one.leader, other.leader), follower=_union(one.follower, other.follower)
+        leader=_difference(one.leader, other.leader), follower=_difference(one.follower, other.follower)
     )
 
 
-def _union(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    if not other:
-        return dict(one)
-    topics = sorted({*one, *other})
-    return {
-        topic: text_of(entries_of(one.get(topic, "")) | entries_of(other.get(topic, ""))) for topic in topics
-    }
+def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    left = {topic: _take(text, other.get(topic, "")) for topic, text in one.items()}
+    return {topic: text for topic, text in left.items() if text}
 
 
-def brokers_of(lists: ThrottledLists) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Brokers named in the leader and in the follower lists, ascending. Raises ``BadList``."""
-    return _brokers(lists.leader), _brokers(lists.follower)
-
-
-def _brokers(lists: Mapping[str, str]) -> tuple[int, ...]:
-    found = {broker for text in lists.values() for _, broker in entries_of(text)}
-    return tuple(sorted(found))
+def brokers_of(lists: Mapping[str, str]) -> tuple[int, ...]:
+    """Brokers named in the lists of one role, ascending. Raises ``BadList``."""
+    return tuple(sorted({broker for text in lists.values() for _, broker in entries_of(text)}))

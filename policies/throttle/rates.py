@@ -55,6 +55,8 @@ class RateRule:
     """Done by then: minimum + bytes left ÷ deadline."""
     caps: Caps = NO_CAPS
     """Goes before all of the above; at or below the minimum nothing ever finishes."""
+    room: Caps = NO_CAPS
+    """What is free: a rate goes up to it even if less would do; None: do not."""
     fixed_bytes_per_s: int | None = None
     """This rate and no other."""
 
@@ -136,7 +138,8 @@ def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
-        rate = min([max(wanted, rule.floor_bytes_per_s), *caps])
+        rooms = [rule.room.of(load.role) or 0 for load in loads]
+        rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), *caps])
     return UniformPlan(
         min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
         rate_bytes_per_s=rate,
@@ -195,7 +198,7 @@ def _own_rate(load: Load, rule: RateRule) -> int | None:
     wanted, cap = _wanted(load, rule), rule.caps.of(load.role)
     if wanted is None:
         return None
-    rate = max(wanted, rule.floor_bytes_per_s)
+    rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)
     return rate if cap is None else min(rate, cap)
 
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from policies.throttle.lists import (
     BadList,
     ThrottledLists,
+    difference,
     entries_of,
     foreign,
     merged,
     text_of,
-    union,
     without,
 )
 
@@ -76,6 +76,7 @@ def test_merging_twice_changes_nothing(there: ThrottledLists, ours: ThrottledLis
     assert merged(once, ours) == (once, ThrottledLists())
 
 
-def test_union_keeps_topics_of_both() -> None:
-    one, other = lists("0:1"), ThrottledLists(leader={"t": "0:3", "u": "1:1"})
-    assert union(one, other) == ThrottledLists(leader={"t": "0:1,0:3", "u": "1:1"})
+def test_a_difference_is_what_the_other_has_not() -> None:
+    one, other = ThrottledLists(leader={"t": "0:1,0:2", "u": "1:1"}), ThrottledLists(leader={"t": "0:2,0:3"})
+    assert difference(one, other) == ThrottledLists(leader={"t": "0:1", "u": "1:1"})
+    assert difference(one, one) == ThrottledLists()
