@@ -144,7 +144,8 @@ def _with_reports(now: _Round) -> Step:
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in {"moves-joined", "moves-left"}):
             return None, now.memory, _explained(now, "infeasible", trigger, plan)
-        wanted = _stretched(now.memory.rates(), now.lists)
+        stretched = _stretched(now.memory.rates(), now.lists)
+        wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
         return None, now.memory, _explained(now, "kept", None, in_force)
     if trigger not in _AT_ONCE and now.is_resting:
