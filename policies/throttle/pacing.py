@@ -94,11 +94,11 @@ class _Round:
             watch=watched(
                 memory.watch,
                 at_ms=snapshot.now_ms,
-                bytes_left=needs.follower_bytes_to_receive,
+                loads=loads,
                 is_changed=False,
             ),
         )
-        predicted_s = _plan_of(memory.rates(), loads).total_s if memory.is_active else None
+        in_force = _plan_of(memory.rates(), loads) if memory.is_active else None
         lists = ListSteps.of(snapshot.lists, memory.added, moves)
         return cls(
             snapshot=snapshot,
@@ -107,7 +107,7 @@ class _Round:
             needs=needs,
             loads=loads,
             lists=lists,
-            eta=eta_of(memory.watch, predicted_s=predicted_s),
+            eta=eta_of(memory.watch, in_force),
         )
 
     @property
@@ -318,8 +318,8 @@ def _remembered(
     is_same = rates == memory.rates() and not difference(added, memory.added).follower
     watch = memory.watch
     if not is_same:
-        left = {} if needs is None else needs.follower_bytes_to_receive
-        watch = watched(memory.watch, at_ms=snapshot.now_ms, bytes_left=left, is_changed=True)
+        loads = () if needs is None else loads_of(needs)
+        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, is_changed=True)
     return replace(
         memory,
         begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
@@ -338,7 +338,7 @@ def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: Rat
         wanted_trigger=trigger,
         needs=now.needs,
         plan=plan,
-        eta=eta_of(now.memory.watch, predicted_s=plan.total_s),
+        eta=eta_of(now.memory.watch, plan),
         differs_from_plan=now.memory.differs_from_plan,
     )
 
