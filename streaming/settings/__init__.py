@@ -17,6 +17,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.targets import PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -27,9 +28,11 @@ __all__ = [
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "PulsarTarget",
     "Settings",
     "SettingsError",
     "SparkSettings",
+    "TargetSection",
     "TopicNames",
     "load",
 ]
