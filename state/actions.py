@@ -1,11 +1,12 @@
 """From a policy's plan to the round's actions: budgets, evidence, expected load, one sentence of reason."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from policies.shedding.plan import NOBODY, SheddingPlan
 from policies.snapshot import Snapshot
 from policies.usage import Floats
-from state.guards import Budget, Hold
+from state.guards import Budget, Hold, quiet
 from state.outputs import Unload, rfc3339
 from state.tables import Eligible, mean_points
 
@@ -31,10 +32,18 @@ class Admitted:
     holds: dict[int, Hold] = field(default_factory=dict)
 
 
-def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances: Circumstances) -> Admitted:
-    """Spend the budgets on the plan, in its order."""
+def admit(
+    eligible: Eligible,
+    plan: SheddingPlan,
+    budget: Budget,
+    circumstances: Circumstances,
+    *,
+    split_rows: Collection[int],
+) -> Admitted:
+    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
     admitted = Admitted()
     snapshot = eligible.snapshot
+    general = _general_hold(budget, circumstances)
     after = _Loads(snapshot)
     for row, destination, by in zip(
         plan.unload_rows.tolist(),
@@ -43,7 +52,7 @@ def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances:
         strict=True,
     ):
         source = int(plan.examined.high[by])
-        hold = _hold(eligible, budget, circumstances, row=row, source=source)
+        hold = general or _hold(eligible, budget, split_rows, row=row, source=source)
         if hold is not None:
             admitted.holds[row] = hold
             continue
@@ -63,11 +72,18 @@ def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances:
     return admitted
 
 
-def _hold(
-    eligible: Eligible, budget: Budget, circumstances: Circumstances, *, row: int, source: int
-) -> Hold | None:
+def _general_hold(budget: Budget, circumstances: Circumstances) -> Hold | None:
+    """Why nothing is moved in this round, if so."""
     if circumstances.paused:
         return Hold("paused", "the cluster is paused")
+    return quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
+
+
+def _hold(
+    eligible: Eligible, budget: Budget, split_rows: Collection[int], *, row: int, source: int
+) -> Hold | None:
+    if row in split_rows:
+        return Hold("split-instead", "it is too big for any other broker and is split in this round")
     return budget.take(
         eligible.snapshot.bundles.names[row],
         broker=eligible.snapshot.brokers.names[source],

@@ -41,6 +41,13 @@ class Eligible:
     """Bundles each broker row of the snapshot owns, system bundles not counted."""
     bundle_counts: dict[str, int]
     """The same by name, of excluded brokers too."""
+    fleet_rows: Ints
+    """Row of the fleet of each bundle row of the snapshot."""
+
+    def broker_of(self, row: int) -> str:
+        """Owner of a bundle row."""
+        at = int(np.searchsorted(self.snapshot.bundles.starts, row, side="right")) - 1
+        return self.snapshot.brokers.names[at]
 
 
 def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
@@ -84,15 +91,14 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
     kept = np.flatnonzero(loads_.included)
     counts = (ends - starts)[kept]
     if bool(loads_.included.all()):
-        rows = slice(0, len(mask_codes))
-        names = fleet.bundles[rows]
-        average, samples_mask = fleet.averages[rows], mask_codes
+        taken = np.arange(len(mask_codes))
+        names = fleet.bundles[: len(mask_codes)]
     else:
         taken = np.concatenate(
             [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
         )
         names = [fleet.bundles[row] for row in taken.tolist()]
-        average, samples_mask = fleet.averages[taken], mask_codes[taken]
+    average, samples_mask = fleet.averages[taken], mask_codes[taken]
     brokers = BrokerTable(
         names=tuple(loads_.names[row] for row in kept.tolist()),
         usage_ratio=loads_.usage_ratio[kept],
@@ -113,4 +119,5 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
         mask_codes=samples_mask,
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
+        fleet_rows=taken,
     )

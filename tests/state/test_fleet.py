@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from policies.shedding import avg_shedder, threshold_shedder
 from policies.snapshot import BrokerTable, BundleTable, Snapshot
 from policies.usage import weighted_maximum_ratio
-from state.events import Event, LoadReport
-from state.fleet import NOBODY, advance
+from state.events import Event, LoadReport, namespace_of
+from state.fleet import NOBODY, Sampling, advance
 from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
 from tests.policies.fleets import unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
@@ -70,14 +70,15 @@ def test_the_columns_agree_with_the_plain_telling(
     for number, reports in rounds_of(trace):
         end_ms = (number + 1) * LENGTH_MS
         dumb.advance(reports, end_ms=end_ms)
-        fleet, listed = advance(
-            fleet,
-            reports,
-            round_end_ms=end_ms,
-            max_report_age_ms=AGE_MS,
-            average_samples=average_samples,
-            skip_sample_after_move=skips,
-        )
+        sampling = Sampling(samples=average_samples, split_samples=average_samples, skip_after_move=skips)
+        advanced = advance(fleet, reports, sampling, round_end_ms=end_ms, max_report_age_ms=AGE_MS)
+        fleet, listed = advanced.fleet, advanced.owned_count
+        named = [fleet.namespaces[row] for row in fleet.namespace.tolist()]
+        assert named == [namespace_of(bundle) for bundle in fleet.bundles]
+        assert sorted(set(named)) == sorted(fleet.namespaces)
+        assert fleet.split_samples.tolist() == fleet.samples.tolist()
+        sums = np.column_stack([fleet.averages[:, :2].sum(axis=1), fleet.averages[:, 2:].sum(axis=1)])
+        np.testing.assert_allclose(fleet.split_averages, sums)
         assert spelled_out(fleet) == (dumb.last_ms, dumb.runs, dumb.bundles)
         assert fleet.bundles[:listed] == dumb.listed
         assert fleet.brokers == sorted(fleet.brokers)
@@ -93,6 +94,7 @@ FREE = {
     },
     "rounds": {"warmup_rounds": 0, "quorum_ratio": 0.0, "max_report_age_s": 1000.0},
     "skip_sample_after_move": False,
+    "split": {"enabled": False},
 }
 
 
