@@ -209,9 +209,7 @@ class Controller:
             result = USED if _take_result(event, open_round) else SUPERSEDED
         self._results[type(event), result] += 1
 
-    def _keep_newest(
-        self, key: WaitingKey, new: WaitingReport | WaitingTopics, type_: type[Event]
-    ) -> None:
+    def _keep_newest(self, key: WaitingKey, new: WaitingReport | WaitingTopics, type_: type[Event]) -> None:
         """Of what a broker says in a round only the newest counts; equal times: the greater id."""
         before = self._waiting(key)
         if before is not None:

@@ -64,7 +64,12 @@ class _Past:
 
     def is_in_flight(self, name: str) -> bool:
         action = self.actions.get(name)
-        return bool(self.cooldown_ms) and action is not None and action.in_flight and self.end_ms < action.expires_ms
+        return (
+            bool(self.cooldown_ms)
+            and action is not None
+            and action.in_flight
+            and self.end_ms < action.expires_ms
+        )
 
     def is_cooling(self, name: str) -> bool:
         action = self.actions.get(name)

@@ -96,9 +96,7 @@ def close(
     settings: SettingsSource,
 ) -> tuple[Fleet, list[Output]]:
     """Close a round that at least one broker reported in. Changes ``header``, returns the fleet's next value."""
-    closing = _closing(
-        cluster, header, reports, topics, number=number, identity=identity, settings=settings
-    )
+    closing = _closing(cluster, header, reports, topics, number=number, identity=identity, settings=settings)
     pulsar = closing.settings.pulsar
     restarted = _is_restart(header, closing.open_round, pulsar)
     if restarted:
@@ -222,9 +220,7 @@ def _decide(
     table = eligible(round_loads, advanced.fleet, codes)
     topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
-    verdict = (
-        _Verdict(*obstacle) if obstacle else _judge(closing, header, table, advanced, topics, identity)
-    )
+    verdict = _Verdict(*obstacle) if obstacle else _judge(closing, header, table, advanced, topics, identity)
     actions = _actions(closing, verdict, identity)
     _remember(header, closing, verdict, actions, identity)
     spoken = _summary(
@@ -265,9 +261,7 @@ def _judge(
     circumstances = _circumstances(closing, identity)
     decided = None
     if pulsar.split.enabled:
-        codes = guards.split_mask(
-            advanced.fleet, advanced.owned_count, header, pulsar, end_ms=closing.end_ms
-        )
+        codes = guards.split_mask(advanced.fleet, advanced.owned_count, header, pulsar, end_ms=closing.end_ms)
         decided = splits.decide(
             table, advanced, plan, topics, codes, circumstances=circumstances, pulsar=pulsar
         )

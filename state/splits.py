@@ -297,6 +297,4 @@ def _detail(splits: Splits, row: int, outcome: str) -> str:
 
 def _share(splits: Splits, row: int) -> float:
     examined = splits.plan.examined
-    return heaviest_topic(
-        splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row])
-    )[1]
+    return heaviest_topic(splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row]))[1]

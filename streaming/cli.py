@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 import click
 
+from streaming.commands.collect import collect_command
 from streaming.commands.config import config_command
 from streaming.commands.replay import replay_command
 from streaming.commands.run import run_command
@@ -31,4 +32,5 @@ main.add_command(run_command)
 main.add_command(replay_command)
 main.add_command(split_command)
 main.add_command(topics_command)
+main.add_command(collect_command)
 main.add_command(config_command)

@@ -6,8 +6,8 @@ reached is stepped over.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -56,7 +56,6 @@ class IsolationPolicy(msgspec.Struct, frozen=True):
     namespaces: list[str] = []
     primary: list[str] = []
     secondary: list[str] = []
-    auto_failover_policy: dict[str, object] | None = None
 
 
 class NamespacePolicies(msgspec.Struct, frozen=True):
@@ -146,9 +145,14 @@ class PulsarAdmin:
         self._call("PUT", path, query=query, body=list(boundaries))
 
     def isolation_policies(self, cluster: str) -> dict[str, IsolationPolicy]:
-        """Policies by name."""
+        """Policies by name; Pulsar says 404 until the first one is made."""
         path = f"/admin/v2/clusters/{quote(cluster)}/namespaceIsolationPolicies"
-        return self._read(path, dict[str, IsolationPolicy])
+        try:
+            return self._read(path, dict[str, IsolationPolicy])
+        except AdminError as error:
+            if error.failure != "not-found":
+                raise
+            return {}
 
     def tenants(self) -> list[str]:
         """Names, ascending."""
@@ -196,16 +200,3 @@ class PulsarAdmin:
                 if error.failure != "unreachable":
                     raise
         return ask(bases[-1])
-
-
-def traffic_of(
-    stats: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]], wanted: Iterable[str] | None
-) -> dict[str, dict[str, Any]]:
-    """``{bundle: {topic: statistics}}`` out of a broker's answer; ``wanted`` None is every bundle."""
-    chosen = None if wanted is None else set(wanted)
-    found = {
-        f"{namespace}/{range_}": {topic: each for kind in kinds.values() for topic, each in kind.items()}
-        for namespace, ranges in stats.items()
-        for range_, kinds in ranges.items()
-    }
-    return found if chosen is None else {name: topics for name, topics in found.items() if name in chosen}

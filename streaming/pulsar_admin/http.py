@@ -155,7 +155,7 @@ def addresses(url: str) -> list[str]:
 
 
 def _redirected(method: str, url: str, answer: httpx.Response) -> str:
-    location = answer.headers.get("Location")
+    location: str | None = answer.headers.get("Location")
     if location is None:
         raise AdminError(
             "not-pulsar",

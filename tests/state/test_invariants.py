@@ -207,7 +207,9 @@ def check_guards(found: Run) -> None:
         assert namespace_of(action["bundle"]) != "t/b"
         before = decided.get((action["bundle"], is_split))
         rest = 4 if is_split else 3
-        assert before is None or action["round"] - before >= rest, "a cooldown of 40 or 30 s is four or three rounds"
+        assert before is None or action["round"] - before >= rest, (
+            "a cooldown of 40 or 30 s is four or three rounds"
+        )
         decided[action["bundle"], is_split] = action["round"]
         hour += not is_split
     assert hour <= 5

@@ -126,7 +126,9 @@ def test_a_waiting_report_comes_back_as_it_was(bundles: dict[str, float | None])
         assert (was.dtype, was.shape, was.tolist()) == (is_.dtype, is_.shape, is_.tolist())
 
 
-@pytest.mark.parametrize("bundles", [{"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}}, {}])
+@pytest.mark.parametrize(
+    "bundles", [{"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}}, {}]
+)
 def test_waiting_topic_statistics_come_back_as_they_were(bundles: dict[str, dict[str, float]]):
     event = statistics("b1", 5, bundles)
     before = WaitingTopics(event.time_ms, event.id, event.traffic)

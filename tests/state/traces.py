@@ -39,6 +39,7 @@ CLUSTER = "east-1"
 LATENESS_S = 5
 ROUNDS = {"length_s": 10.0, "lateness_s": float(LATENESS_S), "max_report_age_s": 25.0}
 
+
 def _names_of(bundle: str) -> list[str]:
     return [f"persistent://{bundle.rpartition('/')[0]}/topic-{number}" for number in range(60)]
 
@@ -220,7 +221,9 @@ def _random_other(random: Random) -> Event:
             random.choice(BROKERS),
             time_s,
             {
-                bundle: {name: random.choice([0.0, 1.0, 5.0, 30.0]) for name in random.sample(TOPICS[bundle], 2)}
+                bundle: {
+                    name: random.choice([0.0, 1.0, 5.0, 30.0]) for name in random.sample(TOPICS[bundle], 2)
+                }
                 for bundle in random.sample(BUNDLES, random.randrange(8))
             },
             id_=random.choice(["x", "y"]),

@@ -155,9 +155,7 @@ def test_the_topic_that_carries_the_load_is_named(load: Load) -> None:
     topics = {"small": Topic(3, 1.0, 9e9), "hot": Topic(5, 90.0), "zero": Topic(9)}
     snapshot = Cluster({B: CALM, A: replace(load, topics=topics)}).snapshot()
     plan, _ = split(snapshot, no_hits(snapshot), AT_ONCE)
-    assert [snapshot.topic_table.names[row] for row in plan.examined.heaviest_topic.tolist()] == [
-        "hot"
-    ]
+    assert [snapshot.topic_table.names[row] for row in plan.examined.heaviest_topic.tolist()] == ["hot"]
 
 
 def test_by_throughput_the_topic_with_most_bytes_is_named() -> None:
