@@ -70,7 +70,7 @@ def _configuration(admin: PulsarAdmin, broker: str) -> PulsarBrokerFacts:
 def _group(admin: PulsarAdmin, namespace: str) -> str | None:
     """None also for a namespace that has been deleted since it was listed."""
     try:
-        return admin.policies(namespace).antiAffinityGroup
+        return admin.anti_affinity_group(namespace)
     except AdminError as error:
         if error.failure != "not-found":
             raise

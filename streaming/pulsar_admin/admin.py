@@ -17,7 +17,7 @@ from streaming.pulsar_admin.errors import AdminError
 from streaming.pulsar_admin.http import HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["BrokerConfiguration", "IsolationPolicy", "NamespacePolicies", "PulsarAdmin"]
+__all__ = ["BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
 
 Value = TypeVar("Value")
 
@@ -56,12 +56,6 @@ class IsolationPolicy(msgspec.Struct, frozen=True):
     namespaces: list[str] = []
     primary: list[str] = []
     secondary: list[str] = []
-
-
-class NamespacePolicies(msgspec.Struct, frozen=True):
-    """What matters here of a namespace's policies."""
-
-    antiAffinityGroup: str | None = None  # noqa: N815  Pulsar's name
 
 
 class _Bundles(msgspec.Struct, frozen=True):
@@ -162,9 +156,14 @@ class PulsarAdmin:
         """``tenant/namespace``, ascending."""
         return sorted(self._read(f"/admin/v2/namespaces/{quote(tenant)}", list[str]))
 
-    def policies(self, namespace: str) -> NamespacePolicies:
-        """Policies of one namespace."""
-        return self._read(f"/admin/v2/namespaces/{quote(namespace)}", NamespacePolicies)
+    def anti_affinity_group(self, namespace: str) -> str | None:
+        """The group of a namespace, None where it has none; Pulsar answers the bare name, in quotes or not."""
+        text = (
+            self._get(f"/admin/v2/namespaces/{quote(namespace)}/antiAffinity")
+            .decode(errors="replace")
+            .strip()
+        )
+        return None if text in {"", "null"} else text.strip('"')
 
     def _read(
         self,

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import uuid4
 
 import httpx
@@ -43,7 +44,7 @@ class Lab:
     def bundles(self) -> list[BundleName]:
         """As they are now, ascending."""
         edges = self.admin.boundaries(self.namespace)
-        return [BundleName(self.namespace, low, high) for low, high in zip(edges, edges[1:], strict=False)]
+        return [BundleName(self.namespace, low, high) for low, high in pairwise(edges)]
 
     def owner(self, bundle: BundleName) -> str | None:
         """Broker that owns a bundle."""
