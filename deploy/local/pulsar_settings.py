@@ -70,8 +70,10 @@ _LEAN: Mapping[str, object] = {
     "numExecutorThreadPoolSize": 2,
     "numOrderedExecutorThreads": 2,
     "numCacheExecutorThreadPoolSize": 2,
+    "managedLedgerMinLedgerRolloverTimeMinutes": 0,
+    "managedLedgerMaxEntriesPerLedger": 100,
 }
-"""One replica of everything, few threads, nothing that the tests do not use."""
+"""One replica of everything, few threads, nothing that the tests do not use; ledgers so short that tests cross their ends."""
 
 _STORAGE: Mapping[str, object] = {
     "allowLoopback": "true",
@@ -155,7 +157,7 @@ def broker(
 def standalone(
     *, port: int, web_port: int, load_manager: LoadManager, extra: Mapping[str, object]
 ) -> dict[str, object]:
-    """`standalone.conf`: deduplication on, nothing deleted, ledgers of 100 entries so that tests cross their borders."""
+    """`standalone.conf`: deduplication on, nothing deleted."""
     return {
         **_LEAN,
         **_STORAGE,
@@ -169,8 +171,6 @@ def standalone(
         "brokerDeduplicationEnabled": "true",
         "defaultRetentionTimeInMinutes": -1,
         "defaultRetentionSizeInMB": -1,
-        "managedLedgerMinLedgerRolloverTimeMinutes": 0,
-        "managedLedgerMaxEntriesPerLedger": 100,
         "managedLedgerCacheSizeMB": 64,
         "dbStorage_writeCacheMaxSizeMb": 64,
         "dbStorage_readAheadCacheMaxSizeMb": 64,

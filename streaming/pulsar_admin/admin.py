@@ -86,43 +86,43 @@ class PulsarAdmin:
     def configuration(self, broker: str | None = None) -> BrokerConfiguration:
         """The effective configuration of a broker, or of any."""
         path = "/admin/v2/brokers/configuration/runtime"
-        return self._read(path, BrokerConfiguration, broker=broker)
+        return self.read(path, BrokerConfiguration, broker=broker)
 
     def brokers(self, cluster: str) -> list[str]:
         """Ids of the brokers that are alive, ascending; ``cluster`` is Pulsar's own name."""
-        found = sorted(self._read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
+        found = sorted(self.read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
         with self._lock:
             self._found = tuple(map(self.address_of, found))
         return found
 
     def load_report(self, broker: str) -> bytes:
         """A broker's load report as it answers it; empty where its load manager has none."""
-        return self._get("/admin/v2/broker-stats/load-report", broker=broker)
+        return self.get("/admin/v2/broker-stats/load-report", broker=broker)
 
     def topic_stats(self, broker: str) -> bytes:
         """A broker's statistics by namespace, range, persistence and topic, as it answers them."""
-        return self._get("/admin/v2/broker-stats/topics", broker=broker)
+        return self.get("/admin/v2/broker-stats/topics", broker=broker)
 
     def owned_bundles(self, cluster: str, broker: str) -> set[str]:
         """Full names of the bundles a broker owns; asked of that broker, which alone knows."""
         path = f"/admin/v2/brokers/{quote(cluster)}/{quote(broker)}/ownedNamespaces"
-        return set(self._read(path, dict[str, object], broker=broker))
+        return set(self.read(path, dict[str, object], broker=broker))
 
     def boundaries(self, namespace: str) -> list[int]:
         """Boundaries of a namespace's bundles, ascending, both ends included."""
-        found = self._read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
+        found = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
         return sorted(int(each, 16) for each in found.boundaries)
 
     def topics(self, bundle: BundleName) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending."""
         query = {"bundle": bundle.range}
-        found = self._read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str], query=query)
+        found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str], query=query)
         return sorted(each for each in found if not each.rpartition("/")[2].startswith(_OWN_TOPIC_PREFIX))
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns it to one if nobody does."""
         domain, _, name = topic.partition("://")
-        answer = self._read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
+        answer = self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
         url = answer.httpUrlTls if self._scheme == "https" and answer.httpUrlTls else answer.httpUrl
         return None if url is None else url.partition("://")[2]
 
@@ -130,19 +130,19 @@ class PulsarAdmin:
         """Ask the owner to let go of a bundle. Answered at once: whether and where it went is to be looked up."""
         query = {} if destination is None else {"destinationBroker": destination}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/unload"
-        self._call("PUT", path, query=query)
+        self.call("PUT", path, query=query)
 
     def split(self, bundle: BundleName, boundaries: Sequence[int]) -> None:
         """Ask for a cut at these hashes, ascending and each strictly inside (others Pulsar ignores, or never answers)."""
         query = {"splitAlgorithmName": "specified_positions_divide", "unload": "false"}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/split"
-        self._call("PUT", path, query=query, body=list(boundaries))
+        self.call("PUT", path, query=query, body=list(boundaries))
 
     def isolation_policies(self, cluster: str) -> dict[str, IsolationPolicy]:
         """Policies by name; Pulsar says 404 until the first one is made."""
         path = f"/admin/v2/clusters/{quote(cluster)}/namespaceIsolationPolicies"
         try:
-            return self._read(path, dict[str, IsolationPolicy])
+            return self.read(path, dict[str, IsolationPolicy])
         except AdminError as error:
             if error.failure != "not-found":
                 raise
@@ -150,22 +150,20 @@ class PulsarAdmin:
 
     def tenants(self) -> list[str]:
         """Names, ascending."""
-        return sorted(self._read("/admin/v2/tenants", list[str]))
+        return sorted(self.read("/admin/v2/tenants", list[str]))
 
     def namespaces(self, tenant: str) -> list[str]:
         """``tenant/namespace``, ascending."""
-        return sorted(self._read(f"/admin/v2/namespaces/{quote(tenant)}", list[str]))
+        return sorted(self.read(f"/admin/v2/namespaces/{quote(tenant)}", list[str]))
 
     def anti_affinity_group(self, namespace: str) -> str | None:
         """The group of a namespace, None where it has none; Pulsar answers the bare name, in quotes or not."""
         text = (
-            self._get(f"/admin/v2/namespaces/{quote(namespace)}/antiAffinity")
-            .decode(errors="replace")
-            .strip()
+            self.get(f"/admin/v2/namespaces/{quote(namespace)}/antiAffinity").decode(errors="replace").strip()
         )
         return None if text in {"", "null"} else text.strip('"')
 
-    def _read(
+    def read(
         self,
         path: str,
         kind: type[Value],
@@ -173,19 +171,24 @@ class PulsarAdmin:
         query: Mapping[str, str] | None = None,
         broker: str | None = None,
     ) -> Value:
-        text = self._get(path, query=query, broker=broker)
+        """A GET, decoded; of ``broker`` or of whoever answers."""
+        text = self.get(path, query=query, broker=broker)
         try:
             return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
             said = f"unreadable answer ({error}): {text[:100]!r}"
             raise AdminError("not-pulsar", call=f"GET {path}", said=said) from error
 
-    def _get(self, path: str, *, query: Mapping[str, str] | None = None, broker: str | None = None) -> bytes:
+    def get(self, path: str, *, query: Mapping[str, str] | None = None, broker: str | None = None) -> bytes:
+        """A GET as it is answered; of ``broker`` or of whoever answers."""
         if broker is not None:
             return self._http.call("GET", self.address_of(broker) + path, query=query)
         return self._anywhere(lambda base: self._http.call("GET", base + path, query=query))
 
-    def _call(self, method: Method, path: str, *, query: Mapping[str, str], body: object = None) -> None:
+    def call(
+        self, method: Method, path: str, *, query: Mapping[str, str] | None = None, body: object = None
+    ) -> None:
+        """A call that changes something, at whoever answers."""
         self._anywhere(lambda base: self._http.call(method, base + path, query=query, body=body))
 
     def _anywhere(self, ask: Callable[[str], bytes]) -> bytes:

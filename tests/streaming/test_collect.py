@@ -147,6 +147,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
 
     class Sink:
         def send(self, key: str, value: bytes) -> None:
+            assert key == "east-1"
             said.append(json.loads(value))
 
         def flush(self) -> None:

@@ -36,10 +36,10 @@ class Lab:
         self.target = PulsarTarget(admin_url=self.pulsar.admin_url)
         self.admin = PulsarAdmin(HttpClient(self.target), self.target)
         self.namespace = f"{TENANT}/n{uuid4().hex[:8]}"
-        self._put(
+        self.put(
             f"tenants/{TENANT}", {"allowedClusters": [self.pulsar.cluster], "adminRoles": []}, known=(409,)
         )
-        self._put(f"namespaces/{self.namespace}", {"bundles": {"numBundles": self.bundles_count}})
+        self.put(f"namespaces/{self.namespace}", {"bundles": {"numBundles": self.bundles_count}})
 
     def bundles(self) -> list[BundleName]:
         """As they are now, ascending."""
@@ -66,7 +66,7 @@ class Lab:
     def assigned(self, bundle: BundleName) -> str:
         """Have a bundle owned by somebody, with a topic in it; returns the owner."""
         topic = self.topic_in(bundle)
-        self._put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
+        self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
         self.admin.lookup(topic)
         return until(lambda: self.owner(bundle), what=f"an owner of {bundle}", running=[self.pulsar])
 
@@ -101,7 +101,8 @@ class Lab:
         """See ``post``."""
         self._ask("DELETE", path, None)
 
-    def _put(self, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
+    def put(self, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
+        """See ``post``; ``known`` are further statuses that are well."""
         self._ask("PUT", path, body, known=known)
 
     def _ask(self, method: str, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
