@@ -119,7 +119,7 @@ class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     high_broker: str
     """Broker that would shed."""
     low_broker: str | None
-    """Its partner; null for a policy without pairs."""
+    """The broker it is compared with; null where it is with none."""
     outcome: str
     """Why it fired or not, e.g. `below-threshold`."""
     detail: str

@@ -4,9 +4,10 @@ The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, 
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, assert_never
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.placement import place
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import SheddingPlan
 from policies.snapshot import Snapshot
 from policies.splitting.plan import TopicTable
@@ -257,7 +258,13 @@ def _judge(
     identity: Identity,
 ) -> _Verdict:
     pulsar = closing.settings.pulsar
-    plan = _run_policy(table.snapshot, advanced.fleet, pulsar)
+    plan = place(
+        table.snapshot,
+        _run_policy(table.snapshot, advanced.fleet, pulsar),
+        table.known,
+        strategy=pulsar.placement,
+        overloaded_ratio=pulsar.overload_shedder.threshold_ratio,
+    )
     circumstances = _circumstances(closing, identity)
     decided = None
     if pulsar.split.enabled:
@@ -289,13 +296,20 @@ def _circumstances(closing: Closing, identity: Identity) -> Circumstances:
 
 def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
     """Run the chosen policy and keep its next memory in the fleet."""
-    if pulsar.shedding_policy == avg_shedder.NAME:
-        plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
-        return plan
-    plan, after.threshold_shedder = threshold_shedder.shed(
-        snapshot, after.threshold_shedder, pulsar.threshold_shedder
-    )
-    return plan
+    match pulsar.shedding_policy:
+        case avg_shedder.NAME:
+            plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
+            return plan
+        case threshold_shedder.NAME:
+            plan, after.threshold_shedder = threshold_shedder.shed(
+                snapshot, after.threshold_shedder, pulsar.threshold_shedder
+            )
+            return plan
+        case uniform_load_shedder.NAME:
+            return uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
+        case overload_shedder.NAME:
+            return overload_shedder.shed(snapshot, pulsar.overload_shedder)
+    assert_never(pulsar.shedding_policy)
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
@@ -351,12 +365,13 @@ def _remember(
     """Cooldown, flight, the hour's budget and the children's inheritance begin when an action is decided."""
     expires_ms = closing.end_ms + to_ms(identity.action_ttl_s)
 
-    def past(action: Output) -> PastAction:
+    def past(action: Output, *, in_flight: bool = True) -> PastAction:
         return PastAction(
             action_id=action.id,
             decided_ms=closing.end_ms,
             expires_ms=expires_ms,
             dry_run=action.dry_run,
+            in_flight=in_flight,
         )
 
     unloads_count = len(verdict.admitted.unloads)
@@ -369,8 +384,9 @@ def _remember(
     if verdict.splits is None:
         return
     for action, decision in zip(actions[unloads_count:], verdict.splits.admitted, strict=True):
-        for bundle in (action.subject, *splits.children_of(verdict.splits, decision)):
-            header.splits[bundle] = past(action)
+        header.splits[action.subject] = past(action)
+        for child in splits.children_of(verdict.splits, decision):
+            header.splits[child] = past(action, in_flight=False)  # a child that is listed is there
         header.inheritances[action.subject] = splits.inheritance(
             verdict.splits,
             decision,

@@ -11,8 +11,11 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from policies.placement import Strategy
 from policies.shedding.avg_shedder import AvgShedderSettings
+from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderSettings
+from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 
@@ -161,8 +164,13 @@ class GuardSettings:
 class PulsarSettings:
     """Everything that decides about a Pulsar cluster."""
 
-    shedding_policy: Literal["avg-shedder", "threshold-shedder"] = "avg-shedder"
+    shedding_policy: Literal[
+        "avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"
+    ] = "avg-shedder"
     """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
+    placement: Strategy = "broker"
+    """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
+    rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
     bundle_average_samples: int = 10
     """Samples in a bundle's running average of traffic, one a round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
     skip_sample_after_move: bool = True
@@ -172,6 +180,8 @@ class PulsarSettings:
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
     avg_shedder: AvgShedderSettings = field(default_factory=AvgShedderSettings)
     threshold_shedder: ThresholdShedderSettings = field(default_factory=ThresholdShedderSettings)
+    uniform_load_shedder: UniformLoadShedderSettings = field(default_factory=UniformLoadShedderSettings)
+    overload_shedder: OverloadShedderSettings = field(default_factory=OverloadShedderSettings)
     split: SplitSettings = field(default_factory=SplitSettings)
     guards: GuardSettings = field(default_factory=GuardSettings)
 

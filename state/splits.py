@@ -24,7 +24,6 @@ from policies.splitting.plan import (
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.ranges import Bundle
 from policies.splitting.relief import relief
 from policies.usage import Bools
 from state.actions import Circumstances

@@ -118,7 +118,8 @@ def split(
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
     hits[found.rows] = np.where((outcome == ACTED) | ~found.is_above, 0, found.hits)
-    hits[snapshot.topic_counts < _LEAST_TOPICS] = memory.hits[snapshot.topic_counts < _LEAST_TOPICS]
+    few = _has_few_topics(snapshot)
+    hits[few] = memory.hits[few]
     return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), SplitMemory(hits=hits)
 
 
@@ -174,13 +175,20 @@ def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings)
     """Outcome of the candidates that one look at the columns stops, ``_OPEN`` of the others."""
     return np.select(
         [
-            snapshot.topic_counts[found.rows] < _LEAST_TOPICS,
+            _has_few_topics(snapshot)[found.rows],
             (found.hits <= settings.hit_count) & ~found.is_proposed,
             ~snapshot.may_split[found.rows],
+            snapshot.topic_counts[found.rows] == 0,
         ],
-        [SOLE_TOPIC, HIT_COUNT, MASKED],
+        [SOLE_TOPIC, HIT_COUNT, MASKED, NO_TOPIC_STATS],
         _OPEN,
     ).astype(np.int8)
+
+
+def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
+    """Whether a bundle is known to have too few topics; traffic without any topic means that nobody counted them."""
+    counts = snapshot.topic_counts
+    return (counts < _LEAST_TOPICS) & ((counts > 0) | snapshot.has_topic_stats)
 
 
 def _judge(

@@ -64,11 +64,12 @@ class TopicTable:
     starts: Ints
     """(m,): where the rows of each bundle begin."""
     ends: Ints
-    """(m,): where they end; not after they begin for a bundle without statistics."""
+    """(m,): where they end; before they begin for a bundle without statistics."""
 
     def rows_of(self, bundle: int) -> slice:
         """Rows of one bundle."""
-        return slice(int(self.starts[bundle]), int(self.ends[bundle]))
+        start = int(self.starts[bundle])
+        return slice(start, max(start, int(self.ends[bundle])))
 
     def of(self, bundle: int) -> TopicLoads:
         """Topics of one bundle, each where its name hashes to."""
@@ -80,14 +81,6 @@ class TopicTable:
             messages_per_s=self.messages_per_s[rows],
             bytes_per_s=self.bytes_per_s[rows],
         )
-
-
-def no_topic_table(bundles_count: int) -> TopicTable:
-    """Statistics of no topic at all."""
-    nowhere = np.zeros(bundles_count, dtype=np.int64)
-    return TopicTable(
-        names=(), messages_per_s=np.zeros(0), bytes_per_s=np.zeros(0), starts=nowhere, ends=nowhere
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,7 +107,7 @@ class SplitSnapshot:
     namespace_bundle_counts: Ints
     """How many bundles each namespace has, those not in the snapshot included."""
     topic_counts: Ints
-    """Topics, as the owner reports them now, (m,)."""
+    """Topics, as the owner reports them now, (m,); 0 without statistics: not known."""
     session_counts: Ints
     """Producers and consumers, as the owner reports them now, (m,)."""
     messages_per_s: Floats

@@ -17,8 +17,10 @@ _SHEDDING = ("fired", "sole-bundle")
 
 
 def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
-    """Bundles without which their broker would be at most average, and that no broker could take without becoming
-    busier than theirs would then be. By message rate first, throughput second."""
+    """Bundles that alone overload their broker, by message rate first, throughput second.
+
+    Without one its broker would be at most average; with it any other would be busier than its broker without it.
+    """
     brokers, bundles = snapshot.brokers, snapshot.bundles
     found: dict[int, int] = {}
     for measure, of_brokers, of_bundles in (
@@ -44,9 +46,9 @@ def _shedding_brokers(plan: SheddingPlan) -> list[int]:
 
 def _is_all(load: Floats, may_receive: Bools, broker: int, traffic: float) -> bool:
     """Whether ``traffic`` is what makes the broker overloaded, and too much for any other."""
-    left = float(load[broker]) - traffic
+    mean, left = float(load.mean()), float(load[broker]) - traffic
     others = may_receive.copy()
     others[broker] = False
-    if traffic <= 0 or left > float(load.mean()):
+    if not left <= mean < load[broker]:
         return False
     return bool((load[others] + traffic > left).all())

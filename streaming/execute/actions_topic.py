@@ -69,8 +69,9 @@ class ActionsTopic:
         except KafkaError as error:
             raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
         self._topic = topic
-        start_ms = round((now_s - LOOKBACK_S) * 1000)
-        self._consumer.subscribe([topic], listener=_Begin(self._consumer, epochs, start_ms))
+        self._start_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._assigned = _Assigned(self._consumer)
+        self._consumer.subscribe([topic], listener=self._assigned)
 
     def exists(self) -> bool:
         """Whether there is such a topic."""
@@ -79,6 +80,7 @@ class ActionsTopic:
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition."""
         batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
+        self._begin()
         return [
             ActionRecord(value=record.value, epoch_header=dict(record.headers).get(EPOCH_HEADER))
             for partition in sorted(batches)
@@ -101,7 +103,7 @@ class ActionsTopic:
     def is_at_end(self) -> bool:
         """Whether partitions are assigned and everything there was at this moment has been polled."""
         assigned = self._consumer.assignment()
-        if not assigned:
+        if not assigned or self._assigned.new:
             return False
         ends = self._consumer.end_offsets(assigned)
         return all(self._consumer.position(partition) >= end for partition, end in ends.items())
@@ -109,6 +111,27 @@ class ActionsTopic:
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close(autocommit=False)
+
+    def _begin(self) -> None:
+        """Begin new partitions: where the group was, with the epochs it knew, or an hour back. Raises ``PublishError``."""
+        try:
+            for partition in sorted(self._assigned.new):
+                self._begin_at(partition)
+                self._consumer.resume(partition)
+                self._assigned.new.discard(partition)
+        except KafkaError as error:
+            raise PublishError(f"the position in {self._topic} cannot be read: {error!r}") from error
+
+    def _begin_at(self, partition: TopicPartition) -> None:
+        committed = self._consumer.committed(partition, metadata=True)
+        if committed is not None:
+            self._epochs.merge(json.loads(committed.metadata or "{}"))
+            return
+        found = self._consumer.offsets_for_times({partition: self._start_ms})[partition]
+        if found is None:
+            self._consumer.seek_to_end(partition)
+        else:
+            self._consumer.seek(partition, found.offset)
 
     def __enter__(self) -> Self:
         return self
@@ -119,28 +142,19 @@ class ActionsTopic:
         self.close()
 
 
-class _Begin(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Where a group without a position begins, and what epochs it has heard of."""
+class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """Keeps new partitions from being read until it is known where to begin; a listener may not ask Kafka itself."""
 
-    def __init__(self, consumer: KafkaConsumer, epochs: Epochs, start_ms: int) -> None:
+    def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
-        self._epochs = epochs
-        self._start_ms = start_ms
+        self.new: set[TopicPartition] = set()
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        """Nothing is kept by partition."""
+        self.new -= set(revoked)
 
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        for partition in assigned:
-            committed = self._consumer.committed(partition, metadata=True)
-            if committed is not None:
-                self._epochs.merge(json.loads(committed.metadata or "{}"))
-                continue
-            found = self._consumer.offsets_for_times({partition: self._start_ms})[partition]
-            if found is None:
-                self._consumer.seek_to_end(partition)
-            else:
-                self._consumer.seek(partition, found.offset)
+        self.new |= set(assigned)
+        self._consumer.pause(*assigned)
 
 
 class ControlTopic:

@@ -84,7 +84,11 @@ class Log:
         if start.ledger in ids:
             return
         is_older = start.ledger < ids[0]
-        what = "was trimmed, or the topic was made anew" if is_older else "is none of this topic's: it was made anew"
+        what = (
+            "was trimmed, or the topic was made anew"
+            if is_older
+            else "is none of this topic's: it was made anew"
+        )
         raise DataLoss(
             f"{partition}: ledger {start.ledger}, where reading is to go on after {start}, {what} (there are "
             f"{ids[0]} to {ids[-1]}). Start over with --fresh; raise the namespace's retention, and set no message TTL"

@@ -17,8 +17,10 @@ from policies.usage import NOT_MEASURED, Floats
 from state.events import (
     RATE_IN,
     RATE_OUT,
+    SESSIONS,
     THROUGHPUT_IN,
     THROUGHPUT_OUT,
+    TOPICS,
     ActionResult,
     BrokerReport,
     Control,
@@ -63,8 +65,10 @@ _MAX_COUNT = 2**31 - 1
 
 
 def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
-    """Where the numbers are in a packed struct of floats: a mark, then each field's name, a mark and a big-endian
-    double."""
+    """Where the numbers are in a packed struct of floats.
+
+    A mark, then each field's name, a mark and a big-endian double.
+    """
     names, offsets, at = struct.__struct_fields__, [], 1
     for name in names:
         at += len(_packer.encode(name)) + 1
@@ -188,9 +192,8 @@ def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
     except BadBundleName as error:
         raise _refused_name(error) from error
     columns = _columns(stats.values(), _STATS_ROW)
-    traffic, counts = columns[:, : len(_RATES)], columns[:, len(_RATES) :]
-    _check_traffic(traffic, listing.with_stats)
-    _check_counts(counts, listing.with_stats)
+    _check_stats(columns, listing.with_stats)
+    found = columns.take(listing.stats_rows, axis=0)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
         resources=_resources(data),
@@ -198,15 +201,18 @@ def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
         bytes_per_s=volume_in + volume_out,
         listed_count=listing.listed_count,
         bundles=listing.bundles,
-        traffic=traffic.take(listing.stats_rows, axis=0),
+        traffic=found[:, : len(_RATES)],
         has_traffic=listing.has_stats,
-        counts=_topics_and_sessions(counts.take(listing.stats_rows, axis=0)),
+        counts=_topics_and_sessions(found[:, len(_RATES) :]),
     )
 
 
 def _topics_and_sessions(counts: Floats) -> Ints:
     """(n, 2) of (n, 3): producers and consumers are both sessions."""
-    return np.column_stack([counts[:, 0], counts[:, 1] + counts[:, 2]]).astype(np.int64)
+    found = np.empty((len(counts), 2), dtype=np.int64)
+    found[:, TOPICS] = counts[:, 0]
+    found[:, SESSIONS] = counts[:, 1] + counts[:, 2]
+    return found
 
 
 def _refused_name(error: BadBundleName) -> _Refused:
@@ -244,13 +250,19 @@ def _check_traffic(traffic: Floats, names: Sequence[str]) -> None:
     raise _Refused(_bad_rate(f"a rate of {names[row][:200]}", worst))
 
 
-def _check_counts(counts: Floats, names: Sequence[str]) -> None:
+def _check_stats(columns: Floats, names: Sequence[str]) -> None:
     """``names`` are those of all rows but the last."""
-    if counts.min() >= 0 and counts.max() <= _MAX_COUNT:
+    if columns.min() >= 0 and columns.max() <= _MAX_COUNT:
         return
-    row, column = np.argwhere((counts < 0) | (counts > _MAX_COUNT))[0].tolist()
-    detail = f"{_COUNTS[column]} of {names[row][:200]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
-    raise _Refused(Rejection(reason="bad-data", detail=detail))
+    traffic, counts = columns[:, : len(_RATES)], columns[:, len(_RATES) :]
+    _check_traffic(traffic, names)
+    bad = np.argwhere((counts < 0) | (counts > _MAX_COUNT))
+    if len(bad):
+        row, column = bad[0].tolist()
+        detail = (
+            f"{_COUNTS[column]} of {names[row][:200]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
 
 
 def _bad_rate(what: str, value: float) -> Rejection:

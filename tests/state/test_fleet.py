@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.snapshot import BrokerTable, BundleTable, Snapshot
 from policies.usage import weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
@@ -14,7 +14,7 @@ from state.fleet import NOBODY, Sampling, advance
 from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
 from tests.policies.fleets import unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
-from tests.state.test_invariants import EAGER
+from tests.state.test_invariants import EAGER, POLICIES
 from tests.state.traces import plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000
@@ -128,7 +128,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(plain_traces, st.sampled_from([avg_shedder.NAME, threshold_shedder.NAME]))
+@given(plain_traces, st.sampled_from(POLICIES))
 def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], policy: str):
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)
     pulsar = source.base("").pulsar
@@ -138,12 +138,17 @@ def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event
     for number, reports in rounds_of(trace):
         dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
         snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
-        if policy == threshold_shedder.NAME:
-            plan, threshold_memory = threshold_shedder.shed(
-                snapshot, threshold_memory, pulsar.threshold_shedder
-            )
-        else:
-            plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
+        match policy:
+            case threshold_shedder.NAME:
+                plan, threshold_memory = threshold_shedder.shed(
+                    snapshot, threshold_memory, pulsar.threshold_shedder
+                )
+            case avg_shedder.NAME:
+                plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
+            case uniform_load_shedder.NAME:
+                plan = uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
+            case _:
+                plan = overload_shedder.shed(snapshot, pulsar.overload_shedder)
         expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
     actions = run([trace], source).actions
     assert [

@@ -1,6 +1,7 @@
 """What holds for every trace: Hypothesis looks for one that breaks it."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ EAGER: dict[str, Any] = {
         "min_unload_bytes_per_s": 1.0,
     },
     "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
+    "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
+    "overload_shedder": {"threshold_points": 60.0},
     "bundle_average_samples": 3,
     "split": {
         "enabled": True,
@@ -49,9 +52,13 @@ EAGER: dict[str, Any] = {
 }
 """Settings under which small numbers already move bundles, so that there is something to look at."""
 
+POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
+PLACEMENTS = ["broker", "least-long-term-message-rate", "least-resource-usage"]
+
 SETTINGS = [
     settings_of(**EAGER),
     settings_of(**EAGER, shedding_policy="threshold-shedder"),
+    settings_of(**EAGER, shedding_policy="overload-shedder", placement="least-resource-usage"),
     settings_of(**EAGER | {"split": EAGER["split"] | {"hit_count": 0, "without_topic_stats": "hold"}}),
     settings_of(
         **EAGER,
@@ -218,21 +225,30 @@ def check_guards(found: Run) -> None:
 
 
 @CHECKED
-@given(plain_traces, st.sampled_from(["avg-shedder", "threshold-shedder"]))
+@given(plain_traces, st.sampled_from(POLICIES), st.sampled_from(PLACEMENTS))
 def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
-    trace: list[Event], policy: str
+    trace: list[Event], policy: str, placement: str
 ):
     base = GUARDED.base("").pulsar
     source = settings_of(
         **EAGER,
         shedding_policy=policy,
+        placement=placement,
         rounds={"warmup_rounds": 0},
         guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
     )
     check_guards(run([trace], source))
 
 
-@pytest.mark.parametrize("policy", ["avg-shedder", "threshold-shedder"])
+@pytest.mark.parametrize(
+    ("policy", "placement"),
+    [
+        ("avg-shedder", "broker"),
+        ("threshold-shedder", "broker"),
+        ("overload-shedder", "least-long-term-message-rate"),
+        ("uniform-load-shedder", "least-resource-usage"),
+    ],
+)
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -246,16 +262,17 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
 )
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(trace=some_reports)
-def test_a_budget_only_takes_actions_away(policy: str, constraint: dict[str, Any], trace: list[Event]):
+def test_a_budget_only_takes_actions_away(
+    policy: str, placement: str, constraint: dict[str, Any], trace: list[Event]
+):
     """In one and the same round: later ones differ by what was done before."""
     free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
     one_round = {"length_s": 1000.0, "warmup_rounds": 0, "max_report_age_s": 1000.0}
+    source = partial(settings_of, **EAGER, shedding_policy=policy, placement=placement, rounds=one_round)
     found = [
         [
             (action["bundle"], action.get("source_broker"), action.get("destination_broker"))
-            for action in run(
-                [trace], settings_of(**EAGER, shedding_policy=policy, rounds=one_round, guards=guards)
-            ).actions
+            for action in run([trace], source(guards=guards)).actions
         ]
         for guards in (free, free | constraint)
     ]

@@ -55,7 +55,10 @@ def reader(lab: Lab, topic: str, **more: str) -> PulsarReader:
 
 def produce(client: pulsar_client.Client, topic: str, values: list[str], *, batch: int = 1) -> None:
     producer = client.create_producer(
-        topic, batching_enabled=batch > 1, batching_max_messages=batch, batching_max_publish_delay_ms=1000
+        topic,
+        batching_enabled=batch > 1,
+        batching_max_messages=max(2, batch),
+        batching_max_publish_delay_ms=1000,
     )
     for value in values:
         producer.send_async(value.encode(), None, partition_key=value)
