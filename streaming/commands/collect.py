@@ -106,6 +106,10 @@ def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
     if stdout:
         return LineEvents(sys.stdout.buffer)
     try:
+        if settings.input.is_pulsar:
+            from streaming.sinks.pulsar_events import PulsarEvents  # noqa: PLC0415
+
+            return PulsarEvents(settings)
         return KafkaEvents(
             settings.input.bootstrap,
             topic=settings.topics.input,

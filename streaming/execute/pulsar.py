@@ -26,6 +26,7 @@ from streaming.serve import Check
 from streaming.settings import PulsarTarget, Settings
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import EventSink, KafkaEvents
+from streaming.sinks.pulsar_events import PulsarControl, PulsarEvents
 from streaming.wire.encode import encode_input
 from streaming.wire.messages import ActionResultData, ActionResultMessage, type_of
 
@@ -48,7 +49,7 @@ class ExecutorLoop:
         *,
         cluster: str,
         actions: ActionsTopic,
-        control: ControlTopic,
+        control: ControlTopic | PulsarControl,
         results: EventSink,
         epochs: Epochs,
         concurrent_count: int,
@@ -206,16 +207,7 @@ def start(
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
-    results = stack.enter_context(
-        KafkaEvents(
-            settings.input.bootstrap,
-            topic=settings.topics.input,
-            max_record_bytes=settings.controller.max_record_bytes,
-        )
-    )
-    control = stack.enter_context(
-        closing(ControlTopic(settings.input.bootstrap, topic=settings.topics.control, cluster=cluster))
-    )
+    results, control = _input_side(stack, settings, cluster)
     control.newest()
     epochs = Epochs()
     actions = stack.enter_context(
@@ -247,3 +239,20 @@ def start(
     )
     stack.callback(loop.close)
     return loop
+
+
+def _input_side(
+    stack: ExitStack, settings: Settings, cluster: str
+) -> tuple[EventSink, ControlTopic | PulsarControl]:
+    """Where results go and control events come from."""
+    if settings.input.is_pulsar:
+        return (
+            stack.enter_context(closing(PulsarEvents(settings))),
+            stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
+        )
+    bootstrap, topics = settings.input.bootstrap, settings.topics
+    most = settings.controller.max_record_bytes
+    return (
+        stack.enter_context(KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most)),
+        stack.enter_context(closing(ControlTopic(bootstrap, topic=topics.control, cluster=cluster))),
+    )

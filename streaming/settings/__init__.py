@@ -14,6 +14,7 @@ from streaming.settings.sections import (
     InputSettings,
     MetricsSettings,
     OutputSettings,
+    PulsarInput,
     SparkSettings,
     TopicNames,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "PulsarInput",
     "PulsarTarget",
     "Settings",
     "SettingsError",

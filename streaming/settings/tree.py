@@ -53,6 +53,15 @@ class Settings(BaseSettings):
     targets: Mapping[str, TargetSection] = Field(default_factory=dict)
     """By cluster name how it is reached by collectors and executors."""
 
+    @model_validator(mode="after")
+    def _require_an_output(self) -> "Settings":
+        if self.input.is_pulsar and self.output.url is None:
+            raise ValueError(
+                "output.url is unset and the input is on Pulsar: decisions are written to Kafka, so give "
+                "output.url, kafka://host:port"
+            )
+        return self
+
     @property
     def output_bootstrap(self) -> str:
         """The output's address as Kafka's clients take it, ``host:port[,host:port]``."""

@@ -36,6 +36,7 @@ from pyspark.sql.types import (
 )
 
 from streaming.pulsar_admin import HttpClient, PulsarAdmin
+from streaming.pulsar_log.clients import connect
 from streaming.pulsar_log.positions import Log, Position, pack
 from streaming.pulsar_log.reading import Message, read_range
 from streaming.pulsar_log.topics import PartitionLogs, partition_index
@@ -257,17 +258,5 @@ def _protect_once(options: Options, partition: str) -> None:
 
 @cache
 def _client(service_url: str, token_file: str | None, ca_file: str | None) -> pulsar.Client:
-    """One a process: clients do not survive a fork, and workers are used again for batch after batch."""
-    token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
-    return pulsar.Client(
-        service_url,
-        authentication=token,
-        tls_trust_certs_file_path=ca_file,
-        tls_validate_hostname=True,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
-    )
-
-
-def _token(file: str) -> str:
-    with open(file, encoding="utf-8") as stream:  # noqa: PTH123  read anew at every connection
-        return stream.read().strip()
+    """One a process, because workers are used again for batch after batch."""
+    return connect(service_url, token_file=token_file, ca_file=ca_file)
