@@ -4,7 +4,9 @@ from importlib.metadata import version
 
 import click
 
+from streaming.commands.collect import collect_command
 from streaming.commands.config import config_command
+from streaming.commands.execute import execute_command
 from streaming.commands.replay import replay_command
 from streaming.commands.run import run_command
 from streaming.commands.split import split_command
@@ -34,4 +36,6 @@ main.add_command(replay_command)
 main.add_command(split_command)
 main.add_command(throttle_command)
 main.add_command(topics_command)
+main.add_command(collect_command)
+main.add_command(execute_command)
 main.add_command(config_command)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -152,7 +152,12 @@ def _output(name: str, retention_ms: int) -> TopicSpec:
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """`create` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = (
+        _pulsar_topics().create(settings, input_partitions=input_partitions)
+        if settings.input.is_pulsar
+        else []
+    )
+    return on_pulsar + [
         outcome
         for bootstrap, only in _sides(settings)
         for outcome in create(
@@ -167,7 +172,8 @@ def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcom
 
 def validate_all(settings: Settings) -> list[str]:
     """`validate` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = _pulsar_topics().validate(settings) if settings.input.is_pulsar else []
+    return on_pulsar + [
         warning
         for bootstrap, only in _sides(settings)
         for warning in validate(
@@ -181,9 +187,17 @@ def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
     names = settings.topics
     read = frozenset({names.input, names.control})
     written = frozenset({names.actions, names.actions_dry_run, names.audit, names.dead_letter, names.commits})
+    if settings.input.is_pulsar:
+        return [(settings.output_bootstrap, written)]
     if settings.output_bootstrap == settings.input.bootstrap:
         return [(settings.input.bootstrap, None)]
     return [(settings.input.bootstrap, read), (settings.output_bootstrap, written)]
+
+
+def _pulsar_topics() -> ModuleType:
+    from streaming import pulsar_topics  # noqa: PLC0415  only with Pulsar its client is needed
+
+    return pulsar_topics
 
 
 def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:

@@ -14,9 +14,11 @@ from streaming.settings.sections import (
     InputSettings,
     MetricsSettings,
     OutputSettings,
+    PulsarInput,
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.targets import PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -27,9 +29,12 @@ __all__ = [
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "PulsarInput",
+    "PulsarTarget",
     "Settings",
     "SettingsError",
     "SparkSettings",
+    "TargetSection",
     "TopicNames",
     "load",
 ]
