@@ -15,11 +15,11 @@ from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
-from state.events import BrokerReport, TopicTraffic
+from state.events import BrokerReport, System, TopicTraffic
 from state.settings import Mode
 
 VERSION = 1
-"""Version of the encoding; raise it when a field changes meaning, and teach ``_body`` to upgrade the older one."""
+"""Version of the encoding; raise it when a field changes meaning, and teach ``unsealed`` to upgrade the older one."""
 
 
 class NewerStateError(Exception):
@@ -131,6 +131,10 @@ class Header(msgspec.Struct, array_like=True):
     """Newest split of each bundle and of each child of one, while it still masks."""
     inheritances: dict[str, PastSplit] = msgspec.field(default_factory=dict)
     """By parent, while its children may still appear for the first time."""
+    system: System | None = None
+    """Of the first accepted report; None before it."""
+    early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
+    """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
 
 
 class Fleet:
@@ -278,7 +282,8 @@ _report_decoder = msgspec.msgpack.Decoder(_ReportBytes)
 _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 
-def _body(value: bytes) -> memoryview:
+def unsealed(value: bytes) -> memoryview:
+    """The encoded body of a value. Raises ``NewerStateError``."""
     if value[0] > VERSION:
         raise NewerStateError(
             f"the memory in the checkpoint has version {value[0]}, this trimtab knows {VERSION}: "
@@ -287,7 +292,8 @@ def _body(value: bytes) -> memoryview:
     return memoryview(value)[1:]
 
 
-def _seal(body: Any) -> bytes:
+def sealed(body: Any) -> bytes:
+    """A value with its version before it."""
     return bytes([VERSION]) + _encoder.encode(body)
 
 
@@ -301,17 +307,17 @@ def _split(joined: str) -> list[str]:
 
 def encode_header(header: Header) -> bytes:
     """Bytes of a header."""
-    return _seal(header)
+    return sealed(header)
 
 
 def decode_header(value: bytes) -> Header:
     """Header from bytes. Raises ``NewerStateError``."""
-    return _header_decoder.decode(_body(value))
+    return _header_decoder.decode(unsealed(value))
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
     """Bytes of a fleet; about 90 bytes a bundle."""
-    return _seal(
+    return sealed(
         _FleetBytes(
             fleet.brokers,
             fleet.broker_last_ms.tobytes(),
@@ -347,7 +353,7 @@ def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
 
 def decode_fleet(value: bytes) -> Fleet:
     """Fleet from bytes. Raises ``NewerStateError``."""
-    body = _fleet_decoder.decode(_body(value))
+    body = _fleet_decoder.decode(unsealed(value))
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
@@ -381,7 +387,7 @@ def _unpack(bits: bytes, count: int) -> Bools:
 def encode_report(waiting: WaitingReport) -> bytes:
     """Bytes of a waiting report."""
     report = waiting.report
-    return _seal(
+    return sealed(
         _ReportBytes(
             waiting.time_ms,
             waiting.id,
@@ -399,7 +405,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
 
 def decode_report(value: bytes) -> WaitingReport:
     """Waiting report from bytes. Raises ``NewerStateError``."""
-    body = _report_decoder.decode(_body(value))
+    body = _report_decoder.decode(unsealed(value))
     bundles = _split(body.bundles)
     return WaitingReport(
         body.time_ms,
@@ -420,7 +426,7 @@ def decode_report(value: bytes) -> WaitingReport:
 def encode_topics(waiting: WaitingTopics) -> bytes:
     """Bytes of waiting topic statistics."""
     traffic = waiting.traffic
-    return _seal(
+    return sealed(
         _TopicsBytes(
             waiting.time_ms,
             waiting.id,
@@ -435,7 +441,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
 
 def decode_topics(value: bytes) -> WaitingTopics:
     """Waiting topic statistics from bytes. Raises ``NewerStateError``."""
-    body = _topics_decoder.decode(_body(value))
+    body = _topics_decoder.decode(unsealed(value))
     return WaitingTopics(
         body.time_ms,
         body.id,

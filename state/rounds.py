@@ -142,7 +142,7 @@ def _closing(
     settings: SettingsSource,
 ) -> Closing:
     record = control.in_force(header, number)
-    in_force, problem = _settings_in_force(cluster, record, settings)
+    in_force, problem = settings_in_force(cluster, record, settings)
     return Closing(
         cluster=cluster,
         number=number,
@@ -158,10 +158,13 @@ def _closing(
     )
 
 
-def _settings_in_force(
+def settings_in_force(
     cluster: str, record: ControlRecord | None, settings: SettingsSource
 ) -> tuple[ClusterSettings, str | None]:
-    """The overlay was valid when it came; after a restart with other settings below it, it may no longer be."""
+    """Settings of a round, and why the overlay is not in them, if so.
+
+    The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
+    """
     base = settings.base(cluster)
     if record is None:
         return base, None
@@ -412,6 +415,7 @@ def _summary(
     plan = verdict.plan
     return RoundSummary(
         cluster=closing.cluster,
+        system="pulsar",
         round=closing.number,
         start=rfc3339(closing.start_ms),
         end=rfc3339(closing.end_ms),
@@ -422,7 +426,7 @@ def _summary(
         policy=closing.settings.pulsar.shedding_policy,
         mode=closing.mode,
         paused=closing.paused,
-        control=_control_in_force(closing.record, closing.settings_problem),
+        control=control_in_force(closing.record, closing.settings_problem),
         settings_digest=closing.settings.digest,
         brokers_reporting_count=len(closing.reports),
         brokers_live_count=len(live),
@@ -449,10 +453,12 @@ def _summary(
         findings=found,
         actions_count=len(actions),
         actions=[action.id for action in actions],
+        throttle=None,
     )
 
 
-def _control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+def control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+    """What a summary says of the control event; None without one."""
     if record is None:
         return None
     return ControlInForce(

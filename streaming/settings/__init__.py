@@ -18,7 +18,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
-from streaming.settings.targets import PulsarTarget, TargetSection
+from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "ClusterSettingsSource",
     "ControllerSettings",
     "InputSettings",
+    "KafkaTarget",
     "Loaded",
     "MetricsSettings",
     "OutputSettings",

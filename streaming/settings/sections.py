@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from state.settings import Mode, PulsarSettings
+from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.targets import PulsarTarget
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -222,6 +222,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
-    """What differs for one cluster: any of ``pulsar.*`` again; the rest is that of ``[pulsar]``."""
+    """What differs for one cluster: any of ``pulsar.*`` and ``kafka.*`` again; the rest is that of the whole."""
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)

@@ -101,11 +101,73 @@ class PulsarTarget:
                 raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTarget:
+    """A Kafka cluster's admin API, as ``trimtab collect kafka`` and ``trimtab execute kafka`` use it."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    """How connections are made. Kafka: ``security.protocol``."""
+    ca_file: str | None = None
+    """Certificates (PEM) of the authorities that sign the brokers'; unset = those the machine trusts."""
+    certificate_file: str | None = None
+    """Our own certificate (PEM), where brokers ask for one."""
+    key_file: str | None = None
+    """The certificate's key (PEM)."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    """With a SASL protocol. Kafka: ``sasl.mechanism``."""
+    username: str | None = None
+    """With a SASL protocol."""
+    password_file: str | None = None
+    """File with the password."""
+    password_env: str | None = None
+    """Name of an environment variable with the password, instead of ``password_file``."""
+    timeout_s: float = 10.0
+    """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
+    sweeps_per_round_count: int = 2
+    """How often the cluster is read in a round, at least 2, so that one failed read leaves no hole. Write rates are
+    measured over 5 s and more, so sweeps closer than that gain nothing."""
+
+    def __post_init__(self) -> None:
+        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        if self.password_file is not None and self.password_env is not None:
+            raise ValueError("password_file and password_env are both set: give one of them")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together: give both or neither")
+        if self.password_env is not None:
+            # The value is not quoted: whoever mistakes it for the password itself has put a secret there.
+            _require(
+                _VARIABLE.fullmatch(self.password_env),
+                "password_env",
+                "(not shown)",
+                "the name of a variable",
+            )
+        if self.security_protocol.startswith("SASL") and (
+            self.username is None or (self.password_file is None and self.password_env is None)
+        ):
+            raise ValueError(
+                f"security_protocol is {self.security_protocol!r}; it needs username, and password_file or password_env"
+            )
+        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
+        _require(
+            self.sweeps_per_round_count >= _SWEEPS_MIN,
+            "sweeps_per_round_count",
+            self.sweeps_per_round_count,
+            f"{_SWEEPS_MIN} or more",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSection:
     """A cluster that is read and acted on; its name is that in its reports, and may differ from Pulsar's own."""
 
     pulsar: PulsarTarget = field(default_factory=PulsarTarget)
+    kafka: KafkaTarget = field(default_factory=KafkaTarget)
 
 
 def _without_password(url: str) -> str:

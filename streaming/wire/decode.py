@@ -25,7 +25,9 @@ from state.events import (
     BrokerReport,
     Control,
     Event,
+    KafkaLoadReport,
     LoadReport,
+    Reassignment,
     Rejection,
     Tick,
     TopicStats,
@@ -33,14 +35,17 @@ from state.events import (
 )
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
+from streaming.wire.kafka import BadReport, broker_logs, moves_report
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
     ControlMessage,
+    KafkaLoadReportMessage,
     LoadReportMessage,
     LocalBrokerData,
     Message,
+    ReassignmentMessage,
     Resource,
     TickMessage,
     TopicStatsMessage,
@@ -120,6 +125,8 @@ def decode(
         return message.cluster, _event(message, appended_ms, partition)
     except _Refused as refused:
         return message.cluster, refused.rejection
+    except BadReport as error:
+        return message.cluster, Rejection(reason="bad-data", detail=str(error))
 
 
 def _check_attributes(message: Message) -> None:
@@ -154,6 +161,8 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 broker=message.subject,
                 traffic=_topic_traffic(message.data),
             )
+        case KafkaLoadReportMessage() | ReassignmentMessage():
+            return _kafka_event(message, id_, time_ms, appended_ms, partition)
         case TickMessage(data=data):
             return Tick(
                 id=id_,
@@ -183,6 +192,32 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 who=overlay.who or "",
                 why=overlay.why or "",
             )
+
+
+def _kafka_event(
+    message: KafkaLoadReportMessage | ReassignmentMessage,
+    id_: str,
+    time_ms: int,
+    appended_ms: int | None,
+    partition: int | None,
+) -> KafkaLoadReport | Reassignment:
+    """Raises ``BadReport``."""
+    if isinstance(message, KafkaLoadReportMessage):
+        return KafkaLoadReport(
+            id=id_,
+            time_ms=time_ms,
+            appended_ms=appended_ms,
+            partition=partition,
+            broker=message.subject,
+            logs=broker_logs(message.data, subject=message.subject),
+        )
+    return Reassignment(
+        id=id_,
+        time_ms=time_ms,
+        appended_ms=appended_ms,
+        partition=partition,
+        report=moves_report(message.data),
+    )
 
 
 def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:

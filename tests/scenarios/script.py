@@ -6,6 +6,7 @@
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
     t=70 control {"paused": true}
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
+    t=5 logs 101 t0-0=12e9!              (a Kafka broker; with ``moves`` see ``kafka_script``)
     again                                (the same event once more)
     later 60                             (the reports since the last empty line again, so many seconds later)
     close                                (the end of the input closes the open rounds)
@@ -24,6 +25,7 @@ from itertools import count, islice
 
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
+from tests.scenarios import kafka_script
 from tests.streaming.events import TOPIC_STATS, at, control, event, report, result, tick, traffic
 
 _RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
@@ -57,10 +59,20 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
                 data=_topics(bundles.split()),
                 **({"subject": plain[0]} | attributes),
             )
+        case "logs":
+            broker, *own = _own(rest)
+            return kafka_script.logs(broker, own, time_s=time_s, attributes=attributes)
+        case "moves":
+            return kafka_script.moves(_own(rest), time_s=time_s, attributes=attributes)
         case "result":
             action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
             return result(action, plain[1], time_s=time_s, **attributes)
     raise ValueError(f"unknown event {kind!r}: {line!r}")
+
+
+def _own(rest: str) -> list[str]:
+    """Words without the attributes that every event takes."""
+    return [word for word in rest.split() if word.partition("=")[0] not in _COMMON]
 
 
 def _options(words: list[str]) -> dict[str, str]:
