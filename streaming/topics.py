@@ -1,4 +1,4 @@
-"""The seven topics: how they must be set up, creating them, and checking them at start.
+"""The eight topics: how they must be set up, creating them, and checking them at start.
 
 Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
 cannot be undone. What differs is named with the value found, the value expected and the command that mends
@@ -136,6 +136,7 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
         _output(names.actions_dry_run, ACTIONS_RETENTION_MS),
         _output(names.audit, AUDIT_RETENTION_MS),
         _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        TopicSpec(name=names.executor_kafka, partitions=1, partitions_needed=1, fixed=_COMPACTED),
         TopicSpec(
             name=names.commits,
             partitions=1,
@@ -186,7 +187,16 @@ def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
     """Where to look for which topics; None is all of them."""
     names = settings.topics
     read = frozenset({names.input, names.control})
-    written = frozenset({names.actions, names.actions_dry_run, names.audit, names.dead_letter, names.commits})
+    written = frozenset(
+        {
+            names.actions,
+            names.actions_dry_run,
+            names.audit,
+            names.dead_letter,
+            names.executor_kafka,
+            names.commits,
+        }
+    )
     if settings.input.is_pulsar:
         return [(settings.output_bootstrap, written)]
     if settings.output_bootstrap == settings.input.bootstrap:

@@ -44,7 +44,7 @@ def throttle_action(
         reason=_reason(decision, told, seen),
         evidence=_evidence(decision, told, seen),
         expected=_expected(told),
-        precondition={} if fingerprint is None else {"fingerprint": fingerprint},
+        precondition={"reassignments": _reassignments(seen)},
         expires_at=expires_at,
         dry_run=dry_run,
         add_leader_throttled_replicas=dict(decision.add.leader),
@@ -59,7 +59,17 @@ def throttle_action(
         follower_min_bytes_per_s={} if told.needs is None else _texts(told.needs.follower_min_bytes_per_s),
         eta_s=None if told.eta is None else told.eta.remaining_s,
         bottleneck=bottleneck(told),
+        fingerprint=fingerprint,
     )
+
+
+def _reassignments(seen: Seen) -> str:
+    """What must still be so of the cluster's reassignments when the action is carried out."""
+    if seen.moves is None:
+        return "unknown"
+    if not len(seen.moves):
+        return "none"
+    return "running" if seen.is_running else "planned"
 
 
 def bottleneck(told: PacingExplanation) -> str | None:

@@ -21,7 +21,7 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     expected: dict[str, dict[str, float]]
     """Of each role, as in `leader:101`: bytes left, and seconds it then takes."""
     precondition: dict[str, str]
-    """What must still hold: `fingerprint` of what moves; without it, that nothing moves any more."""
+    """What must still hold: `reassignments` are `running`, or `none` of them; `planned` and `unknown` ask for nothing."""
     expires_at: str
     """RFC 3339; not to be carried out later."""
     dry_run: bool
@@ -50,6 +50,8 @@ class Throttle(msgspec.Struct, frozen=True, kw_only=True):
     """From the newest report; null: unknown, or never as it goes."""
     bottleneck: str | None
     """The role that is done last, as in `leader:101`."""
+    fingerprint: str | None
+    """Of what moves where, as `trimtab throttle plan` prints it; null: nothing moves, or nobody said what."""
 
 
 class UnknownNumber(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ class Seen:
     """Time of the newest report, at most the round's end."""
     moves: Moves | None
     """None: nobody said what moves."""
+    is_running: bool
+    """Whether Kafka carries any of it out already."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]
@@ -56,6 +58,7 @@ def see(
     return Seen(
         at_ms=at_ms,
         moves=None if moves is None else _moves(moves.report, before, now, logs),
+        is_running=any(row.running_adding for row in rows),
         lists=ThrottledLists() if moves is None else moves.report.throttled,
         rates_there=dict(_rates(reports)),
         brokers=frozenset(logs.times_ms),

@@ -131,7 +131,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The names of the seven topics; ``trimtab topics create`` makes them."""
+    """The names of the eight topics; ``trimtab topics create`` makes them."""
 
     input: str = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
@@ -145,6 +145,8 @@ class TopicNames:
     """One summary a round."""
     dead_letter: str = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
+    executor_kafka: str = "trimtab.executor.kafka"
+    """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once."""
 

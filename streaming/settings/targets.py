@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streaming.settings.security import SecuritySettings
+
 TopicStatsWanted = Literal["hot", "all", "none"]
 
 _HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
@@ -101,7 +103,6 @@ class PulsarTarget:
                 raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
-SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 _BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
 
 
@@ -111,22 +112,7 @@ class KafkaTarget:
 
     bootstrap: str = "127.0.0.1:9092"
     """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
-    security_protocol: SecurityProtocol = "PLAINTEXT"
-    """How connections are made. Kafka: ``security.protocol``."""
-    ca_file: str | None = None
-    """Certificates (PEM) of the authorities that sign the brokers'; unset = those the machine trusts."""
-    certificate_file: str | None = None
-    """Our own certificate (PEM), where brokers ask for one."""
-    key_file: str | None = None
-    """The certificate's key (PEM)."""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    """With a SASL protocol. Kafka: ``sasl.mechanism``."""
-    username: str | None = None
-    """With a SASL protocol."""
-    password_file: str | None = None
-    """File with the password."""
-    password_env: str | None = None
-    """Name of an environment variable with the password, instead of ``password_file``."""
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     timeout_s: float = 10.0
     """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
     sweeps_per_round_count: int = 2
@@ -135,24 +121,6 @@ class KafkaTarget:
 
     def __post_init__(self) -> None:
         _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
-        if self.password_file is not None and self.password_env is not None:
-            raise ValueError("password_file and password_env are both set: give one of them")
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file belong together: give both or neither")
-        if self.password_env is not None:
-            # The value is not quoted: whoever mistakes it for the password itself has put a secret there.
-            _require(
-                _VARIABLE.fullmatch(self.password_env),
-                "password_env",
-                "(not shown)",
-                "the name of a variable",
-            )
-        if self.security_protocol.startswith("SASL") and (
-            self.username is None or (self.password_file is None and self.password_env is None)
-        ):
-            raise ValueError(
-                f"security_protocol is {self.security_protocol!r}; it needs username, and password_file or password_env"
-            )
         _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
         _require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,

@@ -18,25 +18,29 @@ _REPLICA = re.compile(r"(\S+?)-(\d+)=([\d.e]+)(?:\+([\d.e]+))?(!)?(?:/(\d+))?")
 _LIST = re.compile(r"(leader|follower):([^=:]+)=(\S+)")
 
 
-def logs(broker: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
-    """A broker's report."""
+def event_of(kind: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
+    """The event of ``logs`` or ``moves``."""
+    if kind == "moves":
+        return _moves(words, time_s=time_s, attributes=attributes)
+    broker, *rest = words
+    return _logs(broker, rest, time_s=time_s, attributes=attributes)
+
+
+def _logs(broker: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
     numbers = dict(word.split("=", 1) for word in words if "-" not in word)
-    unknown = numbers.keys() - {"leader", "follower", "in", "out", "id", "cluster", "recorded"}
+    unknown = numbers.keys() - {"leader", "follower", "in", "out"}
     if unknown:
         raise ValueError(f"logs know no {', '.join(sorted(unknown))}")
     data = {
         "broker": int(broker),
-        "throttle": {
-            f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("leader", "follower")
-        },
+        "throttle": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("leader", "follower")},
         "network": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("in", "out")},
         "replicas": [_replica(word, time_s) for word in words if "-" in word],
     }
     return event(KAFKA_LOAD_REPORT, time_s=time_s, data=data, **({"subject": broker} | attributes))
 
 
-def moves(words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
-    """What moves in the cluster."""
+def _moves(words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
     throttled: dict[str, dict[str, str]] = {"leader": {}, "follower": {}}
     rows = []
     for word in words:

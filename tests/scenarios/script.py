@@ -59,11 +59,8 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
                 data=_topics(bundles.split()),
                 **({"subject": plain[0]} | attributes),
             )
-        case "logs":
-            broker, *own = _own(rest)
-            return kafka_script.logs(broker, own, time_s=time_s, attributes=attributes)
-        case "moves":
-            return kafka_script.moves(_own(rest), time_s=time_s, attributes=attributes)
+        case "logs" | "moves":
+            return kafka_script.event_of(kind, _own(rest), time_s=time_s, attributes=attributes)
         case "result":
             action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
             return result(action, plain[1], time_s=time_s, **attributes)
