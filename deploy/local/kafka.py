@@ -24,12 +24,13 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Literal, Self
 
 from kafka.admin import KafkaAdminClient
@@ -123,7 +124,11 @@ class LocalKafka:
     Not for several threads at once.
     """
 
-    def __init__(self, directory: Path, nodes: Literal[1, 3] = 1) -> None:
+    def __init__(
+        self, directory: Path, nodes: Literal[1, 3] = 1, *, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """``more`` are settings of every broker that go before those of this module."""
+        self._more = dict(more)
         self._directory = directory.absolute()
         self._nodes = {number: _Node(number, self._directory) for number in range(1, nodes + 1)}
 
@@ -214,7 +219,7 @@ class LocalKafka:
         ports = _free_ports(len(self._nodes) + 1)
         for node in self._nodes.values():
             node.port, node.controller_port = ports[node.number], ports[0]
-            node.settings.write_text(_properties(node), encoding="utf-8")
+            node.settings.write_text(_properties(node, self._more), encoding="utf-8")
         new = [node for node in self._nodes.values() if not (node.store / "meta.properties").exists()]
         cluster = _cluster_id(self._directory / "cluster.id")
         with ThreadPoolExecutor(max_workers=len(self._nodes)) as pool:
@@ -299,7 +304,7 @@ def _cluster_id(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _properties(node: _Node) -> str:
+def _properties(node: _Node, more: Mapping[str, str]) -> str:
     """The settings file of one node; the keys are those of Kafka's broker configuration."""
     leads = node.number == 1
     controller = f",CONTROLLER://127.0.0.1:{node.controller_port}" if leads else ""
@@ -313,7 +318,11 @@ def _properties(node: _Node) -> str:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": node.store,
     }
-    return "".join(f"{key}={value}\n" for key, value in own.items()) + _SETTINGS
+    return (
+        "".join(f"{key}={value}\n" for key, value in own.items())
+        + _SETTINGS
+        + "".join(f"{key}={value}\n" for key, value in more.items())
+    )
 
 
 def _main() -> None:

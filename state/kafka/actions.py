@@ -11,7 +11,7 @@ NAME = "reassignment-throttle"
 """The policy's name."""
 
 _BECAUSE: Mapping[Trigger, str] = {
-    "first-throttle": "{moving} partitions move and nothing paces them",
+    "first-throttle": "what moves is not paced yet, {moving}",
     "moves-joined": "partitions joined the move",
     "minimum-rose": "a minimum came near the rate, and below it the move would never end",
     "deadline-at-risk": "the deadline would be missed",
@@ -87,7 +87,7 @@ def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
 
 def _reason(decision: ThrottleDecision, told: PacingExplanation, seen: Seen) -> str:
     moving = 0 if seen.moves is None else len(seen.moves)
-    because = _BECAUSE[decision.trigger].format(moving=moving)
+    because = _BECAUSE[decision.trigger].format(moving=f"{moving} partition{'s' * (moving != 1)}")
     if not decision.set_rates:
         return f"{because[0].upper()}{because[1:]}."
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())

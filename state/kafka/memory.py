@@ -54,6 +54,8 @@ class KafkaMemory:
     pending: Pending | None = None
     attempted: ThrottledLists = field(default_factory=ThrottledLists)
     """Entries of decisions that failed: some may be on the cluster all the same, and they are nobody else's."""
+    is_running: bool = False
+    """Whether Kafka carried anything out when it was looked at last; a throttle may be set before."""
     failures_count: int = 0
     """Decisions in a row that were not carried out."""
     retry_ms: int = 0
@@ -95,6 +97,7 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     pacing: PacingMemory
     pending: Pending | None
     attempted: ThrottledLists
+    is_running: bool
     failures_count: int
     retry_ms: int
     real: PacingMemory | None
@@ -121,6 +124,7 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
             memory.pacing,
             memory.pending,
             memory.attempted,
+            memory.is_running,
             memory.failures_count,
             memory.retry_ms,
             memory.real,
@@ -143,6 +147,7 @@ def decode_kafka(value: bytes) -> KafkaMemory:
         pacing=body.pacing,
         pending=body.pending,
         attempted=body.attempted,
+        is_running=body.is_running,
         failures_count=body.failures_count,
         retry_ms=body.retry_ms,
         real=body.real,

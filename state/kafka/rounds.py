@@ -15,7 +15,7 @@ from policies.throttle.pacing_plan import (
     PacingSnapshot,
     ThrottleDecision,
 )
-from policies.throttle.progress import watched
+from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state import control
 from state.kafka import pursuit
@@ -117,6 +117,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
     obstacle = _obstacle(header, closed, live_count=len(memory.last_ms))
     if obstacle is not None:
         return [_round_output(closed, memory, seen, None, [], outcome=obstacle[0], reason=obstacle[1])]
+    _start(memory, seen)
     settings = closed.settings.throttle
     decision, after, told = decide(_snapshot(memory, closed, seen), memory.pacing, settings)
     hold = None if decision is None else _hold(decision, memory, closed)
@@ -139,6 +140,15 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
             is_held=hold is not None,
         ),
     ]
+
+
+def _start(memory: KafkaMemory, seen: Seen) -> None:
+    """Progress and deadline count from the moment a move runs, not from that of its throttle."""
+    if seen.moves is None or not len(seen.moves):
+        return
+    if memory.pacing.is_active and not (memory.is_running and seen.is_running):
+        memory.pacing = replace(memory.pacing, begun_ms=seen.at_ms, watch=Watch())
+    memory.is_running = seen.is_running
 
 
 def _obstacle(

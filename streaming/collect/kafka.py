@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 from streaming.collect.cadence import Cadence
 from streaming.collect.kafka_sweep import EVENTS, READ_RESULTS, KafkaSweeper
 from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.planned import BadPlan
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
 from streaming.serve import Check
@@ -49,7 +50,9 @@ class KafkaCollector:
         self._stop = threading.Event()
         rounds = ClusterSettingsSource(settings).base(cluster).kafka.rounds
         self._cadence = Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count)
-        self._sweeper = KafkaSweeper(sink, self.metrics, cluster=cluster, clock_s=clock_s)
+        self._sweeper = KafkaSweeper(
+            sink, self.metrics, cluster=cluster, clock_s=clock_s, planned_file=target.planned_file
+        )
         self._connection = ExitStack()
         self._admin: KafkaAdminClient | None = self._connect()
         self._swept_s: float | None = None
@@ -73,7 +76,7 @@ class KafkaCollector:
         began_s = self._clock_s()
         try:
             swept = self._sweeper.sweep(self._connected())
-        except (KafkaError, ClusterError, OSError) as error:
+        except (KafkaError, ClusterError, BadPlan, OSError) as error:
             self._disconnect()
             return self._failed("no-brokers", error)
         except PublishError as error:

@@ -4,7 +4,7 @@ Invariants: what could not be read is absent and named in the tick, never 0; a d
 report's time is when its broker's answer was complete here. Changes nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -15,6 +15,7 @@ from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
 from streaming.collect.cadence import Patience
 from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.planned import planned_move, read_planned
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.reading import (
     Partition,
@@ -61,7 +62,9 @@ class KafkaSweeper:
         *,
         cluster: str,
         clock_s: Callable[[], float],
+        planned_file: str | None = None,
     ) -> None:
+        self._planned_file = planned_file
         self._sink = sink
         self._metrics = metrics
         self._cluster = cluster
@@ -71,56 +74,77 @@ class KafkaSweeper:
     def sweep(self, admin: KafkaAdminClient) -> Swept:
         """Read everything once.
 
-        Raises ``KafkaError`` or ``ClusterError`` where the cluster as a whole does not answer, and ``PublishError`` where
-        nothing can be written.
+        Raises ``KafkaError`` or ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
+        is no reassignment, and ``PublishError`` where nothing can be written.
         """
-        running = read_reassignments(admin)
-        states = read_partitions(admin, {topic for topic, _ in running})
+        moves, moved_ms = self._moves(admin), self._now_ms()
         alive = read_brokers(admin)
-        moved_ms = self._now_ms()
-        wanted = sorted(alive | {broker for move in running.values() for broker in move.replicas})
+        wanted = sorted(
+            alive | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
+        )
+        failed = self._left_out(wanted, alive)
+        asked = [broker for broker in wanted if broker not in failed]
+        throttle = read_throttle(admin, topics={topic for topic, _ in moves}, brokers=asked)
+        self._say_moves(moves, throttle, moved_ms)
+        offsets = _end_offsets(admin, moves)
+        for broker in asked:
+            why = self._read_broker(admin, broker, moves, offsets, throttle)
+            if why is not None:
+                failed[broker] = why
+        self._tick(wanted, failed)
+        return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
+
+    def _moves(self, admin: KafkaAdminClient) -> dict[Partition, Move]:
+        """What runs, and what is planned of it that does not run; in order."""
+        running, planned = read_reassignments(admin), read_planned(self._planned_file)
+        states = read_partitions(admin, {topic for topic, _ in (*running, *planned)})
+        found = {
+            where: _move(where, move, states[where]) for where, move in running.items() if where in states
+        }
+        for where, target in planned.items():
+            if where not in running and where in states:
+                move = planned_move(where, target, states[where])
+                if move is not None:
+                    found[where] = move
+        return dict(sorted(found.items()))
+
+    def _left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
+        """Brokers that are not asked in this sweep, with the reason."""
         self._patience.keep_only([str(broker) for broker in wanted])
         failed = {broker: "not registered in the cluster" for broker in wanted if broker not in alive}
-        left_out = {
-            broker: "left out of this sweep: it failed in the last ones"
-            for broker in sorted(alive)
-            if self._patience.skips(str(broker))
-        }
-        failed |= left_out
-        asked = [broker for broker in wanted if broker not in failed]
-        topics = {topic for topic, _ in running if any(where[0] == topic for where in states)}
-        throttle = read_throttle(admin, topics=topics, brokers=asked)
-        self._say_moves(running, states, throttle, moved_ms)
-        offsets = _end_offsets(admin, running, states)
-        for broker in asked:
-            self._read_broker(admin, broker, running, states, offsets, throttle, failed)
-        self._tick(wanted, failed)
-        return Swept(asked=tuple(wanted), failed=failed, moving_count=len(running))
+        for broker in wanted:
+            if broker in alive and self._patience.skips(str(broker)):
+                failed[broker] = "left out of this sweep: it failed in the last ones"
+        return failed
 
     def _read_broker(
         self,
         admin: KafkaAdminClient,
         broker: int,
-        running: Mapping[Partition, RunningMove],
-        states: Mapping[Partition, PartitionState],
+        moves: Mapping[Partition, Move],
         offsets: Mapping[Partition, int],
         throttle: ThrottlesFound,
-        failed: dict[int, str],
-    ) -> None:
-        mine = [where for where, move in running.items() if broker in move.replicas]
-        sizes: Mapping[Partition, Mapping[int, int]] = {}
-        if mine:
-            found = read_log_sizes(admin, mine, [broker])
-            sizes = found.sizes_bytes
-            failed |= found.failed
-        if broker in throttle.failed:
-            failed[broker] = throttle.failed[broker]
-        if broker in failed:
+    ) -> str | None:
+        """Report one broker, or say why not."""
+        mine = [where for where, move in moves.items() if broker in (*move.replicas, *move.adding)]
+        found = read_log_sizes(admin, mine, [broker]) if mine else None
+        why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
+        if why is not None:
             self._metrics.count_read("failed")
             self._patience.failed(str(broker))
-            return
+            return why
         self._metrics.count_read("ok")
         self._patience.answered(str(broker))
+        sizes = {} if found is None else found.sizes_bytes
+        replicas = [
+            _replica(moves[where], broker, sizes[where][broker], offsets.get(where))
+            for where in mine
+            if broker in sizes.get(where, {})
+        ]
+        self._say_logs(broker, replicas, throttle)
+        return None
+
+    def _say_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
         rates = throttle.throttle.rates_bytes_per_s
         data = KafkaBrokerData(
             broker=broker,
@@ -128,24 +152,14 @@ class KafkaSweeper:
                 leader_bytes_per_s=rates.get(BrokerRole("leader", broker)),
                 follower_bytes_per_s=rates.get(BrokerRole("follower", broker)),
             ),
-            replicas=[
-                _replica(where, broker, sizes[where][broker], states, offsets)
-                for where in mine
-                if broker in sizes.get(where, {})
-            ],
+            replicas=replicas,
         )
         self._say("load-report", type_of(KafkaLoadReportMessage), str(broker), data, self._now_ms())
 
-    def _say_moves(
-        self,
-        running: Mapping[Partition, RunningMove],
-        states: Mapping[Partition, PartitionState],
-        throttle: ThrottlesFound,
-        time_ms: int,
-    ) -> None:
+    def _say_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
         lists = throttle.throttle.lists
         data = ReassignmentData(
-            moves=[_move(where, move, states.get(where)) for where, move in sorted(running.items())],
+            moves=list(moves.values()),
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
         )
         self._say("reassignment", type_of(ReassignmentMessage), "reassignments", data, time_ms)
@@ -175,44 +189,34 @@ class KafkaSweeper:
         return int(1000 * self._clock_s())
 
 
-def _end_offsets(
-    admin: KafkaAdminClient,
-    running: Mapping[Partition, RunningMove],
-    states: Mapping[Partition, PartitionState],
-) -> dict[Partition, int]:
+def _end_offsets(admin: KafkaAdminClient, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
     """Of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
-    led = [where for where in running if where in states and states[where].leader != NO_LEADER]
+    led = [where for where, move in moves.items() if move.leader != NO_LEADER]
     try:
         return read_end_offsets(admin, led)
     except (KafkaError, ClusterError):
         return {}
 
 
-def _replica(
-    where: Partition,
-    broker: int,
-    size: int,
-    states: Mapping[Partition, PartitionState],
-    offsets: Mapping[Partition, int],
-) -> Replica:
-    is_leader = where in states and states[where].leader == broker
+def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:
+    is_leader = move.leader == broker
     return Replica(
-        topic=where[0],
-        partition=where[1],
+        topic=move.topic,
+        partition=move.partition,
         leader=is_leader,
         log_size_bytes=size,
-        log_end_offset=offsets.get(where) if is_leader else None,
+        log_end_offset=offset if is_leader else None,
     )
 
 
-def _move(where: Partition, move: RunningMove, state: PartitionState | None) -> Move:
-    leader = NO_LEADER if state is None or state.leader not in move.replicas else state.leader
+def _move(where: Partition, move: RunningMove, state: PartitionState) -> Move:
+    """A leader that is none of the replicas is that of a moment ago."""
     return Move(
         topic=where[0],
         partition=where[1],
         replicas=list(move.replicas),
         adding=list(move.adding),
         removing=list(move.removing),
-        leader=leader,
-        isr=[] if state is None else list(state.in_sync),
+        leader=state.leader if state.leader in move.replicas else NO_LEADER,
+        isr=list(state.in_sync),
     )

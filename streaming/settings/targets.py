@@ -113,6 +113,9 @@ class KafkaTarget:
     bootstrap: str = "127.0.0.1:9092"
     """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    planned_file: str | None = None
+    """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
+    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or not there: none."""
     timeout_s: float = 10.0
     """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
     sweeps_per_round_count: int = 2
