@@ -116,6 +116,11 @@ class Tick(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterFacts(Event):
+    """Who else balances the cluster, and what must stay where. Checked and counted; it decides nothing yet."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ActionResult(Event):
     """What became of an action."""
 

@@ -9,7 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from state.controller import REJECTED, Controller, Result
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, RejectReason, Tick, TopicStats
+from state.events import (
+    ActionResult,
+    ClusterFacts,
+    Control,
+    Event,
+    LoadReport,
+    Rejection,
+    RejectReason,
+    Tick,
+    TopicStats,
+)
 from state.outputs import Output
 from streaming.wire.decode import decode
 from streaming.wire.encode import Refused, refused
@@ -17,6 +27,7 @@ from streaming.wire.messages import (
     ActionResultMessage,
     ControlMessage,
     LoadReportMessage,
+    PulsarClusterMessage,
     TickMessage,
     TopicStatsMessage,
     type_of,
@@ -30,6 +41,7 @@ _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
     TopicStats: type_of(TopicStatsMessage),
     Tick: type_of(TickMessage),
+    ClusterFacts: type_of(PulsarClusterMessage),
     ActionResult: type_of(ActionResultMessage),
     Control: type_of(ControlMessage),
 }

@@ -19,9 +19,16 @@ from streaming.collect.reports import ForeignReport, read_report, topic_traffic,
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.settings.targets import PulsarTarget
 from streaming.sinks.input_events import EventSink
-from streaming.wire.cluster import PulsarClusterData, PulsarClusterMessage
 from streaming.wire.encode import encode_input
-from streaming.wire.messages import LoadReportMessage, TickData, TickMessage, TopicStatsMessage, type_of
+from streaming.wire.messages import (
+    LoadReportMessage,
+    PulsarClusterData,
+    PulsarClusterMessage,
+    TickData,
+    TickMessage,
+    TopicStatsMessage,
+    type_of,
+)
 
 __all__ = ["Speaker", "Sweep", "Sweeper"]
 

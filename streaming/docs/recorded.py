@@ -27,6 +27,9 @@ from streaming.wire.messages import (
     ControlMessage,
     Envelope,
     LoadReportMessage,
+    PulsarBrokerFacts,
+    PulsarClusterData,
+    PulsarClusterMessage,
     TickData,
     TickMessage,
     TopicStatsMessage,
@@ -58,6 +61,9 @@ _ATTRIBUTES = (
 )
 _COLLECTOR = "/collector/pulsar/lab"
 _EXECUTOR = "/executor/pulsar/lab"
+_QUIET_BROKER = PulsarBrokerFacts(
+    load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
+)
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)
 _SWEPT_BEFORE = timedelta(milliseconds=500)
 
@@ -149,6 +155,20 @@ class _Story:
                 cluster=cluster,
                 data=TickData(asked=brokers),
             ),
+            PulsarClusterMessage(
+                specversion="1.0",
+                id=f"cluster/{_text(swept)}",
+                source=_COLLECTOR,
+                subject="cluster",
+                time=swept,
+                cluster=cluster,
+                data=PulsarClusterData(
+                    pulsar_cluster=cluster,
+                    brokers=dict.fromkeys(brokers, _QUIET_BROKER),
+                    isolation_policies={},
+                    anti_affinity_groups={},
+                ),
+            ),
             ActionResultMessage(
                 specversion="1.0",
                 id=f"result/{self._action['id']}",
@@ -156,7 +176,11 @@ class _Story:
                 subject=self._action["id"],
                 time=done,
                 cluster=cluster,
-                data=ActionResultData(outcome="succeeded"),
+                data=ActionResultData(
+                    outcome="succeeded",
+                    broker=self._action["data"]["destination_broker"],
+                    took_s=_CARRIED_OUT_AFTER.total_seconds(),
+                ),
             ),
             ControlMessage(
                 specversion="1.0",

@@ -23,6 +23,7 @@ from state.events import (
     TOPICS,
     ActionResult,
     BrokerReport,
+    ClusterFacts,
     Control,
     Event,
     LoadReport,
@@ -41,6 +42,7 @@ from streaming.wire.messages import (
     LoadReportMessage,
     LocalBrokerData,
     Message,
+    PulsarClusterMessage,
     Resource,
     TickMessage,
     TopicStatsMessage,
@@ -163,6 +165,8 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 asked=tuple(sorted(data.asked)),
                 failed=tuple(sorted(data.failed.items())),
             )
+        case PulsarClusterMessage():
+            return ClusterFacts(id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition)
         case ActionResultMessage(data=result):
             return ActionResult(
                 id=id_,

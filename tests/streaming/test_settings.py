@@ -498,7 +498,7 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     written = {key for key, origin in result.sources.items() if origin.startswith("file ")}
     unset = {key for key in result.sources if key not in written}
     assert unset == {
-        "clusters", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
+        "clusters", "targets", "input.pulsar.token_file", "input.pulsar.ca_file", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
     }  # fmt: skip
 
