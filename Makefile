@@ -6,6 +6,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 JARS := $(VENV)/.jars
+PULSAR_JARS := $(VENV)/.jars-pulsar
+PULSAR_LOCK := deploy/local/locks/pulsar.lock
 LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,10 +21,10 @@ help: ## Show this list
 demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it)
 	@$(PYTHON) -m deploy.local.demo
 
-test: check $(JARS) ## Every check and test but the long ones
+test: check $(JARS) $(PULSAR_JARS) ## Every check and test but the long ones
 	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(JARS) ## Long soaks and full crash grids
+test-slow: $(JARS) $(PULSAR_JARS) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow
 
 check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
@@ -71,4 +73,8 @@ $(PACKAGES): requirements.lock pyproject.toml
 $(JARS): $(PACKAGES) $(LOCKS)
 	@$(PYTHON) -m deploy.local.java
 	@$(PYTHON) -m streaming.jars $(LOCKS) >/dev/null
+	@touch $@
+
+$(PULSAR_JARS): $(JARS) $(PULSAR_LOCK)
+	@$(PYTHON) -m streaming.jars $(PULSAR_LOCK) >/dev/null
 	@touch $@
