@@ -1,7 +1,8 @@
 """``trimtab execute pulsar``: carries out the actions of one cluster for as long as it runs.
 
-A batch of actions is taken up together, at most as many at a time as allowed, those of one bundle one after the other;
-its results are written, then its position is committed. So an action may be taken up again after a crash; it then
+A batch of actions is taken up together, at most as many at a time as allowed, those of one namespace one after the other: a
+split rewrites the bundles of its namespace, and lookups meanwhile are what brokers have blocked on (Pulsar #20189). The
+results are written, then the position is committed. So an action may be taken up again after a crash; it then
 finds its aim reached, and gives the same result under the same id.
 """
 
@@ -97,7 +98,7 @@ class ExecutorLoop:
         for order in orders:
             skip = self._gate(order)
             if skip is None:
-                chains[order.action.bundle].append(order)
+                chains[order.bundle.namespace].append(order)
             else:
                 self._tell_skip(order, skip, took_s=None)
         for future in [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]:
