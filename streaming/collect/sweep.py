@@ -70,6 +70,10 @@ class Speaker:
         """A sweep is complete. Returns when it and everything said before is written."""
         data = TickData(asked=list(sweep.asked), failed=dict(sweep.failed))
         self._say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
+        self.flush()
+
+    def flush(self) -> None:
+        """Return when everything said before is written."""
         self._sink.flush()
 
     def _say(self, kind: str, type_: str, subject: str, data: bytes) -> None:

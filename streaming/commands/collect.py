@@ -94,9 +94,14 @@ def _run(collector: "PulsarCollector", settings: Settings) -> None:
 
 
 def _sweep_once(collector: "PulsarCollector") -> None:
+    from streaming.sinks import PublishError  # noqa: PLC0415
+
     if not collector.sweep():
         raise Refused("; ".join(check.detail for check in collector.readiness()))
-    collector.join_facts()
+    try:
+        collector.join_facts()
+    except PublishError as error:
+        raise Refused(str(error)) from error
 
 
 def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
