@@ -26,6 +26,7 @@ _PROBE_TOPICS_MAX = 100_000
 _PASSING = ("broker-failed", "conflict", "busy")
 """Failures that often pass: a bundle just unloaded or split is not served for a second or two."""
 _ATTEMPTS_MAX = 4
+_NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +199,7 @@ class Executor:
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
             refused = failure is not None and failure.failure != "no-answer"
             if refused or time.monotonic() > deadline_s:
-                why = str(failure) if failure else f"no new boundary within {self._verify_timeout_s:g} s"
+                why = str(failure) if failure else _NOT_CUT
                 return Done(outcome="failed", reason=f"the bundles are as before: {why}")
             self._pause(_POLL_S)
 
