@@ -22,7 +22,8 @@ class Circumstances:
     expires_ms: int
     policy: str
     dry_run: bool
-    paused: bool
+    hold: Hold | None
+    """Why nothing at all is done in this round; None where the round may act."""
 
 
 @dataclass(slots=True)
@@ -78,9 +79,7 @@ def admit(
 
 def _general_hold(budget: Budget, circumstances: Circumstances) -> Hold | None:
     """Why nothing is moved in this round, if so."""
-    if circumstances.paused:
-        return Hold("paused", "the cluster is paused")
-    return quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
+    return circumstances.hold or quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
 
 
 def _hold(

@@ -8,10 +8,9 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Literal
 
-from state import control, rounds
+from state import control, effects, rounds
 from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick, TopicStats
 from state.memory import (
     Fleet,
@@ -242,7 +241,7 @@ class Controller:
     def _close(self, number: int) -> list[Output]:
         open_round = self._header.rounds[number]
         for result in sorted(open_round.results):
-            _apply_result(self._header, result)
+            effects.apply_result(self._header, result)
         outputs: list[Output] = []
         waiting = self._take_waiting(number)
         reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
@@ -304,14 +303,6 @@ def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
         return False
     open_round.results.append(record)
     return True
-
-
-def _apply_result(header: Header, result: ResultRecord) -> None:
-    """A result ends the flight; a failed one the cooldown too."""
-    for action in chain(header.actions.values(), header.splits.values()):
-        if action.action_id == result.action_id:
-            action.in_flight = False
-            action.failed = action.failed or result.outcome == "failed"
 
 
 def _widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:

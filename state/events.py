@@ -133,6 +133,8 @@ class Control(Event):
     """Settings as a JSON object, canonical."""
     who: str
     why: str
+    resumed_ms: int | None = None
+    """When a person said that what made actions fail is mended; at most its own time."""
 
 
 RejectReason = Literal[

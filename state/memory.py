@@ -16,6 +16,7 @@ from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import BrokerReport, TopicTraffic
+from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.settings import Mode
 
 VERSION = 1
@@ -38,6 +39,8 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     why: str
     applies_from: int
     arrived_late: bool
+    resumed_ms: int | None = None
+    """When a person said that failing actions are mended; None: never."""
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -74,35 +77,6 @@ class OpenRound(msgspec.Struct, array_like=True):
     """Whether statistics of topics wait for its close."""
 
 
-class PastAction(msgspec.Struct, array_like=True):
-    """A decision about one bundle: while it rests or is in flight, the bundle is masked."""
-
-    action_id: str
-    decided_ms: int
-    """End of the round that decided it."""
-    expires_ms: int
-    dry_run: bool
-    in_flight: bool = True
-    failed: bool = False
-
-
-class PastSplit(msgspec.Struct, frozen=True, array_like=True):
-    """What a decided split leaves to each child, so that the children do not begin blind."""
-
-    until_ms: int
-    """Later they are no children of it."""
-    children: list[tuple[str, float, float]]
-    """Full name, and its share of the parent's message rate and of its throughput; none where topics were not known."""
-
-
-class PastUnloads(msgspec.Struct, frozen=True, array_like=True):
-    """How many unloads a round decided."""
-
-    ended_ms: int
-    count: int
-    dry_run: bool
-
-
 class Header(msgspec.Struct, array_like=True):
     """Clock, open rounds, control and guards of one cluster."""
 
@@ -131,6 +105,14 @@ class Header(msgspec.Struct, array_like=True):
     """Newest split of each bundle and of each child of one, while it still masks."""
     inheritances: dict[str, PastSplit] = msgspec.field(default_factory=dict)
     """By parent, while its children may still appear for the first time."""
+    trials: dict[str, Trial] = msgspec.field(default_factory=dict)
+    """By id, actions whose effect is not known yet."""
+    verdicts: list[Verdict] = msgspec.field(default_factory=list)
+    """Of the last actions that were judged, in that order."""
+    ineffective: dict[str, Ineffective] = msgspec.field(default_factory=dict)
+    """By bundle, while it is left alone."""
+    failing_since_ms: int | None = None
+    """End of the round since which so many actions failed that nothing is done until a person resumes."""
 
 
 class Fleet:

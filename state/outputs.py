@@ -167,14 +167,14 @@ class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
-    kind: Literal["hot-partition"]
+    kind: Literal["hot-partition", "ineffective", "landed-elsewhere"]
     """What it is."""
     subject: str
-    """What it is about, e.g. the topic."""
+    """What it is about: the topic, or the bundle of an action."""
     broker: str
     """Where it was seen."""
-    bytes_per_s: float
-    """Throughput in + out."""
+    bytes_per_s: float | None
+    """Throughput in + out of a topic; null for an action's bundle."""
     advice: str
     """What a person can do."""
 
@@ -217,6 +217,8 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """For which reason."""
     arrived_late: bool
     """Whether it came after the round it was meant for had closed."""
+    resumed_at: str | None
+    """When a person said that what made actions fail is mended; null: the event does not say."""
     problem: str | None
     """Why its settings are not in force, where they are not."""
 
@@ -246,6 +248,10 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The mode in force."""
     paused: bool
     """Whether a control event holds all actions."""
+    failing_since: str | None
+    """Since when all actions are held because too many of the last ones failed; null: they are not."""
+    last_actions: dict[str, int]
+    """How the last actions that were judged ended, at most 10: `good`, `failed` or `ineffective`."""
     control: ControlInForce | None
     """Null without one."""
     settings_digest: str

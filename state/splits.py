@@ -30,8 +30,9 @@ from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
 from state.guards import MASK_REASONS, OPEN, Codes, Hold, quiet
-from state.memory import PastSplit, WaitingTopics
+from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
+from state.past import PastSplit
 from state.settings import PulsarSettings
 from state.summary import SHOWN_ROWS
 from state.tables import Eligible
@@ -90,13 +91,12 @@ def decide(
     fleet, rows = advanced.fleet, table.fleet_rows
     memory = SplitMemory(hits=fleet.split_hits[rows])
     found, after = split(snapshot, memory, pulsar.split, proposals)
-    hold = Hold("paused", "the cluster is paused") if circumstances.paused else None
     splits = Splits(
         table=table,
         snapshot=snapshot,
         plan=found,
         mask_codes=codes,
-        hold=hold or quiet(pulsar.guards, "splits", end_ms=circumstances.end_ms),
+        hold=circumstances.hold or quiet(pulsar.guards, "splits", end_ms=circumstances.end_ms),
     )
     hits = after.hits.copy()
     for decision in found.decisions if splits.hold else ():

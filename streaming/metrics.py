@@ -92,6 +92,12 @@ class Metrics:
         )
         self._dry_run = gauge(registry, "dry_run", "1 while decisions go to the dry-run topic.", "cluster")
         self._paused = gauge(registry, "paused", "1 while a control event holds all actions.", "cluster")
+        self._failing = gauge(
+            registry,
+            "failing",
+            "1 while all actions are held because too many of the last ones failed or had no effect.",
+            "cluster",
+        )
         self._round_end = gauge(
             registry,
             "last_round_end_timestamp_seconds",
@@ -151,6 +157,7 @@ class Metrics:
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)
+        self._failing.labels(cluster).set(seen.failing)
         self._round_end.labels(cluster).set(seen.end_ms / 1000)
 
     def observe_events(self, seen: EventObservation) -> None:

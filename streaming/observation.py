@@ -42,6 +42,7 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     policy: str
     mode: Literal["dry-run", "act"]
     paused: bool
+    failing: bool
     brokers_reporting_count: _Count
     brokers_missing_count: _Count
     brokers_excluded_count: _Count

@@ -46,6 +46,7 @@ _ROUND = RoundObservation(
     policy="avg-shedder",
     mode="act",
     paused=False,
+    failing=False,
     brokers_reporting_count=3,
     brokers_missing_count=0,
     brokers_excluded_count=0,

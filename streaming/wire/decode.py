@@ -31,12 +31,14 @@ from state.events import (
     TopicStats,
     TopicTraffic,
 )
+from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
+    ControlData,
     ControlMessage,
     LoadReportMessage,
     LocalBrokerData,
@@ -182,7 +184,21 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 overlay=msgspec.json.encode(overlay.settings, order="sorted"),
                 who=overlay.who or "",
                 why=overlay.why or "",
+                resumed_ms=_resumed_ms(overlay, time_ms),
             )
+
+
+def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
+    if overlay.resumed_at is None:
+        return None
+    resumed_ms = to_ms(overlay.resumed_at)
+    if resumed_ms > time_ms:
+        detail = (
+            f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
+            "that later actions work"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
+    return resumed_ms
 
 
 def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:

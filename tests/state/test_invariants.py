@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -66,6 +67,16 @@ SETTINGS = [
         guards={"bundle_cooldown_s": 20.0, "max_unloads_per_round_count": 1, "keep_sole_bundle": False},
     ),
 ]
+JUDGING = settings_of(
+    **EAGER,
+    guards={
+        "bundle_cooldown_s": 20.0,
+        "ineffective_after_rounds_count": 1,
+        "ineffective_rest_s": 30.0,
+        "failing_actions_count": 2,
+    },
+)
+SETTINGS.append(JUDGING)
 some_settings = st.sampled_from(SETTINGS)
 
 
@@ -238,6 +249,44 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
         guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
     )
     check_guards(run([trace], source))
+
+
+some_outcomes = st.lists(st.sampled_from(["succeeded", "failed", "skipped"]), min_size=2, max_size=8)
+
+
+@CHECKED
+@given(traces, some_outcomes)
+def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Event], outcomes: list[str]):
+    trace = with_results(trace, JUDGING, outcomes)
+    summaries = run([trace], JUDGING).summaries
+    for before, summary in zip([None, *summaries], summaries, strict=False):
+        bad = sum(count for name, count in summary["last_actions"].items() if name != "good")
+        assert sum(summary["last_actions"].values()) <= 10
+        if summary["failing_since"] is not None:
+            assert summary["actions_count"] == 0
+        else:
+            assert bad < 2
+            resumed = summary["control"] and summary["control"]["resumed_at"]
+            assert before is None or before["failing_since"] is None or resumed >= before["failing_since"]
+
+
+def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_ineffective_actions():
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @given(traces, some_outcomes)
+    def look(trace: list[Event], outcomes: list[str]) -> None:
+        summaries = run([with_results(trace, JUDGING, outcomes)], JUDGING).summaries
+        failing = [summary["failing_since"] is not None for summary in summaries]
+        seen["resumed"] += (True, False) in pairwise(failing)
+        for summary in summaries:
+            seen.update(summary["last_actions"].keys())
+            seen.update(summary["candidates"]["outcomes"].keys() & {"failing", "ineffective"})
+            seen.update(f"split {name}" for name in summary["splits"]["outcomes"].keys() & {"failing"})
+
+    look()
+    assert seen.keys() >= {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
+    assert min(seen.values()) > 0
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,14 @@ def sweep(time_s: float, id_: str = "tick") -> Tick:
     )
 
 
-def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: object = None) -> Control:
+def overlay(
+    time_s: float,
+    *,
+    paused: bool = False,
+    mode: Any = None,
+    settings: object = None,
+    resumed_s: float | None = None,
+) -> Control:
     return Control(
         id=f"control/{time_s:g}/{paused}/{mode}",
         time_ms=round(time_s * 1000),
@@ -127,6 +134,7 @@ def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: 
         overlay=json.dumps(settings or {}).encode(),
         who="ann",
         why="a test",
+        resumed_ms=None if resumed_s is None else round(resumed_s * 1000),
     )
 
 
@@ -233,6 +241,7 @@ def _random_other(random: Random) -> Event:
         paused=random.random() < 0.3,
         mode=random.choice([None, "dry-run", "act"]),
         settings=random.choice(_OVERLAYS),
+        resumed_s=random.choice([None, None, time_s]),
     )
 
 
