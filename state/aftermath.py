@@ -41,8 +41,9 @@ def _remember_unloads(header: Header, closing: Closing, unloads: list[Unload], a
 def _remember_splits(header: Header, closing: Closing, decided: Splits, actions: list[Output]) -> None:
     for action, decision in zip(actions, decided.admitted, strict=True):
         children = splits.children_of(decided, decision)
-        for bundle in (action.subject, *children):
-            header.splits[bundle] = _past(action, closing)
+        header.splits[action.subject] = _past(action, closing)
+        for child in children:
+            header.splits[child] = _past(action, closing, in_flight=False)  # a child that is listed is there
         if not action.dry_run:
             header.trials[action.id] = Trial(
                 "split",
@@ -56,12 +57,13 @@ def _remember_splits(header: Header, closing: Closing, decided: Splits, actions:
         header.inheritances[action.subject] = splits.inheritance(decided, decision, _until_ms(closing))
 
 
-def _past(action: Output, closing: Closing) -> PastAction:
+def _past(action: Output, closing: Closing, *, in_flight: bool = True) -> PastAction:
     return PastAction(
         action_id=action.id,
         decided_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
         dry_run=action.dry_run,
+        in_flight=in_flight,
     )
 
 
