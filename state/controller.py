@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from state import control, effects, rounds
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick, TopicStats
+from state.events import ActionResult, ClusterFacts, Control, Event, LoadReport, Rejection, Tick, TopicStats
+from state.facts import Facts, FactsRecord
+from state.groups import Groups, forget_moved
 from state.memory import (
     Fleet,
     Header,
@@ -206,6 +208,8 @@ class Controller:
             result = USED if _take_tick(event, open_round) else SUPERSEDED
         elif isinstance(event, ActionResult):
             result = USED if _take_result(event, open_round) else SUPERSEDED
+        elif isinstance(event, ClusterFacts):
+            result = USED if _take_facts(event, open_round) else SUPERSEDED
         self._results[type(event), result] += 1
 
     def _keep_newest(self, key: WaitingKey, new: WaitingReport | WaitingTopics, type_: type[Event]) -> None:
@@ -242,6 +246,8 @@ class Controller:
         open_round = self._header.rounds[number]
         for result in sorted(open_round.results):
             effects.apply_result(self._header, result)
+        if open_round.facts is not None:
+            self._obey(open_round.facts.facts)
         outputs: list[Output] = []
         waiting = self._take_waiting(number)
         reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
@@ -264,6 +270,13 @@ class Controller:
         del self._header.rounds[number]
         self._header.next_round = number + 1
         return outputs
+
+    def _obey(self, facts: Facts) -> None:
+        before, after = Groups.of(self._header.facts), Groups.of(facts)
+        self._header.facts = facts
+        if before != after:
+            forget_moved(self._load_fleet(), before, after)
+            self._fleet_changed = True
 
     def _load_fleet(self) -> Fleet:
         if self._fleet is None:
@@ -294,6 +307,14 @@ def _take_tick(event: Tick, open_round: OpenRound) -> bool:
     if known is not None and (known.time_ms, known.id) >= event.age_key:
         return False
     open_round.tick = TickRecord(event.time_ms, event.id, event.asked, event.failed)
+    return True
+
+
+def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
+    known = open_round.facts
+    if known is not None and known.age_key >= event.age_key:
+        return False
+    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
     return True
 
 

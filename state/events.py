@@ -10,6 +10,7 @@ from typing import Literal
 
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
+from state.facts import Facts
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
@@ -121,6 +122,13 @@ class ActionResult(Event):
 
     action_id: str
     outcome: Literal["succeeded", "failed", "skipped"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterFacts(Event):
+    """What a cluster is besides its load; it counts from the round of its time on."""
+
+    facts: Facts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

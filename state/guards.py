@@ -16,18 +16,27 @@ from state.memory import Fleet, Header
 from state.past import PastAction
 from state.settings import GuardSettings, PulsarSettings, QuietSpan, to_ms
 
-MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples", "ineffective")
+MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples", "ineffective", "other-group")
 """Why a bundle is not movable, by code; the empty one means it is."""
-OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE = range(len(MASK_REASONS))
+OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP = range(len(MASK_REASONS))
 
 Codes = NDArray[np.int8]
 
 HOUR_MS = 3_600_000
 
-GENERAL_REASONS = ("paused", "failing", "quiet-hours")
+GENERAL_REASONS = ("paused", "failing", "two-balancers", "quiet-hours")
 """Why nothing of a kind is done in a round, whatever the bundle."""
 
-HoldReason = Literal["paused", "failing", "quiet-hours", "split-instead", "sole-bundle", "budget"]
+HoldReason = Literal[
+    "paused",
+    "failing",
+    "two-balancers",
+    "quiet-hours",
+    "split-instead",
+    "anti-affinity",
+    "sole-bundle",
+    "budget",
+]
 
 
 @dataclass(frozen=True, slots=True)

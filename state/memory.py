@@ -5,6 +5,7 @@ and the reports and topic statistics waiting in open rounds. Every value begins 
 that does not know it could only guess. Columns are little-endian bytes, names one newline-joined text.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import BrokerReport, TopicTraffic
+from state.facts import Facts, FactsRecord
 from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.settings import Mode
 
@@ -75,6 +77,8 @@ class OpenRound(msgspec.Struct, array_like=True):
     results: list[ResultRecord] = msgspec.field(default_factory=list)
     has_topics: bool = False
     """Whether statistics of topics wait for its close."""
+    facts: FactsRecord | None = None
+    """The newest facts of its time."""
 
 
 class Header(msgspec.Struct, array_like=True):
@@ -113,6 +117,8 @@ class Header(msgspec.Struct, array_like=True):
     """By bundle, while it is left alone."""
     failing_since_ms: int | None = None
     """End of the round since which so many actions failed that nothing is done until a person resumes."""
+    facts: Facts | None = None
+    """The newest of the closed rounds."""
 
 
 class Fleet:
@@ -174,6 +180,17 @@ class Fleet:
         """Rounds in a row each bundle was above a limit, (b,)."""
         self.avg_shedder = AvgShedderMemory()
         self.threshold_shedder = ThresholdShedderMemory()
+
+    def forget_policies_of(self, brokers: Collection[str]) -> None:
+        """Start again with hit counts and history of some brokers."""
+        hits, history = self.avg_shedder, self.threshold_shedder.history_ratio
+        self.avg_shedder = AvgShedderMemory(
+            low_hits={name: count for name, count in hits.low_hits.items() if name not in brokers},
+            high_hits={name: count for name, count in hits.high_hits.items() if name not in brokers},
+        )
+        self.threshold_shedder = ThresholdShedderMemory(
+            history_ratio={name: ratio for name, ratio in history.items() if name not in brokers}
+        )
 
     def forget_policies(self) -> None:
         """Start again with hit counts and history."""

@@ -6,6 +6,7 @@ from state.memory import ControlRecord, Header
 from state.outputs import ControlInForce, Finding, Output, RoundSummary, Section, rfc3339
 from state.settings import MS_PER_S
 from state.tables import Eligible, Loads
+from state.two_balancers import other_balancers
 
 MAX_REMARK_CHARACTERS = 500
 """Length of an operator's name or reason, or of a problem, in a summary, so that summaries stay small."""
@@ -42,6 +43,7 @@ def round_summary(
         mode=closing.mode,
         paused=closing.paused,
         failing_since=None if failing_since is None else rfc3339(failing_since),
+        other_balancers=other_balancers(header.facts),
         last_actions=effects.counts(header),
         control=_control_in_force(closing.record, closing.settings_problem),
         settings_digest=closing.settings.digest,
@@ -59,7 +61,7 @@ def round_summary(
         oldest_report_age_s=(closing.end_ms - oldest_ms) / MS_PER_S,
         usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
         resources=summary.resource_summaries(round_loads),
-        brokers=summary.broker_rows(round_loads, table.bundle_counts),
+        brokers=summary.broker_rows(round_loads, table),
         examined=summary.empty_section() if plan is None else summary.examined_section(table, plan),
         candidates=(
             summary.empty_section()

@@ -4,17 +4,16 @@ The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, 
 """
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
-from policies.placement import place
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import SheddingPlan
-from policies.snapshot import Snapshot
 from policies.splitting.plan import TopicTable
 from state import control, effects, findings, fleet, guards, splits, summary
 from state.actions import Admitted, Circumstances, admit
 from state.aftermath import remember
+from state.anti_affinity import AntiAffinity
 from state.closing import Closing, Decided
+from state.groups import Groups
 from state.guards import Hold
 from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
@@ -27,8 +26,10 @@ from state.settings import (
     SettingsSource,
     to_ms,
 )
+from state.shedding import shed
 from state.splits import Splits
 from state.tables import Eligible, eligible, loads
+from state.two_balancers import two_balancers_hold
 
 UNLOAD_TYPE = "trimtab.action.unload.v1"
 SPLIT_TYPE = "trimtab.action.split.v1"
@@ -179,7 +180,9 @@ def _decide(
     elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
     round_loads = loads(closing.reports, pulsar)
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
-    table = eligible(round_loads, advanced.fleet, codes)
+    groups = Groups.of(header.facts)
+    codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
+    table = eligible(round_loads, advanced.fleet, codes, groups)
     topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
     circumstances = _circumstances(closing, header)
@@ -212,29 +215,33 @@ def _judge(
     topics: TopicTable,
     pulsar: PulsarSettings,
 ) -> Decided:
-    plan = place(
-        table.snapshot,
-        _run_policy(table.snapshot, advanced.fleet, pulsar),
-        table.known,
-        strategy=pulsar.placement,
-        overloaded_ratio=pulsar.overload_shedder.threshold_ratio,
-    )
+    wanted = shed(table, advanced.fleet, pulsar, table.groups)
     decided = None
     if pulsar.split.enabled:
         codes = guards.split_mask(
             advanced.fleet, advanced.owned_count, header, pulsar, end_ms=circumstances.end_ms
         )
         decided = splits.decide(
-            table, advanced, plan, topics, codes, circumstances=circumstances, pulsar=pulsar
+            table,
+            advanced,
+            wanted.plan,
+            topics,
+            codes,
+            proposals=wanted.proposals(),
+            circumstances=circumstances,
+            pulsar=pulsar,
         )
     admitted = admit(
         table,
-        plan,
+        wanted.plan,
         guards.hour_budget(header, pulsar.guards),
         circumstances,
+        AntiAffinity.of(header.facts, table, advanced.fleet),
         split_rows=decided.rows if decided else (),
     )
-    return Decided("decided", _decision_reason(plan, admitted, decided), plan, admitted, decided)
+    return Decided(
+        "decided", _decision_reason(wanted.plan, admitted, decided), wanted.plan, admitted, decided
+    )
 
 
 def _circumstances(closing: Closing, header: Header) -> Circumstances:
@@ -253,25 +260,11 @@ def _hold(closing: Closing, header: Header) -> Hold | None:
     """Why nothing is done in this round, if so; the policies go on counting."""
     if closing.paused:
         return Hold("paused", "the cluster is paused")
-    return effects.failing_hold(header, closing.settings.pulsar.guards)
-
-
-def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
-    """Run the chosen policy and keep its next memory in the fleet."""
-    match pulsar.shedding_policy:
-        case avg_shedder.NAME:
-            plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
-            return plan
-        case threshold_shedder.NAME:
-            plan, after.threshold_shedder = threshold_shedder.shed(
-                snapshot, after.threshold_shedder, pulsar.threshold_shedder
-            )
-            return plan
-        case uniform_load_shedder.NAME:
-            return uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
-        case overload_shedder.NAME:
-            return overload_shedder.shed(snapshot, pulsar.overload_shedder)
-    assert_never(pulsar.shedding_policy)
+    settings = closing.settings.pulsar.guards
+    failing = effects.failing_hold(header, settings)
+    if failing is not None or closing.mode == "dry-run":
+        return failing
+    return two_balancers_hold(header.facts, settings)
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:

@@ -154,6 +154,9 @@ class GuardSettings:
     then it is ``ineffective``. Three: load reports trail behind. 0: what succeeded is taken for good."""
     ineffective_rest_s: float = 7200.0
     """How long the bundle of an ineffective action is left alone; whatever undoes the action would undo the next."""
+    hold_beside_other_balancer: bool = True
+    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each would undo what
+    the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
     failing_actions_count: int = 5
     """Of the last 10 actions that were judged, how many may have failed or been ineffective before the cluster is held
     ``failing`` until a person resumes it."""

@@ -9,8 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from state.controller import REJECTED, Controller, Result
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, RejectReason, Tick, TopicStats
+from state.events import (
+    ActionResult,
+    ClusterFacts,
+    Control,
+    Event,
+    LoadReport,
+    Rejection,
+    RejectReason,
+    Tick,
+    TopicStats,
+)
 from state.outputs import Output
+from streaming.wire.cluster import PulsarClusterMessage
 from streaming.wire.decode import decode
 from streaming.wire.encode import Refused, refused
 from streaming.wire.messages import (
@@ -29,6 +40,7 @@ UNKNOWN_TYPE = "unknown"
 _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
     TopicStats: type_of(TopicStatsMessage),
+    ClusterFacts: type_of(PulsarClusterMessage),
     Tick: type_of(TickMessage),
     ActionResult: type_of(ActionResultMessage),
     Control: type_of(ControlMessage),

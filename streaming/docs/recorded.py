@@ -1,7 +1,7 @@
 """Real examples: the recorded cluster is replayed, and one decision of it is told from its report to its result.
 
-What the recording lacks is made to fit it: the tick and the result that would have accompanied that decision, a control
-event, and a record that is refused. They go through the same controller, which must refuse that record alone.
+What the recording lacks is made to fit it: the tick, the facts and the result that would have accompanied that decision, a
+control event, and a record that is refused. They go through the same controller, which must refuse that record alone.
 """
 
 import gzip
@@ -20,6 +20,7 @@ from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.sections import TopicNames
+from streaming.wire.cluster import PulsarBrokerFacts, PulsarClusterData, PulsarClusterMessage
 from streaming.wire.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -57,6 +58,9 @@ _ATTRIBUTES = (
     "data",
 )
 _COLLECTOR = "/collector/pulsar/lab"
+_CALM = PulsarBrokerFacts(
+    load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
+)
 _EXECUTOR = "/executor/pulsar/lab"
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)
 _SWEPT_BEFORE = timedelta(milliseconds=500)
@@ -148,6 +152,20 @@ class _Story:
                 time=swept,
                 cluster=cluster,
                 data=TickData(asked=brokers),
+            ),
+            PulsarClusterMessage(
+                specversion="1.0",
+                id=f"cluster/{_text(swept)}",
+                source=_COLLECTOR,
+                subject="cluster",
+                time=swept,
+                cluster=cluster,
+                data=PulsarClusterData(
+                    pulsar_cluster=cluster,
+                    brokers=dict.fromkeys(brokers, _CALM),
+                    isolation_policies={},
+                    anti_affinity_groups={"spread": ["public/default", "public/orders"]},
+                ),
             ),
             ActionResultMessage(
                 specversion="1.0",

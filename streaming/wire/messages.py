@@ -1,4 +1,4 @@
-"""Every message trimtab reads, as typed structs; the JSON Schemas in ``docs/`` are generated from them.
+"""The messages trimtab reads, as typed structs (``wire.union`` joins them); the JSON Schemas in ``docs/`` are generated from them.
 
 The envelope is decoded strictly; unknown fields of ``data`` are ignored, because Pulsar adds some in every release.
 Field names inside ``data`` of load reports are Pulsar's own.
@@ -164,17 +164,6 @@ class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v
     """An operator's overlay of one cluster."""
 
     data: ControlData
-
-
-Message = LoadReportMessage | TopicStatsMessage | TickMessage | ActionResultMessage | ControlMessage
-
-INPUT_TYPES: tuple[type[Envelope], ...] = (
-    LoadReportMessage,
-    TopicStatsMessage,
-    TickMessage,
-    ActionResultMessage,
-)
-MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)
 
 
 def type_of(message: type[msgspec.Struct]) -> str:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import Event, namespace_of
+from state.events import ClusterFacts, Event, namespace_of
+from state.groups import Groups
 from state.settings import SettingsSource
 from state.store import DictStore
 from tests.state.traces import (
@@ -125,6 +126,9 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
         "split paused",
         "split to-be-unloaded",
         "hot-partition",
+        "two-balancers",
+        "other-group",
+        "anti-affinity",
     }
     assert min(seen.values()) > 0
 
@@ -249,6 +253,30 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
         guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
     )
     check_guards(run([trace], source))
+
+
+@CHECKED
+@given(traces, st.sampled_from(POLICIES), st.sampled_from(PLACEMENTS))
+def test_nothing_is_done_beside_another_balancer_and_no_unload_leaves_its_group(
+    trace: list[Event], policy: str, placement: str
+):
+    source = settings_of(**EAGER, shedding_policy=policy, placement=placement, rounds={"warmup_rounds": 0})
+    found = run([trace], source)
+    rounds = {summary["round"]: summary for summary in found.summaries}
+    known: list[ClusterFacts] = sorted(
+        (event for event in trace if isinstance(event, ClusterFacts)), key=lambda event: event.age_key
+    )
+    for action in found.actions:
+        summary = rounds[action["round"]]
+        told = summary["other_balancers"]
+        assert action["dry_run"] or told is None or not told["shedding_brokers"] + told["splitting_brokers"]
+        newest = [event for event in known if event.time_ms // 10_000 <= action["round"]]
+        groups = Groups.of(newest[-1].facts if newest else None)
+        source_broker, destination = action.get("source_broker"), action.get("destination_broker")
+        if source_broker is not None:
+            own = groups.of_namespaces([namespace_of(action["bundle"])])
+            assert groups.of_brokers([source_broker]) == own
+            assert destination is None or groups.of_brokers([destination]) == own
 
 
 some_outcomes = st.lists(st.sampled_from(["succeeded", "failed", "skipped"]), min_size=2, max_size=8)

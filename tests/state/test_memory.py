@@ -9,6 +9,7 @@ import pytest
 from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from state.controller import Controller, RoundLengthError
+from state.facts import Facts, FactsRecord, Isolation
 from state.memory import (
     VERSION,
     ControlRecord,
@@ -38,6 +39,7 @@ BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
 
 def full_header() -> Header:
+    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]})
     control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
@@ -47,7 +49,10 @@ def full_header() -> Header:
         next_round=-1,
         partition=3,
         is_known=True,
-        rounds={-1: OpenRound(), 4: OpenRound([(1, 2), (9, 9)], tick, results, True)},
+        rounds={
+            -1: OpenRound(),
+            4: OpenRound([(1, 2), (9, 9)], tick, results, True, FactsRecord(3, "f", known)),
+        },
         last_summary=2,
         last_report_ms=11,
         rounds_since_start=8,
@@ -61,6 +66,7 @@ def full_header() -> Header:
         verdicts=[Verdict("a0", "ineffective", 1)],
         ineffective={"t/n/0x1_0x2": Ineffective("unload", "b1", 1, 3)},
         failing_since_ms=1,
+        facts=known,
     )
 
 
