@@ -228,7 +228,7 @@ class LocalKafka:
         ports = _free_ports(len(self._nodes) + 1)
         for node in self._nodes.values():
             node.port, node.controller_port = ports[node.number], ports[0]
-            node.settings.write_text(_properties(node), encoding="utf-8")
+            node.settings.write_text(_properties(node) + self._more_properties(node), encoding="utf-8")
         new = [node for node in self._nodes.values() if not (node.store / "meta.properties").exists()]
         cluster = _cluster_id(self._directory / "cluster.id")
         with ThreadPoolExecutor(max_workers=len(self._nodes)) as pool:
@@ -236,11 +236,20 @@ class LocalKafka:
 
     def _format(self, node: _Node, cluster: str) -> None:
         command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.settings)]
+        command += self._format_options()
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode != 0:
             raise LocalKafkaError(f"formatting {node.store} ended with {done.returncode}:\n{done.stdout}")
+
+    def _more_properties(self, _node: _Node) -> str:
+        """What a kind of cluster adds to a node's settings; a later line wins."""
+        return ""
+
+    def _format_options(self) -> list[str]:
+        """What a kind of cluster writes into the metadata before its first start."""
+        return []
 
     @cached_property
     def _java(self) -> list[str]:

@@ -4,6 +4,8 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 
+from pydantic import SecretStr
+
 from streaming.settings.catalog import Path, values
 from streaming.settings.clusters import ClusterSettingsSource
 from streaming.settings.errors import dotted
@@ -35,7 +37,7 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
 
 
 def render_toml(settings: Iterator[InForce]) -> str:
-    """A line a setting, ``key = value  # source``; one that is unset is a comment."""
+    """A line a setting, ``key = value  # source``; one that is unset, or a secret, is a comment."""
     lines = [(_assignment(each), each.source) for each in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
@@ -44,7 +46,7 @@ def render_toml(settings: Iterator[InForce]) -> str:
 def render_json(settings: Iterator[InForce]) -> str:
     """One object, ``{key: {"value": …, "source": …}}``."""
     tree = {each.key: {"value": each.value, "source": each.source} for each in settings}
-    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
 def toml_value(value: object) -> str:
@@ -64,6 +66,8 @@ def is_unset(value: object) -> bool:
 
 
 def _assignment(each: InForce) -> str:
+    if isinstance(each.value, SecretStr):
+        return f"# {each.key} is set and not shown"
     return f"# {each.key} is unset" if is_unset(each.value) else f"{each.key} = {toml_value(each.value)}"
 
 
