@@ -3,10 +3,10 @@
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
 
 import click
 
+from streaming.commands.beginning import Begin, begin_of
 from streaming.exits import WrongUse
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings, SettingsError, load
@@ -81,17 +81,7 @@ def run_command(
     Application(settings, begin=first, fresh=fresh, adopt=adopt).run()
 
 
-def _begin(text: str | None, settings: Settings) -> Literal["earliest", "latest"] | int:
+def _begin(text: str | None, settings: Settings) -> Begin:
     if text is None:
         return round((datetime.now(UTC).timestamp() - settings.controller.warm_start_s) * 1000)
-    if text in {"earliest", "latest"}:
-        return cast("Literal['earliest', 'latest']", text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{text!r} is neither earliest nor latest nor RFC 3339", param_hint="--from"
-        ) from error
-    if moment.tzinfo is None:
-        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint="--from")
-    return round(moment.timestamp() * 1000)
+    return begin_of(text)
