@@ -128,7 +128,11 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
 def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round | None:
     """The summary of the action's round: looked for where it should be, then everywhere."""
     audit, number = settings.topics.audit, action.data.round
-    for begin, until_ms in ((max(0, appended_ms - _AROUND_MS), appended_ms + _AROUND_MS), ("earliest", None)):
+    looks: tuple[tuple[Begin, int | None], ...] = (
+        (max(0, appended_ms - _AROUND_MS), appended_ms + _AROUND_MS),
+        ("earliest", None),
+    )
+    for begin, until_ms in looks:
         for record in _records(settings, audit, begin, follow=False):
             if until_ms is not None and record.timestamp > until_ms:
                 break
