@@ -76,8 +76,8 @@ def missing_permissions(
 
 
 def _lacks(topic: Seen, operation: Operation) -> bool:
-    if topic.hidden:
-        return True
+    if topic.hidden:  # Read and Write include Describe; of the others nothing is known
+        return operation in {"Read", "Write", "Describe"}
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 

@@ -377,7 +377,7 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subj
     except TopicAlreadyExistsError:
         return False
     except TopicAuthorizationFailedError as error:
-        needed = acl_command(subject, "topic", spec.name, ["Create", "DescribeConfigs"])
+        needed = acl_command(subject, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
         raise StartError(
             f"{subject.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
         ) from error

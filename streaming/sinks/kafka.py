@@ -205,7 +205,7 @@ class KafkaPublisher:
         return producer
 
     def _not_allowed(self) -> str:
-        needed = acl_command(self._subject, "transactional-id", self._name, ["Write", "Describe"])
+        needed = acl_command(self._subject, "transactional-id", self._name, ["Write"])
         return (
             f"{self._subject.principal} lacks the permission Write on transactional id {self._name} "
             f"(controller.name). Run: {needed}"
