@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from deploy.local.kafka import LocalKafka, _free_ports, _Node
+from deploy.local.kafka import LocalKafka, Node
+from deploy.local.ports import free_ports
 
 __all__ = ["SecureKafka"]
 
@@ -47,8 +48,8 @@ class SecureKafka(LocalKafka):
         """Certificate of the authority that signed the broker's."""
         return self._directory / "ca.pem"
 
-    def _more_properties(self, node: _Node) -> str:
-        self._secure_port = _free_ports(1)[0]
+    def _more_properties(self, node: Node) -> str:
+        self._secure_port = free_ports(1)[0]
         self._make_certificates()
         plain, secure = f"127.0.0.1:{node.port}", f"127.0.0.1:{self._secure_port}"
         controller = f"CONTROLLER://127.0.0.1:{node.controller_port}"
