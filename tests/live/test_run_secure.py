@@ -1,11 +1,12 @@
 """A real Kafka with SASL_SSL and access control: the documented permissions are enough, and one less is named."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
     ACLFilter,
@@ -18,22 +19,19 @@ from kafka.admin import (
 
 from deploy.local.secure_kafka import SecureKafka
 from streaming.exits import REFUSED
-from streaming.link import output_link
+from streaming.link import input_link, output_link
 from streaming.settings import TopicNames, load
 from streaming.sinks import PublishError
 from streaming.sinks.kafka import KafkaPublisher
 from tests.live.driving import ROOT, Warm, until
 from tests.live.loads import played
-from tests.live.stage import QUICK, Stage, replayed
+from tests.live.stage import QUICK, Stage, cluster_of, replayed
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ADMINISTRATOR, CONTROLLER, OPERATOR = "admin", "trimtab", "maria"
-PASSWORDS = {
-    ADMINISTRATOR: "admin's secret",
-    CONTROLLER: "controller's secret",
-    OPERATOR: "operator's secret",
-}
+COLLECTOR, WATCHER = "collector", "watcher"
+PASSWORDS = {user: f"{user}'s secret" for user in (ADMINISTRATOR, CONTROLLER, OPERATOR, COLLECTOR, WATCHER)}
 RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
 OPERATIONS = {
     "Create": ACLOperation.CREATE,
@@ -123,6 +121,15 @@ password_file = "{secret}"
     )
 
 
+def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
+    """Send reports as the user of these settings."""
+    link = input_link(load(file=config, flags={}, environ={}).settings)
+    with KafkaProducer(bootstrap_servers=link.bootstrap, acks="all", **link.client_options()) as producer:
+        for value in events:
+            producer.send(stage.topics.input, key=cluster_of(value).encode(), value=value)
+        producer.flush()
+
+
 def output_of(warm: Warm, *arguments: str, code: int = 0) -> str:
     with warm.start(*arguments) as run:
         assert run.wait() == code, run.said
@@ -158,12 +165,21 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     assert "paused: no -> yes" in said
 
     wanted = replayed(controller, played(range(3)))
-    stage.send(played(range(3)))
+    access.allow(COLLECTOR, documented("Collectors"))
+    collect(settings_of(stage, secure, COLLECTOR, "PLAIN"), stage, played(range(3)))
     with warm.start("run", "--config", str(controller), "--from", "earliest") as run:
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
         assert not any(password in run.said for password in PASSWORDS.values())
     assert stage.published() == wanted, "the rounds are long before the pause"
+
+    access.allow(WATCHER, documented("Watching"))
+    watcher = settings_of(stage, secure, WATCHER, "SCRAM-SHA-512")
+    (action,) = map(json.loads, stage.values(stage.topics.actions))
+    tail = ("actions", "tail", "--config", str(watcher), "--from", "earliest", "--no-follow")
+    assert action["id"] in output_of(warm, *tail)
+    why = output_of(warm, "actions", "why", "--config", str(watcher), action["id"])
+    assert "Bundles of those that fired" in why
 
     access.take_back(CONTROLLER, ("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=controller, flags={}, environ={}).settings)

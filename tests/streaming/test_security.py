@@ -83,6 +83,17 @@ def test_config_says_that_a_secret_is_set_and_does_not_show_it(
         assert json.loads(result.stdout)["input.security.password"]["value"] == "**********"
 
 
+def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trimtab.toml").write_text(
+        f'[spark.extra]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.x" = "shown"\n'
+    )
+    said = CliRunner().invoke(main, ["config"]).stdout
+    assert SECRET not in said
+    assert '# spark.extra."spark.authenticate.secret" is set and not shown' in said
+    assert 'spark.extra."spark.x" = "shown"' in said
+
+
 def test_no_repr_of_settings_shows_a_secret(tmp_path: Path) -> None:
     settings = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n')
     assert SECRET not in f"{settings!r} {settings} {settings.input!r} {input_link(settings)!r}"
