@@ -8,9 +8,9 @@ import msgspec
 
 from state.outputs import RoundSummary
 from state.rounds import ROUND_TYPE
+from streaming.sinks import EPOCH_HEADER
 
 ACTION_PREFIX = "trimtab.action."
-EPOCH_HEADER = "trimtab-epoch"
 
 
 class ActionData(msgspec.Struct, frozen=True, kw_only=True):

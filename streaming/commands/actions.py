@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,8 +70,18 @@ def tail_command(
     """Print actions as they are published; Ctrl-C ends it. JSON is one event a line, as it was published."""
     settings = _settings(config)
     topic = settings.topics.actions_dry_run if dry_run else settings.topics.actions
+    records = _records(settings, topic, begin_of(begin), follow=not no_follow)
+    with suppress(KeyboardInterrupt):
+        for text in _texts(records, topic, cluster=cluster, form=form):
+            click.echo(text, nl=False)
+
+
+def _texts(
+    records: Iterator["ConsumerRecord"], topic: str, *, cluster: str | None, form: str
+) -> Iterator[str]:
+    """What is printed of each action; a record that is none is named on standard error."""
     epochs = Epochs()
-    for record in _records(settings, topic, begin_of(begin), follow=not no_follow):
+    for record in records:
         if cluster is not None and record.key != cluster.encode():
             continue
         try:
@@ -80,8 +91,9 @@ def tail_command(
             continue
         epoch = epoch_of(record.headers)
         stale = epochs.is_stale(action, epoch)
-        text = record.value.decode() + "\n" if form == "json" else tail_text(action, epoch=epoch, stale=stale)
-        click.echo(text, nl=False)
+        yield (
+            record.value.decode() + "\n" if form == "json" else tail_text(action, epoch=epoch, stale=stale)
+        )
 
 
 @actions_command.command("why")

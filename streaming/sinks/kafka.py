@@ -27,14 +27,12 @@ from kafka.errors import (
 )
 
 from streaming.permissions import Subject, acl_command
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks import EPOCH_HEADER, CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 
 __all__ = ["EPOCH_HEADER", "KafkaPublisher"]
-
-EPOCH_HEADER = "trimtab-epoch"
 
 _LOG = logging.getLogger(__name__)
 _TRANSACTION_TIMEOUT_MS = 60_000
