@@ -21,8 +21,7 @@ AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 864
 
 def said(config: Path, *arguments: str, code: int = 0) -> str:
     """What a command printed."""
-    command = [*arguments[:-1], "--config", str(config), arguments[-1]]
-    result = CliRunner().invoke(main, command)
+    result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
     assert result.exit_code == code, result.output
     return result.output
 
