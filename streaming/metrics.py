@@ -21,6 +21,9 @@ __all__ = ["KnownLabels", "Metrics"]
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
 
+SPLIT_POLICY = "bundle-split"
+"""The label ``policy`` of candidates for a split."""
+
 _LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _LAG_BUCKETS_S = (1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 _STATS = ("mean", "max", "stdev")
@@ -35,7 +38,9 @@ class KnownLabels:
     event_types: tuple[str, ...] = ()
     examined_outcomes: tuple[str, ...] = ()
     candidate_outcomes: tuple[str, ...] = ()
-    action_kinds: tuple[str, ...] = ("unload", "split", "throttle")
+    split_outcomes: tuple[str, ...] = ()
+    finding_kinds: tuple[str, ...] = ()
+    action_kinds: tuple[str, ...] = ("unload", "split")
 
 
 class Metrics:
@@ -63,6 +68,9 @@ class Metrics:
         )
         self._candidates = new(
             registry, "candidates", "Bundles considered for an action.", "cluster", "policy", "outcome"
+        )
+        self._findings = _gauge(
+            registry, "findings", "What no action can help, in the last round.", "cluster", "kind"
         )
         self._actions = new(registry, "actions_published", "Actions published.", "cluster", "kind", "dry_run")
         self._events = new(registry, "events", "Input events.", "cluster", "type", "result")
@@ -114,11 +122,15 @@ class Metrics:
             self._examined.labels(cluster, policy, outcome)
         for outcome in self._known.candidate_outcomes:
             self._candidates.labels(cluster, policy, outcome)
+        for outcome in self._known.split_outcomes:
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
         self._rounds.labels(cluster, seen.outcome).inc()
         for outcome, count in seen.examined.items():
             self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
         for outcome, count in seen.candidates.items():
             self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
+        for outcome, count in seen.splits.items():
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
         for kind, count in seen.actions.items():
             self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
         self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
@@ -134,6 +146,8 @@ class Metrics:
             points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
             for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
                 self._usage.labels(cluster, resource, stat).set(value)
+        for kind in {*self._known.finding_kinds, *seen.findings}:
+            self._findings.labels(cluster, kind).set(seen.findings.get(kind, 0))
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)

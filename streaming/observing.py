@@ -25,6 +25,7 @@ def round_observation(output: Output) -> RoundObservation:
     """A closed round; ``output`` is its summary."""
     summary = output.summary
     assert summary is not None, "only a round's summary is observed"
+    splits_count = summary.splits.outcomes.get("acted", 0)
     usage: dict[Resource, UsageStats] = {
         name: _stats(summary.resources[name]) for name in _RESOURCES if name in summary.resources
     }
@@ -44,7 +45,9 @@ def round_observation(output: Output) -> RoundObservation:
         usage=usage,
         examined=summary.examined.outcomes,
         candidates=summary.candidates.outcomes,
-        actions={"unload": summary.actions_count},
+        splits=summary.splits.outcomes,
+        findings=summary.findings.outcomes,
+        actions={"unload": summary.actions_count - splits_count, "split": splits_count},
         oldest_report_age_s=summary.oldest_report_age_s,
     )
 

@@ -25,6 +25,7 @@ class ActionData(msgspec.Struct, frozen=True, kw_only=True):
     precondition: dict[str, Any] = {}
     expires_at: str
     dry_run: bool
+    broker: str | None = None
     source_broker: str | None = None
     destination_broker: str | None = None
 
@@ -98,14 +99,19 @@ def read_action(value: bytes) -> Action:
 
 
 def read_round(value: bytes, *, cluster: str, number: int) -> Round | None:
-    """The summary, if it is that of this round; None for any other record."""
+    """The summary, if it is that of this round; None for any other record. Raises ``UnreadableEvent``."""
     try:
         key = _keys.decode(value)
-        if (key.type, key.cluster, key.data.round) != (ROUND_TYPE, cluster, number):
-            return None
-        return _rounds.decode(value)
     except msgspec.MsgspecError:
         return None
+    if (key.type, key.cluster, key.data.round) != (ROUND_TYPE, cluster, number):
+        return None
+    try:
+        return _rounds.decode(value)
+    except msgspec.MsgspecError as error:
+        raise UnreadableEvent(
+            f"the summary of round {number} of {cluster} cannot be read: {error}"
+        ) from error
 
 
 def has_id(value: bytes, beginning: str) -> bool:

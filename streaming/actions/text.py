@@ -28,6 +28,8 @@ def headline(action: Action) -> str:
     way = ""
     if data.source_broker is not None:
         way = f" {data.source_broker} -> {data.destination_broker or 'where placement chooses'}"
+    elif data.broker is not None:
+        way = f" at {data.broker}"
     return f"{action.kind} {action.subject}{way}"
 
 
@@ -73,23 +75,29 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return ["  " + "  ".join(row).rstrip() for row in cells]
 
 
+_SIDES = ("source", "destination")
+
+
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
-    """Load of the brokers it concerns: before from the summary, after as the action expects it."""
+    """Load of what it concerns: of brokers before it, from the summary, and after it; of children after it."""
     brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
     loads = {} if summary is None else {load.broker: load for load in summary.brokers}
     rows = []
-    for side, expected in sorted(action.data.expected.items(), reverse=True):
-        if not isinstance(expected, Mapping):
-            continue
-        broker = brokers.get(side) or side
-        for name, after in sorted(expected.items()):
-            before = getattr(loads.get(broker), name, None)
-            rows.append(
-                (f"{side} {broker}", name, "unknown" if before is None else _value(before), _value(after))
-            )
+    for side, expected in sorted(action.data.expected.items(), key=_side_order):
+        broker = brokers.get(side)
+        for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
+            before = getattr(loads.get(broker or ""), name, None)
+            shown = "" if broker is None else "unknown" if before is None else _value(before)
+            rows.append((f"{side} {broker}" if broker else side, name, shown, _value(after)))
     if rows:
-        yield from ("", "Both sides, after the round's earlier actions too")
+        yield from ("", "Load, after the round's earlier actions too")
         yield from _table([("", "", "before", "after"), *rows])
+
+
+def _side_order(side: tuple[str, object]) -> tuple[int, str]:
+    """Source, destination, then anything else by name."""
+    name = side[0]
+    return (_SIDES.index(name) if name in _SIDES else len(_SIDES), name)
 
 
 def _round(action: Action, summary: RoundSummary) -> Iterator[str]:
@@ -104,6 +112,7 @@ def _round(action: Action, summary: RoundSummary) -> Iterator[str]:
     yield from _table(facts)
     yield from _examined(summary)
     yield from _candidates(action, summary)
+    yield from _splits(action, summary)
     others = [each for each in summary.actions if each != action.id]
     yield from ("", f"Other actions of the round: {', '.join(others) or 'none'}")
 
@@ -127,6 +136,18 @@ def _candidates(action: Action, summary: RoundSummary) -> Iterator[str]:
     yield from _table([_candidate_row(row) for row in shown]) if shown else ()
     itself = any(row.bundle == action.subject for row in summary.candidates.heaviest)
     yield from _more(summary.candidates.count, len(shown) + itself)
+
+
+def _splits(action: Action, summary: RoundSummary) -> Iterator[str]:
+    """Bundles that stood out for a split; nothing where none did."""
+    if summary.splits.count == 0:
+        return
+    yield from ("", f"Bundles that stood out for a split: {_counts(summary.splits.outcomes)}")
+    shown = [row for row in summary.splits.heaviest if row.bundle != action.subject][:_DETAILS_MAX]
+    rows = [(row.bundle, f"at {row.broker}", row.detail) for row in shown]
+    yield from _table(rows) if rows else ()
+    itself = any(row.bundle == action.subject for row in summary.splits.heaviest)
+    yield from _more(summary.splits.count, len(shown) + itself)
 
 
 def _candidate_row(row: CandidateRow) -> tuple[str, ...]:

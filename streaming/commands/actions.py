@@ -105,7 +105,10 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
     settings = _settings(config)
     action, appended_ms = _find(settings, id)
-    found = _summary_of(settings, action, appended_ms)
+    try:
+        found = _summary_of(settings, action, appended_ms)
+    except UnreadableEvent as error:
+        raise click.ClickException(f"{error}; it may be of another version of trimtab") from error
     missing = f"Its round's summary is not on {settings.topics.audit} (any more), so what else was looked at is not known."
     click.echo(why_text(action, None if found is None else found.data, missing=missing), nl=False)
 

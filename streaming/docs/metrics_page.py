@@ -52,6 +52,8 @@ _ROUND = RoundObservation(
     usage={"overall": UsageStats(50.0, 80.0, 20.0)},
     examined={"fired": 1},
     candidates={"acted": 1},
+    splits={},
+    findings={"hot-partition": 1},
     actions={"unload": 1},
     oldest_report_age_s=1.0,
 )

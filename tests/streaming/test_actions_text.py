@@ -55,7 +55,7 @@ until     2026-11-21T13:26:20.000Z
 provided  owner is broker-1:8080, range is 0x80000000_0xa0000000
 """
 BOTH_SIDES = """\
-Both sides, after the round's earlier actions too
+Load, after the round's earlier actions too
                                              before       after
   source broker-1:8080       bytes_per_s     650,121.17   419,246.75
   source broker-1:8080       messages_per_s  1,241.796    1,021.596
@@ -114,6 +114,24 @@ def test_an_action_of_a_kind_that_is_not_known_yet_is_shown_all_the_same() -> No
         "2026-11-21T13:23:20.000Z lab throttle reassignments ("
     )
     assert why_text(read, None, missing="")
+
+
+def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over() -> None:
+    split = messages(folders()[-1])["trimtab.action.split.v1"]
+    read = read_action(json.dumps(split).encode())
+    assert f" split {split['subject']} at {split['data']['broker']} (" in tail_text(
+        read, epoch=1, stale=False
+    )
+    text = why_text(read, None, missing="")
+    for child, load in split["data"]["expected"].items():
+        assert f"  {child}  bytes_per_s " in text
+        assert load["bytes_per_s"] > 0
+
+
+def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one() -> None:
+    broken = SUMMARY | {"data": {"round": 7}}
+    with pytest.raises(UnreadableEvent, match="the summary of round 7 of lab cannot be read"):
+        read_round(json.dumps(broken).encode(), cluster="lab", number=7)
 
 
 @pytest.mark.parametrize("value", [b"junk", b"{}", json.dumps(SUMMARY).encode()])
