@@ -4,7 +4,9 @@ from importlib.metadata import version
 
 import click
 
+from streaming.commands.actions import actions_command
 from streaming.commands.config import config_command
+from streaming.commands.control import mode_command, pause_command, policy_command, resume_command
 from streaming.commands.replay import replay_command
 from streaming.commands.run import run_command
 from streaming.commands.split import split_command
@@ -35,3 +37,5 @@ main.add_command(split_command)
 main.add_command(throttle_command)
 main.add_command(topics_command)
 main.add_command(config_command)
+for command in (actions_command, pause_command, resume_command, mode_command, policy_command):
+    main.add_command(command)
