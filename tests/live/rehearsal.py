@@ -5,7 +5,7 @@ import msgspec
 from deploy.local.demo.bundles import HOT_BUNDLE
 from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import CLUSTER, Fleet, Sweep
-from deploy.local.demo.link import Closed, Decided, action_of, reports_of
+from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
 from deploy.local.demo.story import Decision, Story
 from state.controller import Controller
 from state.outputs import Output, RoundSummary, Split, Unload
@@ -115,7 +115,8 @@ def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
             hear(story, fleet, output, now_ms)
         sweeps.append(fleet.sweep(now_ms))
         story.swept(sweeps[-1])
-        events = [decode(msgspec.json.encode(report))[1] for report in reports_of(sweeps[-1])]
+        said = [*reports_of(sweeps[-1]), *results_of(sweeps[-1].finished, now_ms=now_ms)]
+        events = [decode(msgspec.json.encode(message))[1] for message in said]
         waiting = [output for event in events for output in controller.step(event).outputs]  # type: ignore[arg-type]
     return story, sweeps
 

@@ -100,8 +100,7 @@ class Link:
 
     def answer(self, results: Iterable[Result], *, now_ms: int) -> None:
         """Publish what became of actions."""
-        when = datetime.fromtimestamp(now_ms / 1000, UTC)
-        self._send([_result(result, when) for result in results])
+        self._send(results_of(results, now_ms=now_ms))
 
     def hear(self, wait_s: float) -> list[Decided | Closed]:
         """What became readable within ``wait_s``, a round's decisions before its summary."""
@@ -147,6 +146,12 @@ def reports_of(sweep: Sweep) -> list[LoadReportMessage | TopicStatsMessage]:
     when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
     loads = [_report(broker, when) for broker in sweep.brokers]
     return [*loads, *(_topics(broker, when) for broker in sweep.brokers)]
+
+
+def results_of(results: Iterable[Result], *, now_ms: int) -> list[ActionResultMessage]:
+    """What became of actions, as it is published."""
+    when = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return [_result(result, when) for result in results]
 
 
 def _report(broker: BrokerNow, when: datetime) -> LoadReportMessage:

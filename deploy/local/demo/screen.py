@@ -190,7 +190,9 @@ def _spark(values: list[float], columns: int) -> str:
 
 def _decisions(story: Story, lines: int) -> Panel:
     inside = lines - _BORDER_LINES
-    split = next((decision for decision in reversed(story.decisions) if decision.plan is not None), None)
+    split = max(
+        (each for each in story.decisions if each.plan is not None), key=_messages_per_s, default=None
+    )
     kept = [] if split is None else _cut(split, has_room=inside >= _LINES_FOR_REASON)
     kept = kept if len(kept) < inside else []
     others = [decision for decision in reversed(story.decisions) if not kept or decision is not split]
@@ -212,7 +214,7 @@ def _waiting(story: Story) -> str:
 
 def _decision(decision: Decision) -> tuple[Text, Text]:
     at = time.strftime("%H:%M:%S", time.localtime(decision.heard_at))
-    rate = f"{decision.action.evidence['bundle_messages_per_s']:,.0f}/s"
+    rate = f"{_messages_per_s(decision):,.0f}/s"
     first = _line(
         (f"{at} ", "dim"),
         (f"{decision.fate:<7} ", _FATE_STYLES[decision.fate]),
@@ -223,8 +225,13 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
     return first, _line((f"         {why}", "dim"))
 
 
+def _messages_per_s(decision: Decision) -> float:
+    """Of the bundle, as it was decided on."""
+    return float(decision.action.evidence["bundle_messages_per_s"])
+
+
 def _cut(decision: Decision, *, has_room: bool) -> list[Text]:
-    """A split with the loads of its topics and the cuts; it stays in view while unloads come and go."""
+    """A split with the loads of its topics and the cuts; the heaviest one stays in view while others come and go."""
     if decision.plan is None:
         return []
     first, why = _decision(decision)
