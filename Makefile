@@ -20,7 +20,7 @@ demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in t
 	@$(PYTHON) -m deploy.local.demo
 
 test: check $(JARS) ## Every check and test but the long ones
-	$(PYTHON) -m pytest -q -m "not slow"
+	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
 test-slow: $(JARS) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow

@@ -177,5 +177,5 @@ def failing_hold(header: Header, guards: GuardSettings) -> Hold | None:
     return Hold(
         "failing",
         f"{guards.failing_actions_count} of the last {JUDGED_ACTIONS_COUNT} actions failed or had no effect: look at their "
-        "results, mend the cause, then resume with a control event whose resumed_at is now",
+        "results, mend the cause, then `trimtab resume`",
     )
