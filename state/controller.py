@@ -11,6 +11,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from state import control, effects, rounds
+from state.encoding import (
+    decode_fleet,
+    decode_header,
+    decode_report,
+    decode_topics,
+    encode_fleet,
+    encode_header,
+    encode_report,
+    encode_topics,
+)
 from state.events import ActionResult, ClusterFacts, Control, Event, LoadReport, Rejection, Tick, TopicStats
 from state.facts import Facts, FactsRecord
 from state.groups import Groups, forget_moved
@@ -22,14 +32,6 @@ from state.memory import (
     TickRecord,
     WaitingReport,
     WaitingTopics,
-    decode_fleet,
-    decode_header,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_header,
-    encode_report,
-    encode_topics,
 )
 from state.outputs import Output, rfc3339
 from state.rounds import Identity

@@ -9,18 +9,9 @@ import pytest
 from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from state.controller import Controller, RoundLengthError
-from state.facts import Facts, FactsRecord, Isolation
-from state.memory import (
+from state.encoding import (
     VERSION,
-    ControlRecord,
-    Fleet,
-    Header,
     NewerStateError,
-    OpenRound,
-    ResultRecord,
-    TickRecord,
-    WaitingReport,
-    WaitingTopics,
     decode_fleet,
     decode_header,
     decode_report,
@@ -29,6 +20,17 @@ from state.memory import (
     encode_header,
     encode_report,
     encode_topics,
+)
+from state.facts import Facts, FactsRecord, Isolation
+from state.memory import (
+    ControlRecord,
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    WaitingTopics,
 )
 from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.rounds import Identity
