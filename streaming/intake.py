@@ -21,13 +21,13 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import Output
-from streaming.wire.cluster import PulsarClusterMessage
 from streaming.wire.decode import decode
 from streaming.wire.encode import Refused, refused
 from streaming.wire.messages import (
     ActionResultMessage,
     ControlMessage,
     LoadReportMessage,
+    PulsarClusterMessage,
     TickMessage,
     TopicStatsMessage,
     type_of,

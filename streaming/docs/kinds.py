@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
-from streaming.wire.messages import ControlMessage, type_of
-from streaming.wire.union import INPUT_TYPES
+from streaming.wire.messages import INPUT_TYPES, ControlMessage, type_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.sections import TopicNames
-from streaming.wire.cluster import PulsarBrokerFacts, PulsarClusterData, PulsarClusterMessage
 from streaming.wire.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -28,6 +27,9 @@ from streaming.wire.messages import (
     ControlMessage,
     Envelope,
     LoadReportMessage,
+    PulsarBrokerFacts,
+    PulsarClusterData,
+    PulsarClusterMessage,
     TickData,
     TickMessage,
     TopicStatsMessage,
@@ -58,7 +60,7 @@ _ATTRIBUTES = (
     "data",
 )
 _COLLECTOR = "/collector/pulsar/lab"
-_CALM = PulsarBrokerFacts(
+_QUIET_BROKER = PulsarBrokerFacts(
     load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
 )
 _EXECUTOR = "/executor/pulsar/lab"
@@ -162,7 +164,7 @@ class _Story:
                 cluster=cluster,
                 data=PulsarClusterData(
                     pulsar_cluster=cluster,
-                    brokers=dict.fromkeys(brokers, _CALM),
+                    brokers=dict.fromkeys(brokers, _QUIET_BROKER),
                     isolation_policies={},
                     anti_affinity_groups={"spread": ["public/default", "public/orders"]},
                 ),

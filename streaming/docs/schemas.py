@@ -15,7 +15,7 @@ from state import outputs
 from streaming.docs import published
 from streaming.docs.kinds import MessageKind
 from streaming.settings.catalog import attribute_docs
-from streaming.wire import cluster, encode, messages
+from streaming.wire import encode, messages
 from streaming.wire.messages import (
     MAX_NUMBER,
     Envelope,
@@ -57,7 +57,7 @@ _MEASURED_OR_NOT = [
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     name: member
-    for module in (messages, cluster, encode, outputs, published)
+    for module in (messages, encode, outputs, published)
     for name, member in vars(module).items()
     if isinstance(member, type) and issubclass(member, msgspec.Struct)
 }

@@ -36,7 +36,6 @@ from state.events import (
 from state.facts import Facts, Isolation
 from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
-from streaming.wire.cluster import PulsarClusterData, PulsarClusterMessage
 from streaming.wire.diagnose import diagnose
 from streaming.wire.messages import (
     MAX_NUMBER,
@@ -46,12 +45,14 @@ from streaming.wire.messages import (
     ControlMessage,
     LoadReportMessage,
     LocalBrokerData,
+    Message,
+    PulsarClusterData,
+    PulsarClusterMessage,
     Resource,
     TickMessage,
     TopicStatsMessage,
     Traffic,
 )
-from streaming.wire.union import Message
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000

@@ -14,13 +14,13 @@ import msgspec
 from state.events import Rejection
 from streaming.wire.messages import (
     CLUSTER_PATTERN,
+    MESSAGE_TYPES,
     LocalBrokerData,
     Resource,
     Time,
     Traffic,
     type_of,
 )
-from streaming.wire.union import MESSAGE_TYPES
 
 _NOT_FINITE_TEXT = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF", "-INF", "+INF"})
 """How Jackson and others write what JSON has no number for."""

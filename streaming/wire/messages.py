@@ -1,4 +1,4 @@
-"""The messages trimtab reads, as typed structs (``wire.union`` joins them); the JSON Schemas in ``docs/`` are generated from them.
+"""Every message trimtab reads, as typed structs; the JSON Schemas in ``docs/`` are generated from them.
 
 The envelope is decoded strictly; unknown fields of ``data`` are ignored, because Pulsar adds some in every release.
 Field names inside ``data`` of load reports are Pulsar's own.
@@ -99,6 +99,41 @@ class ActionResultData(msgspec.Struct, frozen=True):
     """Why it failed or was skipped, for a person."""
 
 
+class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker is configured to do by itself; null: it could not be asked."""
+
+    load_manager: str | None = None
+    """Class name without its package."""
+    shedding_enabled: bool | None = None
+    """Whether Pulsar's own shedding is on there. Pulsar: ``loadBalancerSheddingEnabled``."""
+    auto_split_enabled: bool | None = None
+    """Whether Pulsar's own splitting is on there. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+
+
+class IsolationPolicyFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One of Pulsar's namespace isolation policies; all are regular expressions that must match whole names."""
+
+    namespaces: list[str]
+    """Namespaces it is about."""
+    primary: list[str]
+    """Hosts of the brokers they belong on."""
+    secondary: list[str]
+    """Hosts of the brokers they may use when too few primary ones are left."""
+
+
+class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.pulsar.cluster.v1`: replaces what the one before it said."""
+
+    pulsar_cluster: str
+    """Pulsar's own name of the cluster."""
+    brokers: dict[str, PulsarBrokerFacts]
+    """By broker id."""
+    isolation_policies: dict[str, IsolationPolicyFacts]
+    """By name; empty where there are none."""
+    anti_affinity_groups: dict[str, list[str]]
+    """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
+
+
 class ControlData(msgspec.Struct, frozen=True):
     """The whole overlay of one cluster; a newer event replaces it whole."""
 
@@ -160,10 +195,35 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
     data: ActionResultData
 
 
+class PulsarClusterMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.cluster.v1"):
+    """Who else balances a Pulsar cluster, and what must stay where; the subject is `cluster`."""
+
+    data: PulsarClusterData
+
+
 class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v1"):
     """An operator's overlay of one cluster."""
 
     data: ControlData
+
+
+Message = (
+    LoadReportMessage
+    | TopicStatsMessage
+    | TickMessage
+    | PulsarClusterMessage
+    | ActionResultMessage
+    | ControlMessage
+)
+
+INPUT_TYPES: tuple[type[Envelope], ...] = (
+    LoadReportMessage,
+    TopicStatsMessage,
+    TickMessage,
+    PulsarClusterMessage,
+    ActionResultMessage,
+)
+MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)
 
 
 def type_of(message: type[msgspec.Struct]) -> str:
