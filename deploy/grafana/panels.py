@@ -117,7 +117,9 @@ def _described(
     panel: _Panel, title: str, text: str, *, unit: str, steps: Sequence[Step], runbook: str, no_value: str
 ) -> _Panel:
     first = dashboard.Threshold(value=None, color=GREEN)
-    rest: list[dashboard.Threshold] = [dashboard.Threshold(value=step.value, color=step.colour) for step in steps]
+    rest: list[dashboard.Threshold] = [
+        dashboard.Threshold(value=step.value, color=step.colour) for step in steps
+    ]
     panel.title(title).description(text).unit(unit).no_value(no_value).datasource(DATASOURCE)
     panel.thresholds(
         builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps([first, *rest])
