@@ -144,8 +144,8 @@ def _state() -> list[Graph]:
         ),
         graph(
             "Events",
-            "Input events of all clusters, by type.",
-            Query(f"sum by (type) (rate({families.EVENTS.name}[$__rate_interval]))", "{{type}}"),
+            "Input events, by type.",
+            Query(rate(families.EVENTS, by="type"), "{{type}}"),
             unit=units.CountsPerSecond,
         ),
     ]

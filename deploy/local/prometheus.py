@@ -9,6 +9,7 @@ process that started it.
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,7 @@ class PrometheusError(RuntimeError):
 
 def find(program: str) -> Path | None:
     """`prometheus` or `promtool`, on the PATH or in the cache."""
-    found = shutil.which(program) or shutil.which(program, path=_unpacked() / "usr" / "bin")
+    found = _on_path(program) or shutil.which(program, path=_unpacked() / "usr" / "bin")
     return None if found is None else Path(found)
 
 
@@ -49,6 +50,10 @@ def ensure() -> Path:
     if found is None or find("promtool") is None:
         raise PrometheusError(f"Prometheus is not installed; on Debian and Ubuntu: {INSTALL}")
     return found
+
+
+def _on_path(program: str) -> str | None:
+    return shutil.which(program)
 
 
 def _unpacked() -> Path:
@@ -98,7 +103,7 @@ class Prometheus:
 
     def __init__(self, directory: Path, *, target: str, port: int, interval_s: float = 5.0) -> None:
         self.url = f"http://127.0.0.1:{port}"
-        self._listen = f"127.0.0.1:{port}"
+        self._port = port
         self._directory = directory
         self._configuration = configuration(target, interval_s=interval_s)
         self._log = directory / "prometheus.log"
@@ -107,6 +112,7 @@ class Prometheus:
     def start(self) -> None:
         """Return when it is ready; raises PrometheusError with the end of its log when it does not get so far."""
         program = ensure()
+        self._claim()
         self._directory.mkdir(parents=True, exist_ok=True)
         file = self._directory / "prometheus.yml"
         file.write_text(self._configuration, encoding="utf-8")
@@ -115,7 +121,7 @@ class Prometheus:
         options = {
             "config.file": file,
             "storage.tsdb.path": self._directory / "data",
-            "web.listen-address": self._listen,
+            "web.listen-address": f"127.0.0.1:{self._port}",
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -126,6 +132,17 @@ class Prometheus:
                 process_group=0,
             )
         self._wait_until_ready()
+
+    def _claim(self) -> None:
+        """Whoever has the port would answer in its place, and seem to be ready."""
+        try:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", self._port))
+        except OSError as error:
+            raise PrometheusError(
+                f"Prometheus cannot be served on {self.url} ({error.strerror}): choose another port"
+            ) from error
 
     def _wait_until_ready(self) -> None:
         until_s = time.monotonic() + READY_TIMEOUT_S
