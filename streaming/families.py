@@ -88,10 +88,10 @@ DIFFERENCE = _gauge(
 )
 THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by.", "cluster")
 HIT_COUNT = _gauge(
-    "hit_count", "Rounds in which that pair stood out so far; NaN for a policy that counts none.", "cluster"
+    "hits", "Rounds in which that pair stood out so far; NaN for a policy that counts none.", "cluster"
 )
 NEEDED_HIT_COUNT = _gauge(
-    "needed_hit_count", "Rounds after which it fires; NaN for a policy that counts none.", "cluster"
+    "hits_needed", "Rounds after which it fires; NaN for a policy that counts none.", "cluster"
 )
 UNLOADED_MESSAGES = _gauge(
     "unloaded_messages_per_second",

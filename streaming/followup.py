@@ -24,7 +24,8 @@ SETTLE_ROUNDS = 3
 KEPT_COUNT = 10_000
 """Bundles and brokers remembered of a cluster; the oldest go first. About 2 MB."""
 
-_UNLOAD = "trimtab.action.unload.v1"
+_UNLOAD_TYPE = "trimtab.action.unload.v1"
+_ROUND_TYPE = "trimtab.round.v1"
 
 Source = Literal["same", "other"]
 """Whether a bundle that is unloaded again is at the broker it was to leave before, or at another."""
@@ -56,26 +57,30 @@ class _Load(msgspec.Struct, frozen=True):
 
 
 class _Evidence(msgspec.Struct, frozen=True):
-    bundle_messages_per_s: float = 0.0
-    bundle_bytes_per_s: float = 0.0
+    bundle_messages_per_s: float
+    bundle_bytes_per_s: float
 
 
-class _Data(msgspec.Struct, frozen=True):
-    """The few fields of an unload or a round summary that are needed; all others are skipped unread."""
+class _Unload(msgspec.Struct, frozen=True):
+    """The few fields that are needed; all others are skipped unread."""
 
     round: int
-    bundle: str = ""
-    source_broker: str = ""
-    destination_broker: str | None = None
-    evidence: _Evidence = _Evidence()
-    brokers: tuple[_Load, ...] = ()
+    bundle: str
+    source_broker: str
+    destination_broker: str | None
+    evidence: _Evidence
+
+
+class _Round(msgspec.Struct, frozen=True):
+    round: int
+    brokers: tuple[_Load, ...]
 
 
 class _Event(msgspec.Struct, frozen=True):
     type: str
     cluster: str
     time: datetime
-    data: _Data
+    data: msgspec.Raw
 
 
 @dataclass(slots=True)
@@ -102,7 +107,9 @@ class _Cluster:
     """By broker; the oldest first."""
 
 
-_DECODER = msgspec.json.Decoder(_Event)
+_EVENTS = msgspec.json.Decoder(_Event)
+_UNLOADS = msgspec.json.Decoder(_Unload)
+_ROUNDS = msgspec.json.Decoder(_Round)
 
 
 class FollowUp:
@@ -112,18 +119,18 @@ class FollowUp:
         self._clusters: dict[str, _Cluster] = {}
 
     def see(self, published: Iterable[bytes]) -> Iterator[Repeat | Effect]:
-        """Unloads and round summaries as published, those of a cluster in their order; yields what they show."""
+        """Actions and round summaries as published, those of a cluster in their order; yields what they show."""
         for value in published:
-            event = _DECODER.decode(value)
+            event = _EVENTS.decode(value)
             known = self._clusters.setdefault(event.cluster, _Cluster())
-            if event.type == _UNLOAD:
+            if event.type == _UNLOAD_TYPE:
                 yield from _unloaded(known, event)
-            elif event.data.brokers:
+            elif event.type == _ROUND_TYPE and known.awaited:
                 yield from _closed(known, event)
 
 
 def _unloaded(known: _Cluster, event: _Event) -> Iterator[Repeat]:
-    data, now_s = event.data, event.time.timestamp()
+    data, now_s = _UNLOADS.decode(event.data), event.time.timestamp()
     before = known.unloaded.pop(data.bundle, None)
     if before is not None and now_s - before[0] <= WINDOW_S:
         yield Repeat(cluster=event.cluster, source="same" if before[1] == data.source_broker else "other")
@@ -144,12 +151,13 @@ def _forget(known: _Cluster, now_s: float) -> None:
 
 def _closed(known: _Cluster, event: _Event) -> Iterator[Effect]:
     """Look back on the brokers whose unloads are `SETTLE_ROUNDS` old; one no longer reported says nothing."""
-    loads = {load.broker: load for load in event.data.brokers}
+    data = _ROUNDS.decode(event.data)
+    loads = {load.broker: load for load in data.brokers}
     settled = []
     for broker, awaited in list(known.awaited.items()):
         if awaited.before is None:
             awaited.before = loads.get(broker)
-        if event.data.round - awaited.since_round < SETTLE_ROUNDS:
+        if data.round - awaited.since_round < SETTLE_ROUNDS:
             continue
         del known.awaited[broker]
         if awaited.before is not None and broker in loads:

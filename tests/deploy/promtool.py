@@ -19,8 +19,8 @@ def need(program: str) -> Path:
     return found
 
 
-def promtool(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run it; what it says is part of a failure."""
+def promtool(*arguments: str | Path, given: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run it on what is given; what it says is part of a failure."""
     return subprocess.run(
-        [need("promtool"), *arguments], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+        [need("promtool"), *arguments], capture_output=True, text=True, check=False, input=given
     )

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from deploy.local.prometheus import configuration
 from streaming.docs.__main__ import REPOSITORY
+from streaming.docs.metrics_page import _used
 from tests.deploy.promtool import promtool
 from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 
@@ -67,6 +69,11 @@ def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_w
         done = promtool("check", "config", path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "2 rule files found" in done.stdout
+
+
+def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
+    done = promtool("check", "metrics", given=generate_latest(_used().registry).decode())
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", alerts())

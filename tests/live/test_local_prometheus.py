@@ -34,7 +34,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     need("prometheus")
     with (
         Prometheus(tmp_path / "first", target="127.0.0.1:1", port=_free_ports(1)[0]) as running,
-        pytest.raises(PrometheusError, match="already in use.*another port"),
+        pytest.raises(PrometheusError, match=r"already in use.*another port"),
         Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
     ):
         pass

@@ -115,3 +115,8 @@ def test_an_unload_that_changed_nothing_shows_as_nothing_achieved() -> None:
 
 def test_a_broker_that_is_gone_proves_nothing() -> None:
     assert seen(unload(7), closed(7, b1=100.0, b2=1.0), closed(10, b2=1.0), closed(11, b1=100.0)) == []
+
+
+def test_actions_of_other_kinds_are_passed_over() -> None:
+    split = event("trimtab.action.split.v1", 8, {"round": 8, "bundle": "a", "evidence": []})
+    assert seen(unload(7), split, unload(9)) == [Repeat(cluster="east-1", source="same")]

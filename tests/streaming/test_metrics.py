@@ -194,8 +194,8 @@ def test_a_round_shows_how_far_the_cluster_is_from_firing() -> None:
     assert value(metrics, "trimtab_outliers", cluster="east-1") == 2, "all but those below the threshold"
     assert value(metrics, "trimtab_difference_points", cluster="east-1") == 52.0
     assert value(metrics, "trimtab_threshold_points", cluster="east-1") == 40.0
-    assert value(metrics, "trimtab_hit_count", cluster="east-1") == 2
-    assert value(metrics, "trimtab_needed_hit_count", cluster="east-1") == 2
+    assert value(metrics, "trimtab_hits", cluster="east-1") == 2
+    assert value(metrics, "trimtab_hits_needed", cluster="east-1") == 2
     assert value(metrics, "trimtab_round_length_seconds", cluster="east-1") == 60
 
 
@@ -215,7 +215,7 @@ def test_a_policy_that_counts_no_hits_shows_none() -> None:
     shown = msgspec.structs.replace(ROUND, foremost=Foremost(12.0, 10.0, None, None))
     metrics.observe_round(shown, published_ms=490_500)
     assert value(metrics, "trimtab_difference_points", cluster="east-1") == 12.0
-    assert math.isnan(value(metrics, "trimtab_hit_count", cluster="east-1") or 0)
+    assert math.isnan(value(metrics, "trimtab_hits", cluster="east-1") or 0)
 
 
 def test_results_of_actions_are_counted_by_outcome() -> None:
