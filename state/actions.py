@@ -1,12 +1,14 @@
-"""From a policy's plan to the round's actions: budgets, evidence, expected load, one sentence of reason."""
+"""From a policy's plan to the round's actions: budgets, evidence, expected load."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from policies.shedding.plan import NOBODY, SheddingPlan
 from policies.snapshot import Snapshot
 from policies.usage import Floats
-from state.guards import Budget, Hold
+from state.guards import Budget, Hold, quiet
 from state.outputs import Unload, rfc3339
+from state.reasons import reason
 from state.tables import Eligible, mean_points
 
 
@@ -31,19 +33,29 @@ class Admitted:
     holds: dict[int, Hold] = field(default_factory=dict)
 
 
-def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances: Circumstances) -> Admitted:
-    """Spend the budgets on the plan, in its order."""
+def admit(
+    eligible: Eligible,
+    plan: SheddingPlan,
+    budget: Budget,
+    circumstances: Circumstances,
+    *,
+    split_rows: Collection[int],
+) -> Admitted:
+    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
     admitted = Admitted()
     snapshot = eligible.snapshot
+    general = _general_hold(budget, circumstances)
     after = _Loads(snapshot)
-    for row, destination, by in zip(
-        plan.unload_rows.tolist(),
-        plan.unload_destinations.tolist(),
-        plan.unload_examined.tolist(),
-        strict=True,
+    for place, (row, destination, by) in enumerate(
+        zip(
+            plan.unload_rows.tolist(),
+            plan.unload_destinations.tolist(),
+            plan.unload_examined.tolist(),
+            strict=True,
+        )
     ):
         source = int(plan.examined.high[by])
-        hold = _hold(eligible, budget, circumstances, row=row, source=source)
+        hold = general or _hold(eligible, budget, split_rows, row=row, source=source)
         if hold is not None:
             admitted.holds[row] = hold
             continue
@@ -54,6 +66,7 @@ def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances:
                 plan,
                 circumstances,
                 expected,
+                place=place,
                 row=row,
                 by=by,
                 source=source,
@@ -63,11 +76,18 @@ def admit(eligible: Eligible, plan: SheddingPlan, budget: Budget, circumstances:
     return admitted
 
 
-def _hold(
-    eligible: Eligible, budget: Budget, circumstances: Circumstances, *, row: int, source: int
-) -> Hold | None:
+def _general_hold(budget: Budget, circumstances: Circumstances) -> Hold | None:
+    """Why nothing is moved in this round, if so."""
     if circumstances.paused:
         return Hold("paused", "the cluster is paused")
+    return quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
+
+
+def _hold(
+    eligible: Eligible, budget: Budget, split_rows: Collection[int], *, row: int, source: int
+) -> Hold | None:
+    if row in split_rows:
+        return Hold("split-instead", "it is too big for any other broker and is split in this round")
     return budget.take(
         eligible.snapshot.bundles.names[row],
         broker=eligible.snapshot.brokers.names[source],
@@ -110,20 +130,29 @@ def _unload(
     circumstances: Circumstances,
     expected: dict[str, dict[str, float]],
     *,
+    place: int,
     row: int,
     by: int,
     source: int,
     destination: int,
 ) -> Unload:
     bundle, owner = snapshot.bundles.names[row], snapshot.brokers.names[source]
-    evidence = _evidence(snapshot, plan, row=row, by=by)
-    target = None if destination == NOBODY else snapshot.brokers.names[destination]
+    evidence = _evidence(snapshot, plan, place=place, row=row, by=by)
+    target, trigger = _name(snapshot, destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
         round=circumstances.number,
         policy=circumstances.policy,
-        trigger=plan.examined.trigger_of(by),
-        reason=_reason(bundle, owner, target, evidence),
+        trigger=trigger,
+        reason=reason(
+            policy=circumstances.policy,
+            trigger=trigger,
+            bundle=bundle,
+            source=owner,
+            partner=_name(snapshot, int(plan.examined.low[by])),
+            destination=target,
+            evidence=evidence,
+        ),
         evidence=evidence,
         expected=expected,
         precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
@@ -135,31 +164,19 @@ def _unload(
     )
 
 
-def _evidence(snapshot: Snapshot, plan: SheddingPlan, *, row: int, by: int) -> dict[str, float | int | str]:
+def _name(snapshot: Snapshot, broker: int) -> str | None:
+    return None if broker == NOBODY else snapshot.brokers.names[broker]
+
+
+def _evidence(
+    snapshot: Snapshot, plan: SheddingPlan, *, place: int, row: int, by: int
+) -> dict[str, float | int | str]:
     bundles = snapshot.bundles
     return {
         **plan.examined.evidence_of(by),
+        **{name: column[place].item() for name, column in plan.unload_evidence.items()},
         "bundle_messages_per_s": float(bundles.messages_per_s[row]),
         "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
         "brokers_count": len(snapshot.brokers),
         "mean_usage_points": mean_points(100.0 * snapshot.brokers.usage_ratio),
     }
-
-
-def _reason(bundle: str, source: str, destination: str | None, evidence: dict[str, float | int | str]) -> str:
-    moved = f"moving {bundle} ({_amount(evidence)})"
-    threshold = evidence["threshold_points"]
-    if destination is not None:
-        return (
-            f"{source} is at {evidence['high_usage_points']:.1f} % and {destination} at "
-            f"{evidence['low_usage_points']:.1f} %, {evidence['difference_points']:.1f} points apart with "
-            f"{threshold:g} allowed, found {evidence['hit_count']} times ({evidence['needed_hit_count']} needed): {moved}"
-        )
-    return (
-        f"{source} is at {evidence['history_points']:.1f} % over time ({evidence['usage_points']:.1f} % now) and the "
-        f"mean is {evidence['mean_points']:.1f} %, with {threshold:g} points allowed: {moved}"
-    )
-
-
-def _amount(evidence: dict[str, float | int | str]) -> str:
-    return f"{evidence['bundle_messages_per_s']:.0f} messages/s, {evidence['bundle_bytes_per_s']:.0f} bytes/s"

@@ -8,10 +8,11 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 from state import control, rounds
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick
+from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick, TopicStats
 from state.memory import (
     Fleet,
     Header,
@@ -19,17 +20,20 @@ from state.memory import (
     ResultRecord,
     TickRecord,
     WaitingReport,
+    WaitingTopics,
     decode_fleet,
     decode_header,
     decode_report,
+    decode_topics,
     encode_fleet,
     encode_header,
     encode_report,
+    encode_topics,
 )
 from state.outputs import Output, rfc3339
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
-from state.store import Store
+from state.store import Store, WaitingKey
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -63,10 +67,12 @@ class Controller:
         self._header = self._load_header()
         self._fleet: Fleet | None = None
         self._fleet_changed = False
-        self._new: dict[tuple[int, str], WaitingReport] = {}
-        # A round that had no report before this batch has none in the store: nothing to look up, nothing to remove.
-        self._stored_rounds = {number for number, waiting in self._header.rounds.items() if waiting.spans}
-        self._closed_stored: list[tuple[int, str]] = []
+        self._new: dict[WaitingKey, WaitingReport | WaitingTopics] = {}
+        # A round that nobody reported in before this batch has nothing in the store: no look-up, no removal.
+        self._stored_rounds = {
+            number for number, waiting in self._header.rounds.items() if waiting.spans or waiting.has_topics
+        }
+        self._closed_stored: list[WaitingKey] = []
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
     def _load_header(self) -> Header:
@@ -119,20 +125,21 @@ class Controller:
         """Write what changed."""
         self._store.put_header(encode_header(self._header))
         self._remove_closed()
-        for (number, broker), waiting in self._new.items():
-            self._store.put_report(number, broker, encode_report(waiting))
+        for key, waiting in self._new.items():
+            encoded = encode_report(waiting) if isinstance(waiting, WaitingReport) else encode_topics(waiting)
+            self._store.put_waiting(key, encoded)
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
-        self._stored_rounds.update(number for number, _ in self._new)
+        self._stored_rounds.update(key.round for key in self._new)
         self._closed_stored, self._new, self._fleet_changed = [], {}, False
 
     def _remove_closed(self) -> None:
         """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""
         if self._closed_stored and not self._stored_rounds:
-            self._store.clear_reports()
+            self._store.clear_waiting()
             return
         for key in self._closed_stored:
-            self._store.remove_report(*key)
+            self._store.remove_waiting(key)
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
         self._results[type(event), result] += 1
@@ -185,7 +192,15 @@ class Controller:
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
         if isinstance(event, LoadReport):
-            self._take_report(event, number, open_round)
+            self._header.is_known = True
+            _widen(open_round.spans, event.time_ms, self._base.pulsar.rounds.max_report_age_ms)
+            key = WaitingKey(number, "report", event.broker)
+            self._keep_newest(key, WaitingReport(event.time_ms, event.id, event.report), type(event))
+            return
+        if isinstance(event, TopicStats):
+            open_round.has_topics = True
+            key = WaitingKey(number, "topics", event.broker)
+            self._keep_newest(key, WaitingTopics(event.time_ms, event.id, event.traffic), type(event))
             return
         result: Result = USED
         if isinstance(event, Tick):
@@ -194,22 +209,21 @@ class Controller:
             result = USED if _take_result(event, open_round) else SUPERSEDED
         self._results[type(event), result] += 1
 
-    def _take_report(self, event: LoadReport, number: int, open_round: OpenRound) -> None:
-        self._header.is_known = True
-        _widen(open_round.spans, event.time_ms, self._base.pulsar.rounds.max_report_age_ms)
-        before = self._waiting(number, event.broker)
+    def _keep_newest(self, key: WaitingKey, new: WaitingReport | WaitingTopics, type_: type[Event]) -> None:
+        """Of what a broker says in a round only the newest counts; equal times: the greater id."""
+        before = self._waiting(key)
         if before is not None:
-            self._results[type(event), SUPERSEDED] += 1
-            if before.age_key >= event.age_key:
+            self._results[type_, SUPERSEDED] += 1
+            if before.age_key >= new.age_key:
                 return
-        self._new[number, event.broker] = WaitingReport(event.time_ms, event.id, event.report)
+        self._new[key] = new
 
-    def _waiting(self, number: int, broker: str) -> WaitingReport | None:
-        found = self._new.get((number, broker))
-        if found is not None or number not in self._stored_rounds:
+    def _waiting(self, key: WaitingKey) -> WaitingReport | WaitingTopics | None:
+        found = self._new.get(key)
+        if found is not None or key.round not in self._stored_rounds:
             return found
-        value = self._store.report(number, broker)
-        return None if value is None else decode_report(value)
+        value = self._store.waiting(key)
+        return None if value is None else _decoded(key, value)
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -230,19 +244,24 @@ class Controller:
         for result in sorted(open_round.results):
             _apply_result(self._header, result)
         outputs: list[Output] = []
+        waiting = self._take_waiting(number)
+        reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
+        topics = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingTopics)}
         if open_round.spans:
-            reports = self._reports_of(number)
             self._fleet, outputs = rounds.close(
                 self._cluster,
                 self._header,
                 self._load_fleet(),
                 reports,
+                topics,
                 number=number,
                 identity=self._identity,
                 settings=self._settings,
             )
             self._fleet_changed = True
-            self._results[LoadReport, USED] += len(reports)
+        for type_, used in ((LoadReport, reports), (TopicStats, topics)):
+            if used:
+                self._results[type_, USED] += len(used)
         del self._header.rounds[number]
         self._header.next_round = number + 1
         return outputs
@@ -253,18 +272,22 @@ class Controller:
             self._fleet = Fleet() if value is None else decode_fleet(value)
         return self._fleet
 
-    def _reports_of(self, number: int) -> dict[str, WaitingReport]:
-        """The round's newest report of each broker; they leave this batch and the store."""
-        found: dict[str, WaitingReport] = {}
-        stored = self._store.reports() if number in self._stored_rounds else iter(())
+    def _take_waiting(self, number: int) -> dict[WaitingKey, WaitingReport | WaitingTopics]:
+        """All that waits for a round; it leaves this batch and the store."""
+        found: dict[WaitingKey, WaitingReport | WaitingTopics] = {}
+        stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
         self._stored_rounds.discard(number)
-        for stored_number, broker, value in stored:
-            if stored_number == number:
-                found[broker] = decode_report(value)
-                self._closed_stored.append((number, broker))
-        for key in [key for key in self._new if key[0] == number]:
-            found[key[1]] = self._new.pop(key)
+        for key, value in stored:
+            if key.round == number:
+                found[key] = _decoded(key, value)
+                self._closed_stored.append(key)
+        for key in [key for key in self._new if key.round == number]:
+            found[key] = self._new.pop(key)
         return found
+
+
+def _decoded(key: WaitingKey, value: bytes) -> WaitingReport | WaitingTopics:
+    return decode_report(value) if key.kind == "report" else decode_topics(value)
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:
@@ -285,7 +308,7 @@ def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
 
 def _apply_result(header: Header, result: ResultRecord) -> None:
     """A result ends the flight; a failed one the cooldown too."""
-    for action in header.actions.values():
+    for action in chain(header.actions.values(), header.splits.values()):
         if action.action_id == result.action_id:
             action.in_flight = False
             action.failed = action.failed or result.outcome == "failed"

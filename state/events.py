@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
+TOPICS, SESSIONS = range(2)
+"""Columns of a bundle's counts."""
 
 _SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
 _SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
@@ -51,6 +54,23 @@ class BrokerReport:
     """(len(bundles), 4): messages/s in, out, bytes/s in, out."""
     has_traffic: Bools
     """(len(bundles),): whether the report says anything of the bundle's traffic."""
+    counts: Ints
+    """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report says nothing of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopicTraffic:
+    """Traffic of a broker's topics, bundle by bundle, in columns; t topics."""
+
+    bundles: list[str]
+    """Full names, each once."""
+    counts: Ints
+    """(len(bundles),): topics of each; they follow one another in the columns below."""
+    topics: list[str]
+    messages_per_s: Floats
+    """Message rate in + out, (t,)."""
+    bytes_per_s: Floats
+    """Throughput in + out, (t,)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,9 +100,10 @@ class LoadReport(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TopicStats(Event):
-    """Traffic of each topic of a broker. Checked and counted; it moves the cluster's clock and decides nothing yet."""
+    """Traffic of the topics of a broker, for splits; it counts for the round of its time only."""
 
     broker: str
+    traffic: TopicTraffic
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ Averages belong to the bundle and survive moves. All of it is columns and C-leve
 bundles are not, save those of a broker whose listing changed.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
@@ -16,7 +17,8 @@ from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
-from state.memory import Fleet, WaitingReport
+from state.events import namespace_of
+from state.memory import Fleet, PastSplit, WaitingReport
 
 NOBODY = -1
 
@@ -31,22 +33,46 @@ class _Listings:
     time_ms: Ints
     traffic: Floats
     has_traffic: Bools
+    counts: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How averages are taken."""
+
+    samples: int
+    """Samples in a bundle's running average."""
+    split_samples: int
+    """The same for the averages that splits are decided on; 0 where they are not wanted."""
+    skip_after_move: bool
+    """Leave out the first sample of a bundle's new owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Advanced:
+    """The fleet after a round."""
+
+    fleet: Fleet
+    """Its leading bundle rows are the bundles of the snapshot, grouped by owner in broker order and ascending within it;
+    bundles that nobody lists now, but did within ``max_report_age_ms``, follow."""
+    counts: Ints
+    """(owned, 2): topics and sessions of each leading row, as its owner reports them."""
+
+    @property
+    def owned_count(self) -> int:
+        """Leading rows."""
+        return len(self.counts)
 
 
 def advance(
     before: Fleet,
     reports: dict[str, WaitingReport],
+    sampling: Sampling,
     *,
     round_end_ms: int,
     max_report_age_ms: int,
-    average_samples: int,
-    skip_sample_after_move: bool,
-) -> tuple[Fleet, int]:
-    """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round).
-
-    The second value says how many leading bundle rows are the bundles of the snapshot, grouped by owner in broker order and
-    ascending within it; bundles that nobody lists now, but did within ``max_report_age_ms``, follow.
-    """
+) -> Advanced:
+    """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round)."""
     names = sorted(reports)
     seen = set(names)
     listings = _listings(before, reports, names, max_report_age_ms)
@@ -85,13 +111,44 @@ def advance(
         rows=rows,
         old=old,
         owner=fresh_owner,
-        average_samples=average_samples,
-        skip=skip_sample_after_move,
+        sampling=sampling,
         max_age_ms=max_report_age_ms,
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    return after, len(owned)
+    return Advanced(fleet=after, counts=listings.counts[rows])
+
+
+def inherit(fleet: Fleet, splits: Iterable[tuple[str, PastSplit]], listed: Callable[[str], bool]) -> None:
+    """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
+
+    They become rows of ``fleet`` that the next ``advance`` takes as known: of the parent's owner, last seen with it.
+    """
+    row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
+    born = [
+        (row_of[parent], name, messages, volume)
+        for parent, split in splits
+        if parent in row_of
+        for name, messages, volume in split.children
+        if name not in row_of and listed(name)
+    ]
+    if not born:
+        return
+    parents = np.array([row for row, _, _, _ in born], dtype=np.int64)
+    messages, volume = (np.array([each[at] for each in born]) for at in (2, 3))
+    shares = np.column_stack([messages, messages, volume, volume])
+    fleet.bundles = [*fleet.bundles, *(name for _, name, _, _ in born)]
+    fleet.owner = np.concatenate([fleet.owner, fleet.owner[parents]])
+    fleet.last_ms = np.concatenate([fleet.last_ms, fleet.last_ms[parents]])
+    fleet.averages = np.concatenate([fleet.averages, fleet.averages[parents] * shares])
+    fleet.samples = np.concatenate([fleet.samples, fleet.samples[parents]])
+    fleet.owed_skip = np.concatenate([fleet.owed_skip, np.zeros(len(born), dtype=np.bool_)])
+    fleet.namespace = np.concatenate([fleet.namespace, fleet.namespace[parents]])
+    fleet.split_averages = np.concatenate(
+        [fleet.split_averages, fleet.split_averages[parents] * shares[:, 1:3]]
+    )
+    fleet.split_samples = np.concatenate([fleet.split_samples, fleet.split_samples[parents]])
+    fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
 
 
 def _listings(
@@ -116,6 +173,7 @@ def _listings(
         time_ms=np.repeat(times, counts),
         traffic=np.concatenate([reports[name].report.traffic for name in names]),
         has_traffic=np.concatenate([reports[name].report.has_traffic for name in names]),
+        counts=np.concatenate([reports[name].report.counts for name in names]),
     )
 
 
@@ -186,9 +244,23 @@ def _carry_bundles(
         at = _match(owned, listings.bundles)
         np.maximum.at(last, at, listings.time_ms)
     after.last_ms = np.concatenate([last, before.last_ms[kept]])
-    after.averages = np.concatenate([np.zeros((len(owned), 4)), before.averages[kept]])
-    after.samples = np.concatenate([np.zeros(len(owned), dtype=np.int64), before.samples[kept]])
-    after.owed_skip = np.concatenate([np.zeros(len(owned), dtype=np.bool_), before.owed_skip[kept]])
+    for name in ("averages", "samples", "owed_skip", "split_averages", "split_samples", "split_hits"):
+        column = getattr(before, name)
+        fresh = np.zeros((len(owned), *column.shape[1:]), dtype=column.dtype)
+        setattr(after, name, np.concatenate([fresh, column[kept]]))
+    _carry_namespaces(before, after, np.concatenate([old, kept]))
+
+
+def _carry_namespaces(before: Fleet, after: Fleet, old: Ints) -> None:
+    """Namespace of each bundle: looked up for those seen before (``old``, else -1), read off the name for new ones."""
+    row_of = dict(zip(before.namespaces, range(len(before.namespaces)), strict=True))
+    rows = np.full(len(old), NOBODY, dtype=np.int64)
+    rows[old >= 0] = before.namespace[old[old >= 0]]
+    for row in np.flatnonzero(old < 0).tolist():
+        rows[row] = row_of.setdefault(namespace_of(after.bundles[row]), len(row_of))
+    used = np.bincount(rows, minlength=len(row_of)) > 0
+    after.namespaces = [name for name, is_used in zip(row_of, used.tolist(), strict=True) if is_used]
+    after.namespace = (np.cumsum(used) - 1)[rows]
 
 
 def _sample(
@@ -199,36 +271,45 @@ def _sample(
     rows: Ints,
     old: Ints,
     owner: Ints,
-    average_samples: int,
-    skip: bool,
+    sampling: Sampling,
     max_age_ms: int,
 ) -> None:
-    """One sample into each listed bundle's running average, unless it is the first after a move."""
+    """One sample into each listed bundle's running averages, unless it is the first after a move."""
     count = len(rows)
     remembered = old >= 0
     if len(before.bundles):
         remembered &= listings.time_ms[rows] - before.last_ms[old] <= max_age_ms
     at = old[remembered]
-    owed, averages, samples = (
-        np.zeros(count, dtype=np.bool_),
-        np.zeros((count, 4)),
-        np.zeros(count, dtype=np.int64),
-    )
-    averages[remembered], samples[remembered] = before.averages[at], before.samples[at]
-    if skip:
+    owed = np.zeros(count, dtype=np.bool_)
+    if sampling.skip_after_move:
         place = {name: row for row, name in enumerate(after.brokers)}
         now_at = np.array([place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
         owed[remembered] = before.owed_skip[at] | (now_at[before.owner[at]] != owner[remembered])
     reported = listings.has_traffic[rows]
     taken = reported & ~owed
-    samples[taken] = np.minimum(samples[taken] + 1, average_samples)
+    traffic = listings.traffic[rows][taken]
+    after.owed_skip[:count] = owed & ~reported
+    known = np.flatnonzero(remembered)
+    after.averages[known], after.samples[known] = before.averages[at], before.samples[at]
+    _average(after.averages[:count], after.samples[:count], taken, traffic, sampling.samples)
+    if sampling.split_samples:
+        after.split_averages[known] = before.split_averages[at]
+        after.split_samples[known] = before.split_samples[at]
+        after.split_hits[known] = before.split_hits[at]
+        sums = np.column_stack([traffic[:, :2].sum(axis=1), traffic[:, 2:].sum(axis=1)])
+        _average(
+            after.split_averages[:count], after.split_samples[:count], taken, sums, sampling.split_samples
+        )
+    else:
+        for column in (after.split_averages, after.split_samples, after.split_hits):
+            column[:] = 0
+
+
+def _average(averages: Floats, samples: Ints, taken: Bools, sample: Floats, most: int) -> None:
+    """Put a sample into the running averages of the rows ``taken``, in place: ``avg = ((n - 1) avg + x) / n``."""
+    samples[taken] = np.minimum(samples[taken] + 1, most)
     weight = samples[taken, None]
-    averages[taken] = ((weight - 1) * averages[taken] + listings.traffic[rows][taken]) / weight
-    after.averages[:count], after.samples[:count], after.owed_skip[:count] = (
-        averages,
-        samples,
-        owed & ~reported,
-    )
+    averages[taken] = ((weight - 1) * averages[taken] + sample) / weight
 
 
 def _carry_brokers(

@@ -4,7 +4,6 @@ A mask only takes candidates away and a budget only removes actions; each says w
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,16 +12,18 @@ from numpy.typing import NDArray
 
 from policies.snapshot import Ints
 from state.events import namespace_of
-from state.memory import Header, PastAction
-from state.settings import GuardSettings, to_ms
+from state.memory import Fleet, Header, PastAction
+from state.settings import GuardSettings, PulsarSettings, QuietSpan, to_ms
 
 MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples")
 """Why a bundle is not movable, by code; the empty one means it is."""
 OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES = range(len(MASK_REASONS))
 
+Codes = NDArray[np.int8]
+
 HOUR_MS = 3_600_000
 
-HoldReason = Literal["paused", "sole-bundle", "budget"]
+HoldReason = Literal["paused", "quiet-hours", "split-instead", "sole-bundle", "budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,49 +34,95 @@ class Hold:
     detail: str
 
 
-def mask(
-    bundles: Sequence[str],
-    samples: Ints,
-    actions: dict[str, PastAction],
-    guards: GuardSettings,
-    *,
-    end_ms: int,
-) -> NDArray[np.int8]:
-    """Code of ``MASK_REASONS`` for each bundle, (m,)."""
+def mask(fleet: Fleet, count: int, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
+    """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading ``count`` bundles, (count,).
+
+    A bundle rests after an unload of its own, and while a split of it is in flight.
+    """
+    own = _Past(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms)
+    other = _Past(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms)
+    return _masked(fleet, fleet.samples[:count], pulsar.guards, own, other)
+
+
+def split_mask(fleet: Fleet, count: int, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
+    """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
+    own = _Past(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms)
+    other = _Past(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms)
+    return _masked(fleet, fleet.split_samples[:count], pulsar.guards, own, other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """Decisions of one kind by bundle; a cooldown of 0 switches them off."""
+
+    actions: dict[str, PastAction]
+    cooldown_ms: int
+    end_ms: int
+
+    def names(self) -> set[str]:
+        return set(self.actions) if self.cooldown_ms else set()
+
+    def is_in_flight(self, name: str) -> bool:
+        action = self.actions.get(name)
+        return (
+            bool(self.cooldown_ms)
+            and action is not None
+            and action.in_flight
+            and self.end_ms < action.expires_ms
+        )
+
+    def is_cooling(self, name: str) -> bool:
+        action = self.actions.get(name)
+        return action is not None and not action.failed and self.end_ms < action.decided_ms + self.cooldown_ms
+
+
+def _masked(fleet: Fleet, samples: Ints, guards: GuardSettings, own: _Past, other: _Past) -> Codes:
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
     if guards.excluded_namespaces:
-        prefixes = tuple(f"{namespace}/0x" for namespace in guards.excluded_namespaces)
-        codes[np.fromiter((name.startswith(prefixes) for name in bundles), dtype=np.bool_)] = (
-            EXCLUDED_NAMESPACE
-        )
-    if actions and guards.bundle_cooldown_s:
-        acted = np.fromiter(map(actions.__contains__, bundles), dtype=np.bool_, count=len(bundles))
+        excluded = np.array([name in guards.excluded_namespaces for name in fleet.namespaces], dtype=np.bool_)
+        codes[excluded[fleet.namespace[: len(samples)]]] = EXCLUDED_NAMESPACE
+    names = own.names() | other.names()
+    if names:
+        bundles = fleet.bundles[: len(samples)]
+        acted = np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))
         for row in np.flatnonzero(acted).tolist():
-            codes[row] = _rest(actions[bundles[row]], guards, end_ms=end_ms) or codes[row]
+            if own.is_in_flight(bundles[row]) or other.is_in_flight(bundles[row]):
+                codes[row] = IN_FLIGHT
+            elif own.is_cooling(bundles[row]):
+                codes[row] = COOLDOWN
     return codes
 
 
-def _rest(action: PastAction, guards: GuardSettings, *, end_ms: int) -> int:
-    if action.in_flight and end_ms < action.expires_ms:
-        return IN_FLIGHT
-    if not action.failed and end_ms < action.decided_ms + to_ms(guards.bundle_cooldown_s):
-        return COOLDOWN
-    return OPEN
+def quiet(guards: GuardSettings, kind: str, *, end_ms: int) -> Hold | None:
+    """Why actions of a kind (``splits``, ``unloads``) rest at this time of day, if they do."""
+    for span in map(QuietSpan.parse, guards.quiet_hours):
+        if span.holds(kind, end_ms):
+            return Hold("quiet-hours", f"quiet_hours {span.text}")
+    return None
 
 
-def forget_old(header: Header, guards: GuardSettings, *, end_ms: int) -> None:
-    """Drop decisions that mask nothing any more, and unloads older than an hour."""
-    header.actions = {
-        name: action
-        for name, action in header.actions.items()
-        if end_ms < action.expires_ms or end_ms < action.decided_ms + to_ms(guards.bundle_cooldown_s)
+def forget_old(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> None:
+    """Drop decisions that mask nothing any more, children that never came, and unloads older than an hour."""
+    header.actions = _still_masking(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms=end_ms)
+    header.splits = _still_masking(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms=end_ms)
+    header.inheritances = {
+        name: split for name, split in header.inheritances.items() if end_ms < split.until_ms
     }
     header.unloads = [past for past in header.unloads if past.ended_ms > end_ms - HOUR_MS]
+
+
+def _still_masking(actions: dict[str, PastAction], cooldown_ms: int, *, end_ms: int) -> dict[str, PastAction]:
+    return {
+        name: action
+        for name, action in actions.items()
+        if end_ms < action.expires_ms or end_ms < action.decided_ms + cooldown_ms
+    }
 
 
 def forget_dry_run(header: Header) -> None:
     """The mode becomes ``act``: what the dry-run decided never happened; what was done before it did."""
     header.actions = {name: action for name, action in header.actions.items() if not action.dry_run}
+    header.splits = {name: action for name, action in header.splits.items() if not action.dry_run}
     header.unloads = [past for past in header.unloads if not past.dry_run]
 
 
@@ -110,7 +157,6 @@ class Budget:
         return None
 
 
-def hour_budget(header: Header, guards: GuardSettings, *, end_ms: int) -> Budget:
-    """The budget at the start of a round that ends at ``end_ms``."""
-    spent = sum(past.count for past in header.unloads if past.ended_ms > end_ms - HOUR_MS)
-    return Budget(guards=guards, hour_count=spent)
+def hour_budget(header: Header, guards: GuardSettings) -> Budget:
+    """The budget at the start of a round; ``forget_old`` has dropped what is older than an hour."""
+    return Budget(guards=guards, hour_count=sum(past.count for past in header.unloads))

@@ -1,7 +1,7 @@
 """What is remembered of one cluster, and its compact encoding.
 
-Three values: the *header* (clock, open rounds, control, guards), the *fleet* (brokers, bundles, policy memory) and
-the reports waiting in open rounds. Every value begins with ``VERSION``: a newer one is refused, because a program
+Three kinds of value: the *header* (clock, open rounds, control, guards), the *fleet* (brokers, bundles, policy memory)
+and the reports and topic statistics waiting in open rounds. Every value begins with ``VERSION``: a newer one is refused, because a program
 that does not know it could only guess. Columns are little-endian bytes, names one newline-joined text.
 """
 
@@ -15,7 +15,7 @@ from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
-from state.events import BrokerReport
+from state.events import BrokerReport, TopicTraffic
 from state.settings import Mode
 
 VERSION = 1
@@ -70,10 +70,12 @@ class OpenRound(msgspec.Struct, array_like=True):
     """First and last report time of each stretch without a gap above ``max_report_age_s``, ascending."""
     tick: TickRecord | None = None
     results: list[ResultRecord] = msgspec.field(default_factory=list)
+    has_topics: bool = False
+    """Whether statistics of topics wait for its close."""
 
 
 class PastAction(msgspec.Struct, array_like=True):
-    """A decided unload of one bundle: while it rests or is in flight, the bundle is masked."""
+    """A decision about one bundle: while it rests or is in flight, the bundle is masked."""
 
     action_id: str
     decided_ms: int
@@ -82,6 +84,15 @@ class PastAction(msgspec.Struct, array_like=True):
     dry_run: bool
     in_flight: bool = True
     failed: bool = False
+
+
+class PastSplit(msgspec.Struct, frozen=True, array_like=True):
+    """What a decided split leaves to each child, so that the children do not begin blind."""
+
+    until_ms: int
+    """Later they are no children of it."""
+    children: list[tuple[str, float, float]]
+    """Full name, and its share of the parent's message rate and of its throughput; none where topics were not known."""
 
 
 class PastUnloads(msgspec.Struct, frozen=True, array_like=True):
@@ -113,9 +124,13 @@ class Header(msgspec.Struct, array_like=True):
     last_mode: Mode | None = None
     control: list[ControlRecord] = msgspec.field(default_factory=list)
     actions: dict[str, PastAction] = msgspec.field(default_factory=dict)
-    """Newest decision about each bundle, while it still masks."""
+    """Newest unload of each bundle, while it still masks."""
     unloads: list[PastUnloads] = msgspec.field(default_factory=list)
     """Of the last hour, ascending."""
+    splits: dict[str, PastAction] = msgspec.field(default_factory=dict)
+    """Newest split of each bundle and of each child of one, while it still masks."""
+    inheritances: dict[str, PastSplit] = msgspec.field(default_factory=dict)
+    """By parent, while its children may still appear for the first time."""
 
 
 class Fleet:
@@ -129,10 +144,15 @@ class Fleet:
         "bundles",
         "last_ms",
         "listed_rows",
+        "namespace",
+        "namespaces",
         "owed_skip",
         "owner",
         "run_start_ms",
         "samples",
+        "split_averages",
+        "split_hits",
+        "split_samples",
         "starts",
         "threshold_shedder",
     )
@@ -160,11 +180,22 @@ class Fleet:
         """When each bundle was last listed, (b,)."""
         self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
         """Whether the owner's next sample is its first after a move, (b,)."""
+        self.namespaces: list[str] = []
+        """Namespaces of the bundles; s of them."""
+        self.namespace: Ints = np.zeros(0, dtype=np.int64)
+        """Row of each bundle's namespace, (b,)."""
+        self.split_averages: Floats = np.zeros((0, 2))
+        """Message rate and throughput, in + out, as the split criteria average them, (b, 2)."""
+        self.split_samples: Ints = np.zeros(0, dtype=np.int64)
+        """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
+        self.split_hits: Ints = np.zeros(0, dtype=np.int64)
+        """Rounds in a row each bundle was above a limit, (b,)."""
         self.avg_shedder = AvgShedderMemory()
         self.threshold_shedder = ThresholdShedderMemory()
 
     def forget_policies(self) -> None:
         """Start again with hit counts and history."""
+        self.split_hits = np.zeros_like(self.split_hits)
         self.avg_shedder = AvgShedderMemory()
         self.threshold_shedder = ThresholdShedderMemory()
 
@@ -184,6 +215,11 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     low_hits: dict[str, int]
     high_hits: dict[str, int]
     history_ratio: dict[str, float]
+    namespaces: list[str]
+    namespace: bytes
+    split_averages: bytes
+    split_samples: bytes
+    split_hits: bytes
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -196,6 +232,17 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     bundles: str
     traffic: bytes
     has_traffic: bytes
+    counts: bytes
+
+
+class _TopicsBytes(msgspec.Struct, array_like=True):
+    time_ms: int
+    id: str
+    bundles: str
+    counts: bytes
+    topics: list[str]
+    messages_per_s: bytes
+    bytes_per_s: bytes
 
 
 class WaitingReport(msgspec.Struct, frozen=True):
@@ -211,10 +258,24 @@ class WaitingReport(msgspec.Struct, frozen=True):
         return (self.time_ms, self.id)
 
 
+class WaitingTopics(msgspec.Struct, frozen=True):
+    """A broker's newest topic statistics of an open round."""
+
+    time_ms: int
+    id: str
+    traffic: TopicTraffic
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+
 _encoder = msgspec.msgpack.Encoder()
 _header_decoder = msgspec.msgpack.Decoder(Header)
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
 _report_decoder = msgspec.msgpack.Decoder(_ReportBytes)
+_topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 
 def _body(value: bytes) -> memoryview:
@@ -266,7 +327,21 @@ def encode_fleet(fleet: Fleet) -> bytes:
             dict(fleet.avg_shedder.low_hits),
             dict(fleet.avg_shedder.high_hits),
             dict(fleet.threshold_shedder.history_ratio),
+            fleet.namespaces,
+            fleet.namespace.astype("<u4").tobytes(),
+            *_split_columns(fleet),
         )
+    )
+
+
+def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
+    """Averages, samples and hits of splits; empty where there is nothing to remember, as while splits are off."""
+    if not fleet.split_samples.any() and not fleet.split_hits.any():
+        return b"", b"", b""
+    return (
+        fleet.split_averages.tobytes(),
+        fleet.split_samples.astype("<u4").tobytes(),
+        fleet.split_hits.astype("<u4").tobytes(),
     )
 
 
@@ -287,7 +362,16 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.bundles))
     fleet.avg_shedder = AvgShedderMemory(low_hits=body.low_hits, high_hits=body.high_hits)
     fleet.threshold_shedder = ThresholdShedderMemory(history_ratio=body.history_ratio)
+    fleet.namespaces = body.namespaces
+    fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
+    fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)
+    fleet.split_samples = _or_zeros(np.frombuffer(body.split_samples, dtype="<u4").astype(np.int64), fleet)
+    fleet.split_hits = _or_zeros(np.frombuffer(body.split_hits, dtype="<u4").astype(np.int64), fleet)
     return fleet
+
+
+def _or_zeros(column: NDArray[Any], fleet: Fleet) -> NDArray[Any]:
+    return column if len(column) else np.zeros((len(fleet.bundles), *column.shape[1:]), dtype=column.dtype)
 
 
 def _unpack(bits: bytes, count: int) -> Bools:
@@ -308,6 +392,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
             "\n".join(report.bundles),
             report.traffic.tobytes(),
             np.packbits(report.has_traffic).tobytes(),
+            report.counts.astype("<u4").tobytes(),
         )
     )
 
@@ -327,5 +412,38 @@ def decode_report(value: bytes) -> WaitingReport:
             bundles=bundles,
             traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
+            counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+        ),
+    )
+
+
+def encode_topics(waiting: WaitingTopics) -> bytes:
+    """Bytes of waiting topic statistics."""
+    traffic = waiting.traffic
+    return _seal(
+        _TopicsBytes(
+            waiting.time_ms,
+            waiting.id,
+            "\n".join(traffic.bundles),
+            traffic.counts.astype("<u4").tobytes(),
+            traffic.topics,
+            traffic.messages_per_s.tobytes(),
+            traffic.bytes_per_s.tobytes(),
+        )
+    )
+
+
+def decode_topics(value: bytes) -> WaitingTopics:
+    """Waiting topic statistics from bytes. Raises ``NewerStateError``."""
+    body = _topics_decoder.decode(_body(value))
+    return WaitingTopics(
+        body.time_ms,
+        body.id,
+        TopicTraffic(
+            bundles=_split(body.bundles),
+            counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64),
+            topics=body.topics,
+            messages_per_s=np.frombuffer(body.messages_per_s, dtype="<f8"),
+            bytes_per_s=np.frombuffer(body.bytes_per_s, dtype="<f8"),
         ),
     )

@@ -46,6 +46,54 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     """Broker to move it to; null where Pulsar's placement chooses."""
 
 
+class SplitChild(msgspec.Struct, frozen=True, kw_only=True):
+    """What one child takes over, as the topic statistics of the round have it."""
+
+    range: str
+    """Its range."""
+    topics_count: int | None
+    """Topics; null where they are not known; so for the loads."""
+    messages_per_s: float | None
+    """Message rate in + out."""
+    bytes_per_s: float | None
+    """Throughput in + out."""
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.action.split.v1`: cut one bundle; it cannot be undone."""
+
+    cluster: str
+    """Cluster, as in the envelope."""
+    round: int
+    """Number of the round that decided it."""
+    policy: str
+    """`bundle-split`."""
+    trigger: str
+    """Which limit the bundle is above, or that it alone overloads its broker."""
+    reason: str
+    """One sentence for a person."""
+    evidence: dict[str, float | int | str]
+    """The numbers it was decided on, units in their names."""
+    expected: dict[str, dict[str, float]]
+    """Load of each child by its range; empty where topics are not known."""
+    precondition: dict[str, str]
+    """What must still hold: `owner` of the bundle and its `range`."""
+    expires_at: str
+    """RFC 3339; not to be carried out later."""
+    dry_run: bool
+    """Whether it is only shown: executors obey none of `trimtab.actions.dry-run`."""
+    bundle: str
+    """Full name of the bundle to cut."""
+    broker: str
+    """Broker that owns it."""
+    algorithm: str
+    """The algorithm that found the boundaries."""
+    boundaries: list[int]
+    """Where to cut, ascending, strictly inside the range; Pulsar takes them as `specified_positions_divide`."""
+    children: list[SplitChild]
+    """One more than boundaries, ascending."""
+
+
 class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """One broker in a round summary."""
 
@@ -71,7 +119,7 @@ class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     high_broker: str
     """Broker that would shed."""
     low_broker: str | None
-    """Its partner; null for a policy without pairs."""
+    """The broker it is compared with; null where it is with none."""
     outcome: str
     """Why it fired or not, e.g. `below-threshold`."""
     detail: str
@@ -97,6 +145,38 @@ class CandidateRow(msgspec.Struct, frozen=True, kw_only=True):
     """Averaged message rate in + out."""
     bytes_per_s: float
     """Averaged throughput in + out."""
+
+
+class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that stands out for a split."""
+
+    bundle: str
+    """Full name."""
+    broker: str
+    """Its owner."""
+    outcome: str
+    """Why it is split or not, e.g. `one-topic`."""
+    detail: str
+    """The outcome with what caused it, e.g. `hit-count 3/4` or the topic that carries the load."""
+    trigger: str
+    """Which limit it is above, or that it alone overloads its broker."""
+    evidence: dict[str, float | int]
+    """The numbers it was judged on, units in their names."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that no action of ours can help."""
+
+    kind: Literal["hot-partition"]
+    """What it is."""
+    subject: str
+    """What it is about, e.g. the topic."""
+    broker: str
+    """Where it was seen."""
+    bytes_per_s: float
+    """Throughput in + out."""
+    advice: str
+    """What a person can do."""
 
 
 RowT = TypeVar("RowT")
@@ -200,6 +280,10 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs or brokers the policy looked at."""
     candidates: Section[CandidateRow]
     """Bundles of those that fired."""
+    splits: Section[SplitRow]
+    """Bundles that stand out for a split."""
+    findings: Section[Finding]
+    """What no action can help, by kind."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

@@ -1,21 +1,36 @@
 """One closed round: from its reports to its actions and its summary.
 
-The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, budgets, memory, outputs.
+The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, splits, budgets, memory, outputs.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, assert_never
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.placement import place
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import SheddingPlan
 from policies.snapshot import Snapshot
-from state import control, fleet, guards, summary
+from policies.splitting.plan import TopicTable
+from state import control, fleet, guards, splits, summary
 from state.actions import Admitted, Circumstances, admit
-from state.memory import ControlRecord, Fleet, Header, OpenRound, PastAction, PastUnloads, WaitingReport
+from state.findings import findings
+from state.memory import (
+    ControlRecord,
+    Fleet,
+    Header,
+    OpenRound,
+    PastAction,
+    PastUnloads,
+    WaitingReport,
+    WaitingTopics,
+)
 from state.outputs import (
     ControlInForce,
+    Finding,
     Output,
     RoundSummary,
+    Section,
+    Split,
     Unload,
     output,
     rfc3339,
@@ -29,9 +44,11 @@ from state.settings import (
     SettingsSource,
     to_ms,
 )
+from state.splits import Splits
 from state.tables import Eligible, Loads, eligible, loads
 
 UNLOAD_TYPE = "trimtab.action.unload.v1"
+SPLIT_TYPE = "trimtab.action.split.v1"
 ROUND_TYPE = "trimtab.round.v1"
 
 MAX_REMARK_CHARACTERS = 500
@@ -56,6 +73,7 @@ class Closing:
     end_ms: int
     open_round: OpenRound
     reports: dict[str, WaitingReport]
+    topics: dict[str, WaitingTopics]
     settings: ClusterSettings
     record: ControlRecord | None
     settings_problem: str | None
@@ -72,40 +90,52 @@ def close(
     header: Header,
     before: Fleet,
     reports: dict[str, WaitingReport],
+    topics: dict[str, WaitingTopics],
     *,
     number: int,
     identity: Identity,
     settings: SettingsSource,
 ) -> tuple[Fleet, list[Output]]:
     """Close a round that at least one broker reported in. Changes ``header``, returns the fleet's next value."""
-    closing = _closing(cluster, header, reports, number=number, identity=identity, settings=settings)
+    closing = _closing(cluster, header, reports, topics, number=number, identity=identity, settings=settings)
     pulsar = closing.settings.pulsar
     restarted = _is_restart(header, closing.open_round, pulsar)
     if restarted:
         before.forget_policies()
         header.rounds_since_start = 0
     _change_mode(header, closing.mode)
-    guards.forget_old(header, pulsar.guards, end_ms=closing.end_ms)
-    after, owned_count = fleet.advance(
+    guards.forget_old(header, pulsar, end_ms=closing.end_ms)
+    if header.inheritances:
+        listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
+        fleet.inherit(before, header.inheritances.items(), listed.__contains__)
+    advanced = fleet.advance(
         before,
         reports,
+        _sampling(pulsar),
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
-        average_samples=pulsar.bundle_average_samples,
-        skip_sample_after_move=pulsar.skip_sample_after_move,
     )
-    live = _live(after, closing, pulsar)
-    outputs = _decide(closing, header, after, owned_count, live=live, identity=identity, restarted=restarted)
+    live = _live(advanced.fleet, closing, pulsar)
+    outputs = _decide(closing, header, advanced, live=live, identity=identity, restarted=restarted)
     header.rounds_since_start += 1
     header.last_summary = number
     header.last_report_ms = closing.open_round.spans[-1][1]
-    return after, outputs
+    return advanced.fleet, outputs
+
+
+def _sampling(pulsar: PulsarSettings) -> fleet.Sampling:
+    return fleet.Sampling(
+        samples=pulsar.bundle_average_samples,
+        split_samples=pulsar.split.average_samples if pulsar.split.enabled else 0,
+        skip_after_move=pulsar.skip_sample_after_move,
+    )
 
 
 def _closing(
     cluster: str,
     header: Header,
     reports: dict[str, WaitingReport],
+    topics: dict[str, WaitingTopics],
     *,
     number: int,
     identity: Identity,
@@ -120,6 +150,7 @@ def _closing(
         end_ms=(number + 1) * header.length_ms,
         open_round=header.rounds[number],
         reports=reports,
+        topics=topics,
         settings=in_force,
         record=record,
         settings_problem=problem,
@@ -178,84 +209,139 @@ def _obstacle(
 def _decide(
     closing: Closing,
     header: Header,
-    after: Fleet,
-    owned_count: int,
+    advanced: fleet.Advanced,
     *,
     live: list[str],
     identity: Identity,
     restarted: bool,
 ) -> list[Output]:
-    pulsar = closing.settings.pulsar
+    pulsar, count = closing.settings.pulsar, advanced.owned_count
     round_loads = loads(closing.reports, pulsar)
-    bundles, samples = after.bundles[:owned_count], after.samples[:owned_count]
-    codes = guards.mask(bundles, samples, header.actions, pulsar.guards, end_ms=closing.end_ms)
-    table = eligible(round_loads, after, codes)
+    codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
+    table = eligible(round_loads, advanced.fleet, codes)
+    topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
-    verdict = _Verdict(*obstacle) if obstacle else _judge(closing, header, table, after, identity)
-    actions = [_action(closing, place, unload) for place, unload in enumerate(verdict.admitted.unloads)]
-    _remember(header, closing, actions, identity)
+    verdict = _Verdict(*obstacle) if obstacle else _judge(closing, header, table, advanced, topics, identity)
+    actions = _actions(closing, verdict, identity)
+    _remember(header, closing, verdict, actions, identity)
     spoken = _summary(
-        closing, header, round_loads, table, verdict=verdict, actions=actions, live=live, restarted=restarted
+        closing,
+        header,
+        round_loads,
+        table,
+        verdict=verdict,
+        found=findings(table, topics, pulsar.split),
+        actions=actions,
+        live=live,
+        restarted=restarted,
     )
     return [*actions, _round_output(closing, len(actions), summary.fit(spoken))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Verdict:
-    """What a round came to; no plan where its policies did not run."""
+    """What a round came to; no plan where its policies did not run, no splits where they are switched off."""
 
     outcome: Literal["decided", "warm-up", "no-quorum"]
     reason: str
     plan: SheddingPlan | None = None
     admitted: Admitted = field(default_factory=Admitted)
+    splits: Splits | None = None
 
 
-def _judge(closing: Closing, header: Header, table: Eligible, after: Fleet, identity: Identity) -> _Verdict:
+def _judge(
+    closing: Closing,
+    header: Header,
+    table: Eligible,
+    advanced: fleet.Advanced,
+    topics: TopicTable,
+    identity: Identity,
+) -> _Verdict:
     pulsar = closing.settings.pulsar
-    plan = _run_policy(table.snapshot, after, pulsar)
-    budget = guards.hour_budget(header, pulsar.guards, end_ms=closing.end_ms)
-    circumstances = Circumstances(
+    plan = place(
+        table.snapshot,
+        _run_policy(table.snapshot, advanced.fleet, pulsar),
+        table.known,
+        strategy=pulsar.placement,
+        overloaded_ratio=pulsar.overload_shedder.threshold_ratio,
+    )
+    circumstances = _circumstances(closing, identity)
+    decided = None
+    if pulsar.split.enabled:
+        codes = guards.split_mask(advanced.fleet, advanced.owned_count, header, pulsar, end_ms=closing.end_ms)
+        decided = splits.decide(
+            table, advanced, plan, topics, codes, circumstances=circumstances, pulsar=pulsar
+        )
+    admitted = admit(
+        table,
+        plan,
+        guards.hour_budget(header, pulsar.guards),
+        circumstances,
+        split_rows=decided.rows if decided else (),
+    )
+    return _Verdict("decided", _decision_reason(plan, admitted, decided), plan, admitted, decided)
+
+
+def _circumstances(closing: Closing, identity: Identity) -> Circumstances:
+    return Circumstances(
         cluster=closing.cluster,
         number=closing.number,
         end_ms=closing.end_ms,
         expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
-        policy=pulsar.shedding_policy,
+        policy=closing.settings.pulsar.shedding_policy,
         dry_run=closing.mode == "dry-run",
         paused=closing.paused,
     )
-    admitted = admit(table, plan, budget, circumstances)
-    return _Verdict("decided", _decision_reason(plan, admitted), plan, admitted)
 
 
 def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
     """Run the chosen policy and keep its next memory in the fleet."""
-    if pulsar.shedding_policy == avg_shedder.NAME:
-        plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
-        return plan
-    plan, after.threshold_shedder = threshold_shedder.shed(
-        snapshot, after.threshold_shedder, pulsar.threshold_shedder
-    )
-    return plan
+    match pulsar.shedding_policy:
+        case avg_shedder.NAME:
+            plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
+            return plan
+        case threshold_shedder.NAME:
+            plan, after.threshold_shedder = threshold_shedder.shed(
+                snapshot, after.threshold_shedder, pulsar.threshold_shedder
+            )
+            return plan
+        case uniform_load_shedder.NAME:
+            return uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
+        case overload_shedder.NAME:
+            return overload_shedder.shed(snapshot, pulsar.overload_shedder)
+    assert_never(pulsar.shedding_policy)
 
 
-def _decision_reason(plan: SheddingPlan, admitted: Admitted) -> str:
+def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
     fired = plan.examined.counts().get("fired", 0)
     held = len(admitted.holds)
-    return f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    said = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    if decided is None:
+        return said
+    return f"{said}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
 
 
-def _action(closing: Closing, place: int, unload: Unload) -> Output:
-    return output(
-        kind="action",
-        type_=UNLOAD_TYPE,
-        subject=unload.bundle,
-        cluster=closing.cluster,
-        number=closing.number,
-        place=place,
-        time_ms=closing.end_ms,
-        data=unload,
-        dry_run=unload.dry_run,
-    )
+def _actions(closing: Closing, verdict: _Verdict, identity: Identity) -> list[Output]:
+    """Unloads in the policy's order, then splits in that of the criteria."""
+    cuts = splits.actions(verdict.splits, _circumstances(closing, identity)) if verdict.splits else []
+    typed: list[tuple[str, Unload | Split]] = [
+        *((UNLOAD_TYPE, unload) for unload in verdict.admitted.unloads),
+        *((SPLIT_TYPE, cut) for cut in cuts),
+    ]
+    return [
+        output(
+            kind="action",
+            type_=type_,
+            subject=action.bundle,
+            cluster=closing.cluster,
+            number=closing.number,
+            place=place,
+            time_ms=closing.end_ms,
+            data=action,
+            dry_run=action.dry_run,
+        )
+        for place, (type_, action) in enumerate(typed)
+    ]
 
 
 def _round_output(closing: Closing, place: int, spoken: RoundSummary) -> Output:
@@ -273,18 +359,38 @@ def _round_output(closing: Closing, place: int, spoken: RoundSummary) -> Output:
     )
 
 
-def _remember(header: Header, closing: Closing, actions: list[Output], identity: Identity) -> None:
-    """Cooldown, flight and the hour's budget begin when an action is decided."""
-    for action in actions:
-        header.actions[action.subject] = PastAction(
+def _remember(
+    header: Header, closing: Closing, verdict: _Verdict, actions: list[Output], identity: Identity
+) -> None:
+    """Cooldown, flight, the hour's budget and the children's inheritance begin when an action is decided."""
+    expires_ms = closing.end_ms + to_ms(identity.action_ttl_s)
+
+    def past(action: Output, *, in_flight: bool = True) -> PastAction:
+        return PastAction(
             action_id=action.id,
             decided_ms=closing.end_ms,
-            expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
+            expires_ms=expires_ms,
             dry_run=action.dry_run,
+            in_flight=in_flight,
         )
-    if actions:
+
+    unloads_count = len(verdict.admitted.unloads)
+    for action in actions[:unloads_count]:
+        header.actions[action.subject] = past(action)
+    if unloads_count:
         header.unloads.append(
-            PastUnloads(ended_ms=closing.end_ms, count=len(actions), dry_run=closing.mode == "dry-run")
+            PastUnloads(ended_ms=closing.end_ms, count=unloads_count, dry_run=closing.mode == "dry-run")
+        )
+    if verdict.splits is None:
+        return
+    for action, decision in zip(actions[unloads_count:], verdict.splits.admitted, strict=True):
+        header.splits[action.subject] = past(action)
+        for child in splits.children_of(verdict.splits, decision):
+            header.splits[child] = past(action, in_flight=False)  # a child that is listed is there
+        header.inheritances[action.subject] = splits.inheritance(
+            verdict.splits,
+            decision,
+            expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
         )
 
 
@@ -295,6 +401,7 @@ def _summary(
     table: Eligible,
     *,
     verdict: _Verdict,
+    found: Section[Finding],
     actions: list[Output],
     live: list[str],
     restarted: bool,
@@ -338,6 +445,8 @@ def _summary(
             if plan is None
             else summary.candidates_section(table, plan, verdict.admitted.holds)
         ),
+        splits=summary.empty_section() if verdict.splits is None else splits.section(verdict.splits),
+        findings=found,
         actions_count=len(actions),
         actions=[action.id for action in actions],
     )

@@ -5,13 +5,18 @@ All of them are fixed at start or changed by a control event; each round summary
 """
 
 import hashlib
+import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import msgspec
 
+from policies.placement import Strategy
 from policies.shedding.avg_shedder import AvgShedderSettings
+from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderSettings
+from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
+from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 
 Mode = Literal["dry-run", "act"]
@@ -71,6 +76,49 @@ class RoundSettings:
         return to_ms(self.max_ahead_s)
 
 
+_QUIET_SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)(?: (splits|unloads))?")
+_DAY_MIN = 24 * 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietSpan:
+    """One of ``quiet_hours``."""
+
+    text: str
+    start_min: int
+    """Minute of the day it begins with."""
+    end_min: int
+    """Minute of the day it ends before; below ``start_min`` where it passes midnight."""
+    kinds: tuple[str, ...]
+    """What it holds."""
+
+    @staticmethod
+    def parse(text: str) -> "QuietSpan":
+        """Raises ``ValueError`` for anything else."""
+        found = _QUIET_SPAN.fullmatch(text)
+        if found is not None:
+            start_min = int(found[1]) * 60 + int(found[2])
+            end_min = int(found[3]) * 60 + int(found[4])
+            minutes_fit = int(found[2]) < 60 and int(found[4]) < 60  # noqa: PLR2004  an hour
+            if minutes_fit and start_min < _DAY_MIN and end_min <= _DAY_MIN and start_min != end_min:
+                kinds = (found[5],) if found[5] else ("splits", "unloads")
+                return QuietSpan(text=text, start_min=start_min, end_min=end_min, kinds=kinds)
+        raise ValueError(
+            f"quiet_hours has {text!r}; expected a span of the day such as '08:00-18:00', '22:00-02:00 splits' or "
+            f"'08:00-18:00 unloads'"
+        )
+
+    def holds(self, kind: str, time_ms: int) -> bool:
+        """Whether actions of ``kind`` rest at that moment."""
+        minute = time_ms // (60 * MS_PER_S) % _DAY_MIN
+        inside = (
+            self.start_min <= minute < self.end_min
+            if self.start_min < self.end_min
+            else minute >= self.start_min or minute < self.end_min
+        )
+        return inside and kind in self.kinds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
     """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
@@ -93,8 +141,14 @@ class GuardSettings:
     """Unloads of one namespace in one round."""
     max_unloads_per_hour_count: int = 60
     """Unloads whose rounds ended within the last hour; a controller gone wrong must not shake a cluster all day."""
+    quiet_hours: tuple[str, ...] = ()
+    """Spans of the day in UTC when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything,
+    ``08:00-18:00 splits`` and ``08:00-18:00 unloads`` one kind of action. Judged by the round's end; a span may pass
+    midnight."""
 
     def __post_init__(self) -> None:
+        for span in self.quiet_hours:
+            QuietSpan.parse(span)
         for name in (
             "bundle_cooldown_s",
             "max_unloads_per_round_count",
@@ -110,8 +164,13 @@ class GuardSettings:
 class PulsarSettings:
     """Everything that decides about a Pulsar cluster."""
 
-    shedding_policy: Literal["avg-shedder", "threshold-shedder"] = "avg-shedder"
+    shedding_policy: Literal[
+        "avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"
+    ] = "avg-shedder"
     """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
+    placement: Strategy = "broker"
+    """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
+    rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
     bundle_average_samples: int = 10
     """Samples in a bundle's running average of traffic, one a round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
     skip_sample_after_move: bool = True
@@ -121,6 +180,9 @@ class PulsarSettings:
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
     avg_shedder: AvgShedderSettings = field(default_factory=AvgShedderSettings)
     threshold_shedder: ThresholdShedderSettings = field(default_factory=ThresholdShedderSettings)
+    uniform_load_shedder: UniformLoadShedderSettings = field(default_factory=UniformLoadShedderSettings)
+    overload_shedder: OverloadShedderSettings = field(default_factory=OverloadShedderSettings)
+    split: SplitSettings = field(default_factory=SplitSettings)
     guards: GuardSettings = field(default_factory=GuardSettings)
 
     def __post_init__(self) -> None:

@@ -1,11 +1,21 @@
 """Where one cluster's memory lives between batches: bytes in, bytes out.
 
 Two implementations: ``DictStore`` here (replay and tests), and Spark's state handle in ``streaming``. The fleet is
-read and written only when a round closes; a report only when its round outlives the batch that brought it.
+read and written only when a round closes; what waits for a round only when the round outlives the batch that brought it.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Literal, NamedTuple, Protocol
+
+WaitingKind = Literal["report", "topics"]
+
+
+class WaitingKey(NamedTuple):
+    """What waits in an open round: a broker's load report, or the statistics of its topics."""
+
+    round: int
+    kind: WaitingKind
+    broker: str
 
 
 class Store(Protocol):
@@ -23,20 +33,20 @@ class Store(Protocol):
     def put_fleet(self, value: bytes) -> None:
         """Replace the fleet."""
 
-    def report(self, number: int, broker: str) -> bytes | None:
-        """A broker's report waiting in an open round."""
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        """What a broker said in an open round."""
 
-    def reports(self) -> Iterator[tuple[int, str, bytes]]:
-        """All waiting reports as (round, broker, report), in no particular order."""
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+        """All that waits, in no particular order."""
 
-    def put_report(self, number: int, broker: str, value: bytes) -> None:
-        """Keep a report for its round."""
+    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+        """Keep something for its round."""
 
-    def remove_report(self, number: int, broker: str) -> None:
-        """Forget a report of a closed round."""
+    def remove_waiting(self, key: WaitingKey) -> None:
+        """Forget something of a closed round."""
 
-    def clear_reports(self) -> None:
-        """Forget all waiting reports at once."""
+    def clear_waiting(self) -> None:
+        """Forget all that waits at once."""
 
 
 class DictStore:
@@ -45,7 +55,7 @@ class DictStore:
     def __init__(self) -> None:
         self._header: bytes | None = None
         self._fleet: bytes | None = None
-        self._reports: dict[tuple[int, str], bytes] = {}
+        self._waiting: dict[WaitingKey, bytes] = {}
 
     def header(self) -> bytes | None:
         return self._header
@@ -59,18 +69,17 @@ class DictStore:
     def put_fleet(self, value: bytes) -> None:
         self._fleet = value
 
-    def report(self, number: int, broker: str) -> bytes | None:
-        return self._reports.get((number, broker))
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        return self._waiting.get(key)
 
-    def reports(self) -> Iterator[tuple[int, str, bytes]]:
-        for (number, broker), value in self._reports.items():
-            yield number, broker, value
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+        yield from self._waiting.items()
 
-    def put_report(self, number: int, broker: str, value: bytes) -> None:
-        self._reports[number, broker] = value
+    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+        self._waiting[key] = value
 
-    def remove_report(self, number: int, broker: str) -> None:
-        self._reports.pop((number, broker), None)
+    def remove_waiting(self, key: WaitingKey) -> None:
+        self._waiting.pop(key, None)
 
-    def clear_reports(self) -> None:
-        self._reports.clear()
+    def clear_waiting(self) -> None:
+        self._waiting.clear()

@@ -153,5 +153,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         brokers=summary.brokers[:shown],
         examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
         candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
+        splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
+        findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
     )

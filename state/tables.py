@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.placement import Known
 from policies.snapshot import BrokerTable, BundleTable, Ints, Snapshot
 from policies.usage import Bools, Floats, capacity_percent, percent, weighted_maximum_ratio
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
@@ -26,6 +27,8 @@ class Loads:
     messages_per_s: Floats
     bytes_per_s: Floats
     listed_counts: Ints
+    is_measured: Bools
+    """Whether a resource with a weight above 0 was measured, (n,)."""
     included: Bools
     """False for excluded brokers: neither paired nor averaged."""
 
@@ -35,12 +38,21 @@ class Eligible:
     """The snapshot of a round with what the masks say of each of its bundles."""
 
     snapshot: Snapshot
+    known: Known
+    """What of the snapshot was measured."""
     mask_codes: NDArray[np.int8]
     """Code of ``state.guards.MASK_REASONS`` for each bundle row of the snapshot."""
     owned_counts: Ints
     """Bundles each broker row of the snapshot owns, system bundles not counted."""
     bundle_counts: dict[str, int]
     """The same by name, of excluded brokers too."""
+    fleet_rows: Ints
+    """Row of the fleet of each bundle row of the snapshot."""
+
+    def broker_of(self, row: int) -> str:
+        """Owner of a bundle row."""
+        at = int(np.searchsorted(self.snapshot.bundles.starts, row, side="right")) - 1
+        return self.snapshot.brokers.names[at]
 
 
 def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
@@ -63,6 +75,7 @@ def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
         messages_per_s=messages,
         bytes_per_s=volume,
         listed_counts=np.array([report.listed_count for report in found], dtype=np.int64),
+        is_measured=np.any(measured & (settings.usage.weights() > 0), axis=1),
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
     )
 
@@ -84,15 +97,14 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
     kept = np.flatnonzero(loads_.included)
     counts = (ends - starts)[kept]
     if bool(loads_.included.all()):
-        rows = slice(0, len(mask_codes))
-        names = fleet.bundles[rows]
-        average, samples_mask = fleet.averages[rows], mask_codes
+        taken = np.arange(len(mask_codes))
+        names = fleet.bundles[: len(mask_codes)]
     else:
         taken = np.concatenate(
             [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
         )
         names = [fleet.bundles[row] for row in taken.tolist()]
-        average, samples_mask = fleet.averages[taken], mask_codes[taken]
+    average, samples_mask = fleet.averages[taken], mask_codes[taken]
     brokers = BrokerTable(
         names=tuple(loads_.names[row] for row in kept.tolist()),
         usage_ratio=loads_.usage_ratio[kept],
@@ -110,7 +122,9 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
     )
     return Eligible(
         snapshot=Snapshot(brokers=brokers, bundles=bundles),
+        known=Known(sampled=fleet.samples[taken] > 0, measured=loads_.is_measured[kept]),
         mask_codes=samples_mask,
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
+        fleet_rows=taken,
     )

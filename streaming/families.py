@@ -54,6 +54,7 @@ def _histogram(stem: str, text: str, buckets: tuple[float, ...]) -> Family:
 ROUNDS = _counter("rounds", "Closed rounds.", "cluster", "outcome")
 EXAMINED = _counter("examined", "Pairs or brokers the policy looked at.", "cluster", "policy", "outcome")
 CANDIDATES = _counter("candidates", "Bundles considered for an action.", "cluster", "policy", "outcome")
+FINDINGS = _gauge("findings", "What no action can help, in the last round.", "cluster", "kind")
 ACTIONS = _counter("actions_published", "Actions published.", "cluster", "kind", "dry_run")
 ACTION_RESULTS = _counter(
     "action_results", "Results of actions, as executors reported them.", "cluster", "outcome"
@@ -82,11 +83,12 @@ OUTLIERS = _gauge(
 )
 DIFFERENCE = _gauge(
     "difference_points",
-    "What stood out most in the last decided round: the busiest broker less the idlest (avg-shedder), or its smoothed "
-    "usage less the mean (threshold-shedder).",
+    "What stood out most in the last decided round: the busiest broker less the idlest (avg-shedder), its smoothed usage "
+    "less the mean (threshold-shedder), or its usage (overload-shedder); NaN for uniform-load-shedder, which compares "
+    "rates.",
     "cluster",
 )
-THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by.", "cluster")
+THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by; NaN likewise.", "cluster")
 HIT_COUNT = _gauge(
     "hits", "Rounds in which that pair stood out so far; NaN for a policy that counts none.", "cluster"
 )

@@ -2,35 +2,33 @@
 
 from typing import get_args
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import BUNDLE_OUTCOMES
+from policies.splitting.plan import OUTCOMES
 from state.events import ActionOutcome, RejectReason
 from state.guards import MASK_REASONS, HoldReason
+from state.splits import MASK_OUTCOMES
 from streaming.intake import EVENT_TYPES
 from streaming.metrics import KnownLabels
 
 KNOWN_LABELS = KnownLabels(
     rejected_reasons=get_args(RejectReason),
     event_types=EVENT_TYPES,
-    examined_outcomes=tuple(sorted({*avg_shedder.OUTCOMES, *threshold_shedder.OUTCOMES})),
-    candidate_outcomes=tuple(
-        sorted({*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(HoldReason)} - {"", "masked"})
-    ),
-    calm_outcomes=tuple(
+    examined_outcomes=tuple(
         sorted(
             {
-                avg_shedder.OUTCOMES[avg_shedder.BELOW_THRESHOLD],
-                *(
-                    threshold_shedder.OUTCOMES[code]
-                    for code in (
-                        threshold_shedder.BELOW_THRESHOLD,
-                        threshold_shedder.ALREADY_RECOVERED,
-                        threshold_shedder.CLUSTER_IDLE,
-                    )
-                ),
+                *avg_shedder.OUTCOMES,
+                *threshold_shedder.OUTCOMES,
+                *uniform_load_shedder.OUTCOMES,
+                *overload_shedder.OUTCOMES,
             }
         )
     ),
-    action_kinds=("unload",),
+    candidate_outcomes=tuple(
+        sorted({*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(HoldReason)} - {"", "masked"})
+    ),
+    calm_outcomes=("already-recovered", "below-threshold", "cluster-idle", "not-busiest", "sole-broker"),
     result_outcomes=get_args(ActionOutcome),
+    split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, "paused", "quiet-hours"} - {"masked"})),
+    finding_kinds=("hot-partition",),
 )

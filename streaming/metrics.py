@@ -23,6 +23,9 @@ __all__ = ["KnownLabels", "Metrics"]
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
 
+SPLIT_POLICY = "bundle-split"
+"""The label ``policy`` of candidates for a split."""
+
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
 _EFFECTS = ("expected", "achieved")
@@ -40,7 +43,9 @@ class KnownLabels:
     candidate_outcomes: tuple[str, ...] = ()
     calm_outcomes: tuple[str, ...] = ()
     """Those of `examined_outcomes` that say a pair or broker does not stand out."""
-    action_kinds: tuple[str, ...] = ("unload", "split", "throttle")
+    split_outcomes: tuple[str, ...] = ()
+    finding_kinds: tuple[str, ...] = ()
+    action_kinds: tuple[str, ...] = ("unload", "split")
     result_outcomes: tuple[str, ...] = ()
 
 
@@ -63,6 +68,7 @@ class Metrics:
         self._rounds = self._counter(families.ROUNDS)
         self._examined = self._counter(families.EXAMINED)
         self._candidates = self._counter(families.CANDIDATES)
+        self._findings = self._gauge(families.FINDINGS)
         self._actions = self._counter(families.ACTIONS)
         self._results = self._counter(families.ACTION_RESULTS)
         self._repeated = self._counter(families.REPEATED_UNLOADS)
@@ -110,11 +116,15 @@ class Metrics:
             self._examined.labels(cluster, policy, outcome)
         for outcome in self._known.candidate_outcomes:
             self._candidates.labels(cluster, policy, outcome)
+        for outcome in self._known.split_outcomes:
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
         self._rounds.labels(cluster, seen.outcome).inc()
         for outcome, count in seen.examined.items():
             self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
         for outcome, count in seen.candidates.items():
             self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
+        for outcome, count in seen.splits.items():
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
         for kind, count in seen.actions.items():
             self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
         self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
@@ -132,6 +142,8 @@ class Metrics:
             points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
             for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
                 self._usage.labels(cluster, resource, stat).set(value)
+        for kind in {*self._known.finding_kinds, *seen.findings}:
+            self._findings.labels(cluster, kind).set(seen.findings.get(kind, 0))
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)

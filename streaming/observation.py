@@ -47,8 +47,10 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):
     """One closed round of one cluster. A resource that no broker measured is absent from `usage`.
 
-    `examined` counts pairs or brokers by outcome, `candidates` bundles by outcome, `actions` published ones
-    by kind (unload, split, throttle). `foremost` is None where nothing was compared. `end_ms` is the round's end in Unix milliseconds;
+    `examined` counts pairs or brokers by outcome, `candidates` bundles considered for an unload by outcome, `splits`
+    those that stand out for a split; `actions` published ones by kind (unload, split, throttle); `findings` what no
+    action can help, by kind; `foremost` is None where nothing was compared. `end_ms` is the round's end in Unix
+    milliseconds;
     `oldest_report_age_s` the age, at that end, of the oldest of the live brokers' newest reports.
     """
 
@@ -66,6 +68,8 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     examined: dict[str, _Count]
     foremost: Foremost | None
     candidates: dict[str, _Count]
+    splits: dict[str, _Count]
+    findings: dict[str, _Count]
     actions: dict[str, _Count]
     oldest_report_age_s: float
 

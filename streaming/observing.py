@@ -38,6 +38,7 @@ def round_observation(output: Output) -> RoundObservation:
     """A closed round; ``output`` is its summary."""
     summary = output.summary
     assert summary is not None, "only a round's summary is observed"
+    splits_count = summary.splits.outcomes.get("acted", 0)
     usage: dict[Resource, UsageStats] = {
         name: _stats(summary.resources[name]) for name in _RESOURCES if name in summary.resources
     }
@@ -58,28 +59,35 @@ def round_observation(output: Output) -> RoundObservation:
         examined=summary.examined.outcomes,
         foremost=_foremost(summary.examined.heaviest),
         candidates=summary.candidates.outcomes,
-        actions={"unload": summary.actions_count},
+        splits=summary.splits.outcomes,
+        findings=summary.findings.outcomes,
+        actions={"unload": summary.actions_count - splits_count, "split": splits_count},
         oldest_report_age_s=summary.oldest_report_age_s,
     )
 
 
 def _foremost(rows: Sequence[ExaminedRow]) -> Foremost | None:
-    """Of the rows shown, which begin with what stands out most."""
-    compared = [_compared(row.evidence) for row in rows]
+    """Of the rows shown, which begin with what stands out most; None for a policy that does not compare points."""
+    compared = [_compared(row.evidence) for row in rows if "threshold_points" in row.evidence]
     return max(compared, key=lambda found: found.difference_points, default=None)
 
 
 def _compared(evidence: dict[str, float | int]) -> Foremost:
-    """A policy with pairs says their difference, one without the broker's history and the mean."""
-    difference = evidence.get("difference_points")
     return Foremost(
-        difference_points=(
-            evidence["history_points"] - evidence["mean_points"] if difference is None else difference
-        ),
+        difference_points=_difference_points(evidence),
         threshold_points=evidence["threshold_points"],
         hit_count=evidence.get("hit_count"),
         needed_hit_count=evidence.get("needed_hit_count"),
     )
+
+
+def _difference_points(evidence: dict[str, float | int]) -> float:
+    """Of a pair, of a broker's history from the mean, or a broker's usage from nothing: what its policy looks at."""
+    if "difference_points" in evidence:
+        return evidence["difference_points"]
+    if "history_points" in evidence:
+        return evidence["history_points"] - evidence["mean_points"]
+    return evidence["usage_points"]
 
 
 def _stats(found: UsageSummary) -> UsageStats:

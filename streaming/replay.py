@@ -23,6 +23,10 @@ Only = Literal["actions", "rounds", "rejected"]
 _DRAIN_BYTES = 1024 * 1024
 
 
+def unwatched(_size_bytes: int) -> None:
+    """For a replay whose progress nobody looks at."""
+
+
 class Replay:
     """Runs recordings through the controllers of all their clusters."""
 
@@ -51,7 +55,7 @@ class Replay:
         """How the records ended so far."""
         return self._intake.tally
 
-    def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None]) -> None:
+    def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = unwatched) -> None:
         """Take every line of a recording; ``progress`` is told the bytes of each."""
         for record, size_bytes in _records(stream, file, self._max_record_bytes):
             outputs, refused = self._intake.take(record)

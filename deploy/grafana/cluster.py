@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import POINTS, Query, graph
-from deploy.grafana.queries import age, increase, latest, rate
+from deploy.grafana.queries import SPLITS, UNLOADS, age, increase, latest, rate
 from streaming import families
 
 _OVERALL = 'resource="overall"'
@@ -20,6 +20,7 @@ def build() -> dashboard.Dashboard:
         ("Load", _load()),
         ("How far from firing", _firing()),
         ("Decisions", _decisions()),
+        ("Splits", _splits()),
         ("Effect", _effect()),
         ("Input", _input()),
         annotated=True,
@@ -91,7 +92,7 @@ def _decisions() -> list[Graph]:
         graph(
             "Bundles",
             "Bundles of brokers that fired, by outcome.",
-            Query(increase(families.CANDIDATES, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(increase(families.CANDIDATES, UNLOADS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
             width=8,
@@ -104,6 +105,24 @@ def _decisions() -> list[Graph]:
             unit=units.Short,
             runbook="paused",
             width=8,
+        ),
+    ]
+
+
+def _splits() -> list[Graph]:
+    return [
+        graph(
+            "Bundles that stand out",
+            "Bundles above a limit that a split could bring them below, by outcome.",
+            Query(increase(families.CANDIDATES, SPLITS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            unit=units.Short,
+            stacked=True,
+        ),
+        graph(
+            "Beyond help",
+            "What no action can help, in the last round: a hot partition is one topic that is too much by itself.",
+            Query(latest(families.FINDINGS, by="cluster, kind"), "{{cluster}} {{kind}}"),
+            unit=units.Short,
         ),
     ]
 

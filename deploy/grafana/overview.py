@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, POINTS, RED, Query, Step, graph, number
-from deploy.grafana.queries import DAY, age, increase, latest, or_zero, select
+from deploy.grafana.queries import DAY, UNLOADS, age, increase, latest, or_zero, select
 from streaming import families
 
 NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
@@ -168,7 +168,10 @@ def _held() -> list[Graph]:
             "Bundles held back",
             "Bundles of brokers that fired which were not moved, by reason; docs/decisions.md says what to do about "
             "each.",
-            Query(increase(families.CANDIDATES, NOT_HELD, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(
+                increase(families.CANDIDATES, UNLOADS, NOT_HELD, by="cluster, outcome"),
+                "{{cluster}} {{outcome}}",
+            ),
             unit=units.Short,
             stacked=True,
         ),

@@ -6,12 +6,15 @@ Every selector of a family with a `cluster` label follows the dashboard's variab
 import re
 
 from streaming.families import Family
+from streaming.metrics import SPLIT_POLICY
 
 RATE = "$__rate_interval"
 """Grafana's: at least four scrapes, so that a rate never falls between two."""
 DAY = "24h"
 
 _MATCHER = re.compile(r'(\w+)(=|!=|=~|!~)"[^"]*"')
+UNLOADS, SPLITS = f'policy!="{SPLIT_POLICY}"', f'policy="{SPLIT_POLICY}"'
+"""Candidates of the two kinds of action."""
 _OF_CLUSTER = 'cluster=~"$cluster"'
 
 

@@ -13,6 +13,7 @@ destination belongs to the bundle (up to 4.2.4 Pulsar keys it by the bundle's nu
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from policies.shedding.plan import (
 from policies.snapshot import Ints, Snapshot
 from policies.usage import Bools, Floats
 
-NAME = "avg-shedder"
+NAME: Final = "avg-shedder"
 
 OUTCOMES = ("fired", "hit-count", "below-threshold", "below-min-traffic")
 FIRED, HIT_COUNT, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC = range(len(OUTCOMES))

@@ -5,7 +5,7 @@ All of it is columns, because a thousand brokers are examined each round and onl
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,23 @@ from policies.usage import Floats
 
 Codes = NDArray[np.int8]
 
-BUNDLE_OUTCOMES = ("acted", "need-met", "too-big", "no-traffic", "masked", "no-destination")
+BUNDLE_OUTCOMES = (
+    "acted",
+    "need-met",
+    "too-big",
+    "no-traffic",
+    "masked",
+    "no-destination",
+    "bundle-limit",
+)
 """Outcomes of a bundle of a broker that fired, by code. ``masked``: not movable; who masked it says why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION = range(len(BUNDLE_OUTCOMES))
+ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = range(len(BUNDLE_OUTCOMES))
 
 NOBODY = -1
 """Row of a partner or destination that there is not."""
+
+FEWEST_BROKERS = 2
+"""Pulsar starts no shedder with fewer: there is nowhere to go. It matters to policies that compare nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,12 +84,27 @@ class SheddingPlan:
     """Broker row each goes to; NOBODY where Pulsar chooses, (u,)."""
     unload_examined: Ints
     """Row of ``examined`` each comes from, (u,)."""
+    unload_evidence: Mapping[str, Floats] = field(default_factory=dict)
+    """Numbers of each unload beside those of its row of ``examined``, (u,) each, units in their names."""
     tried_rows: Ints
     """Bundle rows of the brokers that fired, in the order they were tried, (t,)."""
     tried_outcomes: Codes
     """Index into ``BUNDLE_OUTCOMES``, (t,)."""
     tried_examined: Ints
     """Row of ``examined`` each was tried for, (t,)."""
+
+
+def nothing_examined(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Examined:
+    """What a policy examines in a fleet without brokers."""
+    return Examined(
+        high=empty_rows(),
+        low=empty_rows(),
+        outcome=np.zeros(0, dtype=np.int8),
+        outcomes=outcomes,
+        trigger=np.zeros(0, dtype=np.int8),
+        triggers=triggers,
+        evidence={},
+    )
 
 
 def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """ThresholdShedder: shed a broker whose weighted usage, smoothed over rounds, stands above the mean of all.
 
 From Pulsar: class ``ThresholdShedder`` of 4.2.4, with its optional lower-boundary step (PIP-220's cases). It knows no
-destination: Pulsar's placement strategy chooses.
+destination: a placement chooses.
 
 Known to do badly: smoothed history can point at a broker that has already recovered (#18173; see
 ``require_current_above_mean``); it does not see one cold broker among warm ones without lower-boundary shedding
@@ -14,23 +14,16 @@ so nothing depends on a hash map's order.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from policies.shedding.plan import (
-    ACTED,
-    MASKED,
-    NEED_MET,
-    NOBODY,
-    Examined,
-    PlanBuilder,
-    SheddingPlan,
-    candidates,
-)
-from policies.snapshot import BrokerTable, Ints, Snapshot, empty_rows
+from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
+from policies.shedding.plan import NOBODY, Examined, PlanBuilder, SheddingPlan, nothing_examined
+from policies.snapshot import BrokerTable, Ints, Snapshot
 from policies.usage import Bools, Floats
 
-NAME = "threshold-shedder"
+NAME: Final = "threshold-shedder"
 
 OUTCOMES = (
     "fired",
@@ -44,9 +37,6 @@ FIRED, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC, SOLE_BUNDLE, ALREADY_RECOVERED, CLUST
 TRIGGERS = ("", "upper-boundary", "lower-boundary")
 UPPER, LOWER = 1, 2
 
-MARGIN_RATIO = 0.05
-"""Share of a broker's throughput moved beyond the excess, so that it ends clearly below the threshold.
-Pulsar: ``ThresholdShedder.ADDITIONAL_THRESHOLD_PERCENT_MARGIN``."""
 LOWER_BOUNDARY_MARGIN_RATIO = 0.5
 """Share of the threshold moved by the lower-boundary step. Pulsar: ``LOWER_BOUNDARY_THRESHOLD_MARGIN``."""
 
@@ -97,7 +87,7 @@ def shed(
     """Decide one round. Pure; ``memory`` is not changed; brokers not in the snapshot keep their history."""
     brokers = snapshot.brokers
     if len(brokers) == 0:
-        return PlanBuilder().build(_nothing_examined()), memory
+        return PlanBuilder().build(nothing_examined(OUTCOMES, TRIGGERS)), memory
     before = np.fromiter(
         (memory.history_ratio.get(name, math.nan) for name in brokers.names),
         dtype=np.float64,
@@ -141,7 +131,7 @@ def _shed_above_mean(
     examined = _examined(
         brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
     )
-    _choose(snapshot, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
+    choose_biggest_first(snapshot, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
     return examined
 
 
@@ -178,7 +168,7 @@ def _shed_busiest(
         brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
     )
     if fires:
-        _choose(snapshot, builder, examined, to_move, np.flatnonzero(first.high == busiest))
+        choose_biggest_first(snapshot, builder, examined, to_move, np.flatnonzero(first.high == busiest))
     return examined
 
 
@@ -187,33 +177,6 @@ def _is_current_above_mean(brokers: BrokerTable, settings: ThresholdShedderSetti
         return np.ones(len(brokers), dtype=np.bool_)
     mean = math.fsum(brokers.usage_ratio.tolist()) / len(brokers)
     return brokers.usage_ratio > mean
-
-
-def _choose(
-    snapshot: Snapshot, builder: PlanBuilder, examined: Examined, to_move: Floats, fired: Ints
-) -> None:
-    """Pick the bundles of the brokers that fired (rows of ``examined``), biggest first, until the need is met."""
-    bundles, brokers = snapshot.bundles, examined.high[fired]
-    tried = candidates(bundles, fired=fired, brokers=brokers)
-    tried, traffic = tried.heaviest_first(bundles.bytes_per_s[tried.rows])
-    outcomes = np.where(bundles.movable[tried.rows], NEED_MET, MASKED).astype(np.int8)
-    movable = np.flatnonzero(outcomes == NEED_MET)
-    loads = traffic[movable].tolist()
-    by = tried.examined[movable]
-    starts, ends = np.searchsorted(by, fired, side="left"), np.searchsorted(by, fired, side="right")
-    for need, start, end in zip(to_move[brokers].tolist(), starts.tolist(), ends.tolist(), strict=True):
-        outcomes[movable[start : start + _needed_count(loads, start, end, need)]] = ACTED
-    builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
-
-
-def _needed_count(loads: list[float], start: int, end: int, need: float) -> int:
-    """How many loads from ``start`` on, before ``end``, it takes to reach the need; at least one if there is one."""
-    marked = 0.0
-    for place in range(start, end):
-        if place > start and not marked < need:
-            return place - start
-        marked += loads[place]
-    return end - start
 
 
 def _examined(
@@ -242,16 +205,4 @@ def _examined(
             "broker_bytes_per_s": brokers.bytes_per_s[order],
             "to_move_bytes_per_s": to_move[order],
         },
-    )
-
-
-def _nothing_examined() -> Examined:
-    return Examined(
-        high=empty_rows(),
-        low=empty_rows(),
-        outcome=np.zeros(0, dtype=np.int8),
-        outcomes=OUTCOMES,
-        trigger=np.zeros(0, dtype=np.int8),
-        triggers=TRIGGERS,
-        evidence={},
     )

@@ -24,6 +24,7 @@ from policies.splitting.cut import BundleLimits, SplitQuestion, children
 from policies.splitting.plan import (
     ACTED,
     BUDGET,
+    BY_BROKER_BYTES,
     BY_BYTES,
     BY_MESSAGES,
     BY_SESSIONS,
@@ -32,6 +33,7 @@ from policies.splitting.plan import (
     MASKED,
     NAMESPACE_FULL,
     NO_BOUNDARY,
+    NO_PROPOSALS,
     NO_TOPIC,
     NO_TOPIC_STATS,
     ONE_TOPIC,
@@ -39,6 +41,7 @@ from policies.splitting.plan import (
     SOLE_TOPIC,
     Codes,
     Examined,
+    Proposals,
     SplitDecision,
     SplitMemory,
     SplitPlan,
@@ -47,7 +50,7 @@ from policies.splitting.plan import (
 )
 from policies.splitting.ranges import Bundle, BundleRange
 from policies.splitting.settings import SplitSettings
-from policies.usage import Floats
+from policies.usage import Bools, Floats
 
 ONE_TOPIC_RATIO = 0.9
 """Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less
@@ -67,6 +70,10 @@ class _Candidates:
     load_ratio: Floats
     hits: Ints
     """Rounds above a limit, this one included, (c,)."""
+    is_above: Bools
+    """Whether it is above a limit, (c,)."""
+    is_proposed: Bools
+    """Whether it alone overloads its broker, (c,)."""
 
 
 @dataclass(slots=True)
@@ -80,13 +87,17 @@ class _Round:
 
 
 def split(
-    snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings
+    snapshot: SplitSnapshot,
+    memory: SplitMemory,
+    settings: SplitSettings,
+    proposals: Proposals = NO_PROPOSALS,
 ) -> tuple[SplitPlan, SplitMemory]:
     """Decide one round. Pure; ``memory`` is not changed. ``settings.enabled`` is the caller's to look at.
 
-    Raises ``ranges.BadRange`` for a candidate whose name is no bundle's.
+    ``proposals`` need no hits: what proposed them has counted its own. Raises ``ranges.BadRange`` for a candidate whose
+    name is no bundle's.
     """
-    found = _candidates(snapshot, memory, settings)
+    found = _candidates(snapshot, memory, settings, proposals)
     outcome = _gates(snapshot, found, settings)
     heaviest = np.full(len(found.rows), NO_TOPIC, dtype=np.int64)
     so_far = _Round()
@@ -96,7 +107,7 @@ def split(
             break
         outcome[at] = _judge(snapshot, found, settings, at, so_far, heaviest)
     for at in np.flatnonzero(outcome == SOLE_TOPIC).tolist():
-        heaviest[at] = _heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
+        heaviest[at] = heaviest_topic(snapshot.topic_table, int(found.rows[at]), int(found.trigger[at]))[0]
     examined = Examined(
         rows=found.rows,
         outcome=outcome,
@@ -106,21 +117,24 @@ def split(
         reasons=so_far.reasons,
     )
     hits = np.zeros(len(snapshot), dtype=np.int64)
-    hits[found.rows] = np.where(outcome == ACTED, 0, found.hits)
-    hits[snapshot.topic_counts < _LEAST_TOPICS] = memory.hits[snapshot.topic_counts < _LEAST_TOPICS]
+    hits[found.rows] = np.where((outcome == ACTED) | ~found.is_above, 0, found.hits)
+    few = _has_few_topics(snapshot)
+    hits[few] = memory.hits[few]
     return SplitPlan(examined=examined, decisions=tuple(so_far.decisions)), SplitMemory(hits=hits)
 
 
 def hot_partitions(table: TopicTable, settings: SplitSettings) -> Ints:
-    """Rows of ``table.topics`` that no split can help, the hottest first, ties by name: they need more partitions."""
+    """Rows of ``table`` that no split can help, the hottest first, ties by name: they need more partitions."""
     if settings.hot_partition_bytes_per_s <= 0:
         return np.zeros(0, dtype=np.int64)
-    volume = table.topics.bytes_per_s
+    volume = table.bytes_per_s
     hot = np.flatnonzero(volume > settings.hot_partition_bytes_per_s).tolist()
-    return np.array(sorted(hot, key=lambda row: (-volume[row], table.topics.names[row])), dtype=np.int64)
+    return np.array(sorted(hot, key=lambda row: (-volume[row], table.names[row])), dtype=np.int64)
 
 
-def _candidates(snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings) -> _Candidates:
+def _candidates(
+    snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSettings, proposals: Proposals
+) -> _Candidates:
     passed = [
         (snapshot.topic_counts > settings.max_topics_count) & (settings.max_topics_count > 0),
         (snapshot.session_counts > settings.max_sessions_count) & (settings.max_sessions_count > 0),
@@ -128,6 +142,9 @@ def _candidates(snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSet
         snapshot.bytes_per_s > settings.max_bytes_per_s,
     ]
     trigger = np.select(passed, [BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES], -1).astype(np.int8)
+    is_above = trigger >= 0
+    fresh = ~is_above[proposals.rows]
+    trigger[proposals.rows[fresh]] = proposals.triggers[fresh]
     rows = np.flatnonzero(trigger >= 0)
     parts = [
         snapshot.messages_per_s[rows] / settings.max_messages_per_s,
@@ -144,20 +161,34 @@ def _candidates(snapshot: SplitSnapshot, memory: SplitMemory, settings: SplitSet
         by_name = sorted(range(len(where)), key=lambda at: (-weights[at], snapshot.names[where[at]]))
         order = np.array(by_name, dtype=np.int64)
     rows = rows[order]
-    return _Candidates(rows=rows, trigger=trigger[rows], load_ratio=ratio[order], hits=memory.hits[rows] + 1)
+    return _Candidates(
+        rows=rows,
+        trigger=trigger[rows],
+        load_ratio=ratio[order],
+        hits=memory.hits[rows] + is_above[rows],
+        is_above=is_above[rows],
+        is_proposed=np.isin(rows, proposals.rows),
+    )
 
 
 def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
     """Outcome of the candidates that one look at the columns stops, ``_OPEN`` of the others."""
     return np.select(
         [
-            snapshot.topic_counts[found.rows] < _LEAST_TOPICS,
-            found.hits <= settings.hit_count,
+            _has_few_topics(snapshot)[found.rows],
+            (found.hits <= settings.hit_count) & ~found.is_proposed,
             ~snapshot.may_split[found.rows],
+            snapshot.topic_counts[found.rows] == 0,
         ],
-        [SOLE_TOPIC, HIT_COUNT, MASKED],
+        [SOLE_TOPIC, HIT_COUNT, MASKED, NO_TOPIC_STATS],
         _OPEN,
     ).astype(np.int8)
+
+
+def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
+    """Whether a bundle is known to have too few topics; traffic without any topic means that nobody counted them."""
+    counts = snapshot.topic_counts
+    return (counts < _LEAST_TOPICS) & ((counts > 0) | snapshot.has_topic_stats)
 
 
 def _judge(
@@ -179,8 +210,8 @@ def _judge(
         return NAMESPACE_FULL
     if algorithm is None:
         return NO_TOPIC_STATS
-    carrier, share = _heaviest_topic(snapshot.topic_table, row, int(found.trigger[at]))
-    if found.trigger[at] in (BY_MESSAGES, BY_BYTES) and share >= ONE_TOPIC_RATIO:
+    carrier, share = heaviest_topic(snapshot.topic_table, row, int(found.trigger[at]))
+    if found.trigger[at] not in (BY_TOPICS, BY_SESSIONS) and share >= ONE_TOPIC_RATIO:
         heaviest[at] = carrier
         return ONE_TOPIC
     question = _question(snapshot, settings, found, at, range_, room)
@@ -223,19 +254,19 @@ def _room(snapshot: SplitSnapshot, settings: SplitSettings, so_far: _Round, row:
     return settings.max_namespace_bundles_count - taken
 
 
-def _heaviest_topic(table: TopicTable, bundle: int, trigger: int) -> tuple[int, float]:
+def heaviest_topic(table: TopicTable, bundle: int, trigger: int) -> tuple[int, float]:
     """Row of the topic with most of the bundle's rate or throughput, ties by name, and its share of it.
 
     The measure is the trigger's; NO_TOPIC and 0 where no topic is known to have any.
     """
-    topics, start = table.of(bundle), int(table.starts[bundle])
-    load = topics.bytes_per_s if trigger == BY_BYTES else topics.messages_per_s
+    rows = table.rows_of(bundle)
+    load = (table.bytes_per_s if trigger in (BY_BYTES, BY_BROKER_BYTES) else table.messages_per_s)[rows]
     total = float(load.sum())
     if total <= 0:
         return NO_TOPIC, 0.0
-    most = np.flatnonzero(load == load.max()).tolist()
-    row = min(most, key=lambda at: topics.names[at])
-    return start + row, float(load[row]) / total
+    most = np.flatnonzero(load == load.max()) + rows.start
+    row = min(most.tolist(), key=lambda at: table.names[at])
+    return row, float(load[row - rows.start]) / total
 
 
 def _question(
@@ -253,6 +284,7 @@ def _question(
         limits=_limits(snapshot, settings, int(found.rows[at]), int(found.trigger[at]), len(topics)),
         difference_threshold_percent=settings.difference_threshold_percent,
         boundary=settings.flow_or_qps_boundary,
+        boundaries_count=None if found.is_above[at] else 1,
         max_boundaries_count=room,
         max_child_ratio=settings.max_child_ratio,
     )
@@ -285,7 +317,9 @@ def _evidence(
         settings.max_sessions_count,
         settings.max_messages_per_s,
         settings.max_bytes_per_s,
+        snapshot.broker_messages_per_s,
+        snapshot.broker_bytes_per_s,
     ]
     yield "limit", np.array(limits, dtype=np.float64)[found.trigger]
     yield "hit_count", found.hits
-    yield "needed_hit_count", np.full(len(found.rows), settings.hit_count + 1)
+    yield "needed_hit_count", np.where(found.is_proposed, 0, settings.hit_count + 1)

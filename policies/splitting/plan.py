@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from policies.snapshot import Ints
 from policies.splitting.cut import ChildLoad, Cut
-from policies.splitting.topics import NO_TOPICS, TopicLoads
+from policies.splitting.positions import positions_of
+from policies.splitting.topics import TopicLoads, topic_loads
 from policies.usage import Bools, Floats
 
 Codes = NDArray[np.int8]
@@ -42,9 +43,10 @@ OUTCOMES = (
     NO_BOUNDARY,
 ) = range(len(OUTCOMES))
 
-TRIGGERS = ("topics", "sessions", "messages", "bytes")
-"""Which limit is passed, by code; of several the first, in Pulsar's order."""
-BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES = range(len(TRIGGERS))
+TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
+"""Why a bundle is a candidate, by code: the limit it is above, of several the first in Pulsar's order; or the measure by
+which it alone overloads its broker (``relief``)."""
+BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES, BY_BROKER_MESSAGES, BY_BROKER_BYTES = range(len(TRIGGERS))
 
 NO_TOPIC = -1
 """Row of a topic that there is not."""
@@ -52,27 +54,46 @@ NO_TOPIC = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TopicTable:
-    """Fresh topic statistics, bundle by bundle; t rows."""
+    """Fresh topic statistics as they came, bundle by bundle; t rows. Positions are worked out for candidates only."""
 
-    topics: TopicLoads
-    """Within a bundle in the order of ``TopicLoads``."""
+    names: Sequence[str]
+    messages_per_s: Floats
+    """Message rate in + out, (t,)."""
+    bytes_per_s: Floats
+    """Throughput in + out, (t,)."""
     starts: Ints
-    """(m + 1,): rows ``starts[b]:starts[b + 1]`` belong to bundle ``b``."""
+    """(m,): where the rows of each bundle begin."""
+    ends: Ints
+    """(m,): where they end; before they begin for a bundle without statistics."""
+
+    def rows_of(self, bundle: int) -> slice:
+        """Rows of one bundle."""
+        start = int(self.starts[bundle])
+        return slice(start, max(start, int(self.ends[bundle])))
 
     def of(self, bundle: int) -> TopicLoads:
-        """Topics of one bundle."""
-        rows = slice(int(self.starts[bundle]), int(self.starts[bundle + 1]))
-        return TopicLoads(
-            names=self.topics.names[rows],
-            positions=self.topics.positions[rows],
-            messages_per_s=self.topics.messages_per_s[rows],
-            bytes_per_s=self.topics.bytes_per_s[rows],
+        """Topics of one bundle, each where its name hashes to."""
+        rows = self.rows_of(bundle)
+        names = self.names[rows]
+        return topic_loads(
+            names,
+            positions=positions_of(names),
+            messages_per_s=self.messages_per_s[rows],
+            bytes_per_s=self.bytes_per_s[rows],
         )
 
 
-def no_topic_table(bundles_count: int) -> TopicTable:
-    """Statistics of no topic at all."""
-    return TopicTable(topics=NO_TOPICS, starts=np.zeros(bundles_count + 1, dtype=np.int64))
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Proposals:
+    """Bundles to split whatever their size, because each alone overloads its broker; p rows."""
+
+    rows: Ints
+    """Bundle rows, (p,)."""
+    triggers: Codes
+    """``BY_BROKER_MESSAGES`` or ``BY_BROKER_BYTES``, (p,)."""
+
+
+NO_PROPOSALS = Proposals(rows=np.zeros(0, dtype=np.int64), triggers=np.zeros(0, dtype=np.int8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +107,7 @@ class SplitSnapshot:
     namespace_bundle_counts: Ints
     """How many bundles each namespace has, those not in the snapshot included."""
     topic_counts: Ints
-    """Topics, as the owner reports them now, (m,)."""
+    """Topics, as the owner reports them now, (m,); 0 without statistics: not known."""
     session_counts: Ints
     """Producers and consumers, as the owner reports them now, (m,)."""
     messages_per_s: Floats
@@ -98,6 +119,10 @@ class SplitSnapshot:
     has_topic_stats: Bools
     """Whether ``topic_table`` knows the bundle's topics, (m,)."""
     topic_table: TopicTable
+    broker_messages_per_s: float = 0.0
+    """Mean message rate of a broker."""
+    broker_bytes_per_s: float = 0.0
+    """Mean throughput of a broker."""
 
     def __len__(self) -> int:
         return len(self.names)

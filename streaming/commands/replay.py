@@ -13,7 +13,7 @@ import click
 
 from state.rounds import Identity
 from streaming.exits import WrongUse
-from streaming.replay import Only, Replay
+from streaming.replay import Only, Replay, unwatched
 from streaming.settings import ClusterSettingsSource, SettingsError, load
 
 STDIN = "-"
@@ -96,16 +96,12 @@ def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
     plain = [file for file in files if file != STDIN and not file.endswith(".gz")]
     total_bytes = sum(Path(file).stat().st_size for file in plain)
     if not sys.stderr.isatty() or len(plain) < len(files) or total_bytes < _LONG_BYTES:
-        yield _ignore
+        yield unwatched
         return
     with click.progressbar(
         length=total_bytes, label="replay", file=sys.stderr, update_min_steps=_LONG_BYTES // 100
     ) as bar:
         yield bar.update
-
-
-def _ignore(_size_bytes: int) -> None:
-    return
 
 
 def _summarize(replay: Replay) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from streaming.docs.published import RejectedMessage, RoundMessage, UnloadMessage
+from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
 from streaming.wire.messages import INPUT_TYPES, ControlMessage, type_of
 
 
@@ -38,6 +38,7 @@ KINDS = (
     *(MessageKind(message=message, topics=("input",), is_read=True) for message in INPUT_TYPES),
     MessageKind(message=ControlMessage, topics=("control",), is_read=True),
     MessageKind(message=UnloadMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=SplitMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=RoundMessage, topics=("audit",), is_read=False),
     MessageKind(message=RejectedMessage, topics=("dead_letter",), is_read=False),
 )

@@ -53,6 +53,8 @@ _ROUND = RoundObservation(
     examined={"fired": 1},
     foremost=Foremost(45.0, 40.0, 2, 2),
     candidates={"acted": 1},
+    splits={},
+    findings={"hot-partition": 1},
     actions={"unload": 1},
     oldest_report_age_s=1.0,
 )

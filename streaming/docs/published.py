@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from state.outputs import RoundSummary, Unload
-from state.rounds import ROUND_TYPE, UNLOAD_TYPE
+from state.outputs import RoundSummary, Split, Unload
+from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.wire.encode import REJECTED_TYPE, RejectedData
 from streaming.wire.messages import CLUSTER_PATTERN, Cluster, Text
 
@@ -46,6 +46,17 @@ class UnloadMessage(Published, frozen=True, kw_only=True, tag=UNLOAD_TYPE):
     """End of the round that decided it."""
     cluster: Cluster
     data: Unload
+
+
+class SplitMessage(Published, frozen=True, kw_only=True, tag=SPLIT_TYPE):
+    """Cut one bundle; an executor carries it out unless it expired or no longer applies. It cannot be undone."""
+
+    subject: Text
+    """The bundle."""
+    time: Time
+    """End of the round that decided it."""
+    cluster: Cluster
+    data: Split
 
 
 class RoundMessage(Published, frozen=True, kw_only=True, tag=ROUND_TYPE):

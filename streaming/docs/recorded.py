@@ -7,7 +7,7 @@ event, and a record that is refused. They go through the same controller, which 
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from state.rounds import ROUND_TYPE, UNLOAD_TYPE, Identity
-from streaming.docs.published import RejectedMessage, RoundMessage, UnloadMessage
+from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
+from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.sections import TopicNames
@@ -37,6 +37,13 @@ Event = dict[str, Any]
 
 RECORDING = Path("tests/recordings/pulsar-3-brokers.ndjson.gz")
 SETTINGS = Path("tests/recordings/pulsar-3-brokers.toml")
+
+_NO_FLAGS: Mapping[str, object] = {}
+_SPLITTING: Mapping[str, object] = {
+    "pulsar.split.enabled": True,
+    "pulsar.split.max_messages_per_s": 300,
+    "pulsar.split.hit_count": 1,
+}
 
 _ATTRIBUTES = (
     "specversion",
@@ -70,26 +77,35 @@ def replay_recording(repository: Path) -> Recorded:
     recorded = gzip.decompress(packed)
     out = io.BytesIO()
     replay = _replay(repository, out)
-    replay.play(io.BytesIO(recorded), RECORDING.name, _ignore)
+    replay.play(io.BytesIO(recorded), RECORDING.name)
     story = _Story(list(_events(recorded)), list(_events(out.getvalue())))
     made = story.made()
     lines = [json.dumps(event).encode() for event in made.values()]
-    replay.play(io.BytesIO(b"\n".join((*lines, story.refused()))), TopicNames().input, _ignore)
+    replay.play(io.BytesIO(b"\n".join((*lines, story.refused()))), TopicNames().input)
     replay.close_open()
     outputs = tuple(_events(out.getvalue()))
     rejected = [event for event in outputs if event["type"] == type_of(RejectedMessage)]
     if len(rejected) != 1:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
         raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
+    split = _first_split(repository, recorded)
     return Recorded(
         inputs=(*story.inputs, *made.values()),
-        outputs=outputs,
-        examples={**story.found(), **made, RejectedMessage: rejected[0]},
+        outputs=(*outputs, split),
+        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0]},
     )
 
 
-def _replay(repository: Path, out: io.BytesIO) -> Replay:
-    settings = load(file=repository / SETTINGS, flags={}, environ={}).settings
+def _first_split(repository: Path, recorded: bytes) -> Event:
+    """The recording once more, with limits so low that its heaviest bundle has to be cut."""
+    out = io.BytesIO()
+    replay = _replay(repository, out, _SPLITTING)
+    replay.play(io.BytesIO(recorded), RECORDING.name)
+    return next(event for event in _events(out.getvalue()) if event["type"] == SPLIT_TYPE)
+
+
+def _replay(repository: Path, out: io.BytesIO, flags: Mapping[str, object] = _NO_FLAGS) -> Replay:
+    settings = load(file=repository / SETTINGS, flags=flags, environ={}).settings
     controller = settings.controller
     return Replay(
         out,
@@ -193,7 +209,3 @@ def _as_written(message: Envelope) -> Event:
 
 def _text(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _ignore(_size_bytes: int) -> None:
-    return

@@ -21,6 +21,7 @@ from state.controller import Controller
 from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
+from state.store import WaitingKey
 from streaming.intake import Intake, Record
 from streaming.observation import encode
 from streaming.observing import event_observation, round_observation
@@ -29,7 +30,13 @@ from streaming.wire.encode import source_of
 from streaming.wire.origin import Origin
 
 _VALUE = StructType([StructField("value", BinaryType())])
-_REPORT_KEY = StructType([StructField("round", LongType()), StructField("broker", StringType())])
+_WAITING_KEY = StructType(
+    [
+        StructField("round", LongType()),
+        StructField("kind", StringType()),
+        StructField("broker", StringType()),
+    ]
+)
 
 
 class SparkStore:
@@ -38,7 +45,7 @@ class SparkStore:
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._header: ValueState = handle.getValueState("header", _VALUE)
         self._fleet: ValueState = handle.getValueState("fleet", _VALUE)
-        self._reports: MapState = handle.getMapState("reports", _REPORT_KEY, _VALUE)
+        self._waiting: MapState = handle.getMapState("waiting", _WAITING_KEY, _VALUE)
 
     def header(self) -> bytes | None:
         return _value(self._header.get())
@@ -52,21 +59,21 @@ class SparkStore:
     def put_fleet(self, value: bytes) -> None:
         self._fleet.update((value,))
 
-    def report(self, number: int, broker: str) -> bytes | None:
-        return _value(self._reports.getValue((number, broker)))
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        return _value(self._waiting.getValue(key))
 
-    def reports(self) -> Iterator[tuple[int, str, bytes]]:
-        for key, value in self._reports.iterator():
-            yield int(key[0]), str(key[1]), bytes(value[0])
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+        for key, value in self._waiting.iterator():
+            yield WaitingKey(int(key[0]), key[1], str(key[2])), bytes(value[0])
 
-    def put_report(self, number: int, broker: str, value: bytes) -> None:
-        self._reports.updateValue((number, broker), (value,))
+    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+        self._waiting.updateValue(key, (value,))
 
-    def remove_report(self, number: int, broker: str) -> None:
-        self._reports.removeKey((number, broker))
+    def remove_waiting(self, key: WaitingKey) -> None:
+        self._waiting.removeKey(key)
 
-    def clear_reports(self) -> None:
-        self._reports.clear()
+    def clear_waiting(self) -> None:
+        self._waiting.clear()
 
 
 def _value(found: tuple[Any, ...] | None) -> bytes | None:

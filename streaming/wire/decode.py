@@ -5,15 +5,22 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
 import msgspec
 import numpy as np
 
+from policies.snapshot import Ints
 from policies.usage import NOT_MEASURED, Floats
 from state.events import (
+    RATE_IN,
+    RATE_OUT,
+    SESSIONS,
+    THROUGHPUT_IN,
+    THROUGHPUT_OUT,
+    TOPICS,
     ActionResult,
     BrokerReport,
     Control,
@@ -22,12 +29,14 @@ from state.events import (
     Rejection,
     Tick,
     TopicStats,
+    TopicTraffic,
 )
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
+    BundleStats,
     ControlMessage,
     LoadReportMessage,
     LocalBrokerData,
@@ -50,11 +59,17 @@ _packer = msgspec.msgpack.Encoder()
 _RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 """Columns of a bundle's traffic, in the order of ``state.events``."""
 _rates = attrgetter(*_RATES)
+_COUNTS = ("topics", "producerCount", "consumerCount")
+_MAX_COUNT = 2**31 - 1
+"""Largest count taken: Pulsar's own are 32 bits wide."""
 
 
-def _packed_row() -> "np.dtype[np.void]":
-    """Where the rates are in a packed ``Traffic``: a mark, then each field's name, a mark and a big-endian double."""
-    names, offsets, at = Traffic.__struct_fields__, [], 1
+def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
+    """Where the numbers are in a packed struct of floats.
+
+    A mark, then each field's name, a mark and a big-endian double.
+    """
+    names, offsets, at = struct.__struct_fields__, [], 1
     for name in names:
         at += len(_packer.encode(name)) + 1
         offsets.append(at)
@@ -62,7 +77,7 @@ def _packed_row() -> "np.dtype[np.void]":
     return np.dtype({"names": names, "formats": [">f8"] * len(names), "offsets": offsets, "itemsize": at})
 
 
-_PACKED_ROW = _packed_row()
+_TRAFFIC_ROW, _STATS_ROW = _packed_row(Traffic), _packed_row(BundleStats)
 _known_bundles = KnownBundles()
 
 
@@ -131,9 +146,13 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 report=_report(message.data, (message.cluster, message.subject)),
             )
         case TopicStatsMessage():
-            _check_topics(message.data)
             return TopicStats(
-                id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, broker=message.subject
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                partition=partition,
+                broker=message.subject,
+                traffic=_topic_traffic(message.data),
             )
         case TickMessage(data=data):
             return Tick(
@@ -172,8 +191,9 @@ def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
         listing = _known_bundles.listing(broker, stats, data.bundles)
     except BadBundleName as error:
         raise _refused_name(error) from error
-    traffic = _columns(stats.values())
-    _check_traffic(traffic, listing.with_stats)
+    columns = _columns(stats.values(), _STATS_ROW)
+    _check_stats(columns, listing.with_stats)
+    found = columns.take(listing.stats_rows, axis=0)
     rate_in, rate_out, volume_in, volume_out = _broker_rates(data, stats)
     return BrokerReport(
         resources=_resources(data),
@@ -181,30 +201,42 @@ def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:
         bytes_per_s=volume_in + volume_out,
         listed_count=listing.listed_count,
         bundles=listing.bundles,
-        traffic=traffic.take(listing.stats_rows, axis=0),
+        traffic=found[:, : len(_RATES)],
         has_traffic=listing.has_stats,
+        counts=_topics_and_sessions(found[:, len(_RATES) :]),
     )
+
+
+def _topics_and_sessions(counts: Floats) -> Ints:
+    """(n, 2) of (n, 3): producers and consumers are both sessions."""
+    found = np.empty((len(counts), 2), dtype=np.int64)
+    found[:, TOPICS] = counts[:, 0]
+    found[:, SESSIONS] = counts[:, 1] + counts[:, 2]
+    return found
 
 
 def _refused_name(error: BadBundleName) -> _Refused:
     return _Refused(Rejection(reason="bad-bundle-name", detail=str(error)))
 
 
-def _columns(rows: Collection[Traffic]) -> Floats:
-    """(n + 1, 4) traffic; the last row is 0, for bundles without any; null counts as 0, as an absent field does.
+def _columns(rows: Collection[Traffic], packed_row: "np.dtype[np.void]") -> Floats:
+    """(n + 1, fields); the last row is 0, for bundles without any; null counts as 0, as an absent field does.
 
     Packed by msgspec, rows without null are of one size, and their numbers are read as columns with no Python object
     between: a sixth of the time of a list of tuples.
     """
-    columns = np.zeros((len(rows) + 1, len(_RATES)))
+    names = packed_row.names
+    assert names is not None
+    columns = np.zeros((len(rows) + 1, len(names)))
     packed = _packer.encode(list(rows))
-    head_bytes = len(packed) - len(rows) * _PACKED_ROW.itemsize
+    head_bytes = len(packed) - len(rows) * packed_row.itemsize
     has_null = head_bytes <= 0  # a null takes 8 bytes less than a number, the mark of the list at most 5
     if has_null:
-        columns[:-1] = np.nan_to_num(np.array(list(map(_rates, rows)), dtype=np.float64), nan=0.0)
+        found = np.array(list(map(attrgetter(*names), rows)), dtype=np.float64)
+        columns[:-1] = np.where(np.isnan(found), 0.0, found)
     elif rows:
-        table = np.frombuffer(packed, dtype=_PACKED_ROW, offset=head_bytes)
-        for column, name in enumerate(_RATES):
+        table = np.frombuffer(packed, dtype=packed_row, offset=head_bytes)
+        for column, name in enumerate(names):
             columns[:-1, column] = table[name]
     return columns
 
@@ -218,13 +250,28 @@ def _check_traffic(traffic: Floats, names: Sequence[str]) -> None:
     raise _Refused(_bad_rate(f"a rate of {names[row][:200]}", worst))
 
 
+def _check_stats(columns: Floats, names: Sequence[str]) -> None:
+    """``names`` are those of all rows but the last."""
+    if columns.min() >= 0 and columns.max() <= _MAX_COUNT:
+        return
+    traffic, counts = columns[:, : len(_RATES)], columns[:, len(_RATES) :]
+    _check_traffic(traffic, names)
+    bad = np.argwhere((counts < 0) | (counts > _MAX_COUNT))
+    if len(bad):
+        row, column = bad[0].tolist()
+        detail = (
+            f"{_COUNTS[column]} of {names[row][:200]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
+
+
 def _bad_rate(what: str, value: float) -> Rejection:
     if value < 0:
         return Rejection(reason="negative-rate", detail=f"{what} is {value!r}, expected 0 or more")
     return Rejection(reason="bad-data", detail=f"{what} is {value!r}, expected at most {MAX_NUMBER:g}")
 
 
-def _broker_rates(data: LocalBrokerData, stats: dict[str, Traffic]) -> list[float]:
+def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[float]:
     """The broker's four rates; an absent one is the sum over its bundles."""
     rates = []
     for name, given in zip(_RATES, _rates(data), strict=True):
@@ -268,10 +315,18 @@ def _check_resource(name: str, usage: float, limit: float) -> None:
         raise _Refused(Rejection(reason="bad-data", detail=detail))
 
 
-def _check_topics(data: dict[str, dict[str, Traffic]]) -> None:
+def _topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
     try:
         _known_bundles.check(data.keys())
     except BadBundleName as error:
         raise _refused_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
-    _check_traffic(_columns([row for topics in data.values() for row in topics.values()]), names)
+    traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)
+    _check_traffic(traffic, names)
+    return TopicTraffic(
+        bundles=list(data),
+        counts=np.array([len(topics) for topics in data.values()], dtype=np.int64),
+        topics=names,
+        messages_per_s=traffic[:-1, RATE_IN] + traffic[:-1, RATE_OUT],
+        bytes_per_s=traffic[:-1, THROUGHPUT_IN] + traffic[:-1, THROUGHPUT_OUT],
+    )

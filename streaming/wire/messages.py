@@ -43,6 +43,17 @@ class Traffic(msgspec.Struct, frozen=True, gc=False):
     """Bytes/s."""
 
 
+class BundleStats(Traffic, frozen=True, gc=False):
+    """What trimtab reads of Pulsar's `NamespaceBundleStats`."""
+
+    topics: float | None = 0.0
+    """How many; a whole number."""
+    producerCount: float | None = 0.0  # noqa: N815
+    """How many; a whole number."""
+    consumerCount: float | None = 0.0  # noqa: N815
+    """How many; a whole number."""
+
+
 class LocalBrokerData(msgspec.Struct, frozen=True):
     """What trimtab reads of Pulsar's `LocalBrokerData`; every field is optional."""
 
@@ -64,8 +75,8 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     """Bytes/s; absent: the sum over `lastStats`."""
     msgThroughputOut: float | None = None  # noqa: N815
     """Bytes/s; absent: the sum over `lastStats`."""
-    lastStats: dict[str, Traffic] | None = None  # noqa: N815
-    """Traffic by bundle."""
+    lastStats: dict[str, BundleStats] | None = None  # noqa: N815
+    """Traffic, topics and clients by bundle."""
     bundles: list[str] | None = None
     """What the broker lists; absent: the keys of `lastStats`."""
 

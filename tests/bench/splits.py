@@ -9,7 +9,7 @@ from policies.splitting.plan import SplitMemory, SplitSnapshot, TopicTable
 from policies.splitting.positions import positions_of
 from policies.splitting.ranges import FULL_RANGE
 from policies.splitting.settings import SplitSettings
-from policies.splitting.topics import TopicLoads, topic_loads
+from policies.splitting.topics import topic_loads
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 
@@ -71,12 +71,13 @@ def _snapshot(bundles_count: int, share: float) -> SplitSnapshot:
     draw = np.random.default_rng(1)
     topic_rates = draw.uniform(0.5, 1.5, (bundles_count, _TOPICS_COUNT)) * 1000.0
     topic_rates[draw.permutation(bundles_count)[: round(share * bundles_count)]] *= 2.0
-    starts = np.arange(bundles_count + 1) * _TOPICS_COUNT
-    topics = TopicLoads(
+    edges = np.arange(bundles_count + 1) * _TOPICS_COUNT
+    table = TopicTable(
         names=[f"t{row}" for row in range(bundles_count * _TOPICS_COUNT)],
-        positions=np.tile(np.arange(_TOPICS_COUNT) * 1000, bundles_count),
         messages_per_s=topic_rates.ravel(),
         bytes_per_s=topic_rates.ravel(),
+        starts=edges[:-1],
+        ends=edges[1:],
     )
     return SplitSnapshot(
         names=[f"t/n{row}/0x00000000_0xffffffff" for row in range(bundles_count)],
@@ -88,7 +89,7 @@ def _snapshot(bundles_count: int, share: float) -> SplitSnapshot:
         bytes_per_s=topic_rates.sum(axis=1),
         may_split=np.ones(bundles_count, dtype=np.bool_),
         has_topic_stats=np.ones(bundles_count, dtype=np.bool_),
-        topic_table=TopicTable(topics=topics, starts=starts),
+        topic_table=table,
     )
 
 

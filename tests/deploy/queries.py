@@ -5,14 +5,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import promql_parser as promql
 import yaml
 
+from state.settings import PulsarSettings
 from streaming import families
 from streaming.families import Family
 from streaming.known import KNOWN_LABELS
+from streaming.metrics import SPLIT_POLICY
 from streaming.observation import EventResult, Resource, RoundOutcome
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +28,17 @@ FOREIGN = {
     "ALERTS": TARGET_LABELS | {"alertname", "alertstate", "severity"},
 }
 """Series that Prometheus makes itself."""
-KINDS = ("unload", "split", "throttle")
 KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.ROUNDS, "outcome"): frozenset(get_args(RoundOutcome)),
     (families.EXAMINED, "outcome"): frozenset(KNOWN_LABELS.examined_outcomes),
-    (families.CANDIDATES, "outcome"): frozenset(KNOWN_LABELS.candidate_outcomes),
-    (families.ACTIONS, "kind"): frozenset(KINDS),
+    (families.CANDIDATES, "outcome"): frozenset(
+        {*KNOWN_LABELS.candidate_outcomes, *KNOWN_LABELS.split_outcomes}
+    ),
+    (families.CANDIDATES, "policy"): frozenset(
+        {*get_args(get_type_hints(PulsarSettings)["shedding_policy"]), SPLIT_POLICY}
+    ),
+    (families.FINDINGS, "kind"): frozenset(KNOWN_LABELS.finding_kinds),
+    (families.ACTIONS, "kind"): frozenset(KNOWN_LABELS.action_kinds),
     (families.ACTIONS, "dry_run"): frozenset({"true", "false"}),
     (families.ACTION_RESULTS, "outcome"): frozenset(KNOWN_LABELS.result_outcomes),
     (families.REPEATED_UNLOADS, "source"): frozenset({"same", "other"}),

@@ -19,6 +19,13 @@ from tests.live.stage import Stage, replayed
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 CLUSTERS = ("lab", "lab-b", "lab-c")
+SPLITTING_SETTINGS = f"""{RECORDED_SETTINGS}
+[pulsar.split]
+enabled = true
+hit_count = 1
+max_messages_per_s = 300
+"""
+"""The recorded cluster carries little: with this limit its heaviest bundle is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,7 @@ def control_events() -> list[bytes]:
 def check_equal(variant: Variant, stage: Stage, warm: Warm) -> None:
     """Run a variant live and compare with the plain replay."""
     config = stage.settings(
-        base=RECORDED_SETTINGS,
+        base=SPLITTING_SETTINGS,
         spark__shuffle_partitions=variant.shuffle_partitions,
         spark__max_records_per_trigger_count=variant.records_per_trigger,
     )
@@ -71,6 +78,9 @@ def check_equal(variant: Variant, stage: Stage, warm: Warm) -> None:
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
     assert wanted.actions_count > 20
+    assert all(
+        any(b"trimtab.action.split.v1" in action for action in actions) for actions in wanted.actions.values()
+    )
     assert stage.published() == wanted
     assert stage.rejected() == []
 

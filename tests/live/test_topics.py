@@ -17,12 +17,6 @@ pytestmark = pytest.mark.live
 RECORD_BYTES = 4 * 1024 * 1024
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
 @pytest.fixture
 def admin(kafka: LocalKafka) -> Iterator[KafkaAdminClient]:
     with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as client:

@@ -1,9 +1,10 @@
-"""Both shedding policies again, written as naively as possible, to compare the real ones with.
+"""The shedding policies again, written as naively as possible, to compare the real ones with.
 
-Straight from the pseudocode of Pulsar's classes ``AvgShedder`` and ``ThresholdShedder`` (4.2.4): dicts, lists and
-loops, single precision through ``numpy.float32`` scalars. It takes the fleet as described in
-``tests.policies.fleets``, not the policies' columns, and imports nothing of the policies but their settings. Where
-Pulsar leaves an order open (equal scores, equal traffic) it takes the policies' documented one: by name.
+Straight from the pseudocode of Pulsar's classes of the same names (4.2.4): dicts, lists and loops, single
+precision through ``numpy.float32`` scalars. It takes the fleet as described in ``tests.policies.fleets``, not the
+policies' columns, and imports nothing of the policies but their settings. Where Pulsar leaves an order open (equal
+scores, equal traffic) it takes the policies' documented one: by name. Placement has a file of its own,
+``placement_oracle``.
 """
 
 import math
@@ -11,7 +12,9 @@ import math
 import numpy as np
 
 from policies.shedding.avg_shedder import AvgShedderSettings
+from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderSettings
+from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
 from policies.usage import CapacitySettings, UsageSettings
 from tests.policies.fleets import Broker, Fleet, Unload
 
@@ -185,4 +188,70 @@ def _biggest_first(source: str, broker: Broker, need: float) -> list[Unload]:
         if broker.bundles[name].movable and (marked < need or not unloads):
             marked += broker.bundles[name].bytes_per_s
             unloads.append((name, source, None))
+    return unloads
+
+
+def overload_shedder(
+    fleet: Fleet, ratios: dict[str, float], settings: OverloadShedderSettings
+) -> list[Unload]:
+    """One round. ``ratios``: the usage of each broker."""
+    unloads: list[Unload] = []
+    if len(fleet) < 2:
+        return unloads
+    threshold = settings.threshold_points / 100.0
+    for name in sorted(fleet, key=lambda name: (-ratios[name], name)):
+        usage = ratios[name]
+        if usage < threshold:
+            continue
+        need = fleet[name].bytes_per_s * (usage - threshold + 0.05)
+        if _listed_count(fleet[name]) > 1:
+            unloads.extend(_biggest_first(name, fleet[name], need))
+    return unloads
+
+
+def uniform_load_shedder(fleet: Fleet, settings: UniformLoadShedderSettings) -> list[Unload]:
+    """One round, in one pass over the brokers."""
+    if len(fleet) < 2:
+        return []
+    most_rate, most_volume, least_rate, least_volume = -1.0, -1.0, 2147483647.0, 2147483647.0
+    busiest_by_rate = busiest_by_volume = ""
+    for name in sorted(fleet):
+        rate, volume = fleet[name].messages_per_s, fleet[name].bytes_per_s
+        if rate > most_rate:
+            most_rate, busiest_by_rate = rate, name
+        if volume > most_volume:
+            most_volume, busiest_by_volume = volume, name
+        least_rate = min(least_rate, rate)
+        least_volume = min(least_volume, volume)
+    least_rate = 1.0 if -1e-6 <= least_rate <= 1e-6 else least_rate
+    least_volume = 1.0 if -1e-6 <= least_volume <= 1e-6 else least_volume
+    percent = (most_rate - least_rate) * 100 / least_rate
+    if settings.rate_difference_percent > 0 and percent > settings.rate_difference_percent:
+        broker, need = busiest_by_rate, (most_rate - least_rate) * settings.max_unload_ratio
+        traffic = {name: bundle.messages_per_s for name, bundle in fleet[broker].bundles.items()}
+        minimum = settings.min_unload_messages_per_s
+    elif settings.throughput_multiple > 0 and most_volume / least_volume > settings.throughput_multiple:
+        broker, need = busiest_by_volume, (most_volume - least_volume) * settings.max_unload_ratio
+        traffic = {name: bundle.bytes_per_s for name, bundle in fleet[broker].bundles.items()}
+        minimum = settings.min_unload_bytes_per_s
+    else:
+        return []
+    left = min(int(need), 2147483647)
+    if _listed_count(fleet[broker]) <= 1 or left < minimum:
+        return []
+    return _whatever_fits(broker, fleet[broker], traffic, left, settings)
+
+
+def _whatever_fits(
+    source: str, broker: Broker, traffic: dict[str, float], left: int, settings: UniformLoadShedderSettings
+) -> list[Unload]:
+    unloads: list[Unload] = []
+    for name in sorted(traffic, key=lambda name: (-traffic[name], name)):
+        if not broker.bundles[name].movable:
+            continue
+        if settings.max_unload_bundles_count != -1 and len(unloads) >= settings.max_unload_bundles_count:
+            break
+        if traffic[name] <= left:
+            unloads.append((name, source, None))
+            left -= int(traffic[name])
     return unloads

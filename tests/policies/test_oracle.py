@@ -1,16 +1,21 @@
 """The policies agree with a naive re-implementation of Pulsar's pseudocode, bundle for bundle, memory included."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.placement import Known, Strategy, place
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
-from tests.policies import oracle
+from tests.policies import oracle, placement_oracle
 from tests.policies.fleets import Broker, Bundle, Fleet, snapshot_of, unloads_of
 
 FLEETS_PER_SEED = 120
 ROUNDS_PER_FLEET = 6
 SEEDS = range(10)
+FEW_SEEDS = range(3)
+"""For what remembers nothing from round to round: each of a fleet's rounds is then a case of its own."""
 
 NAMES = ("broker-10", "broker-2", "zeta", "B", "a", "broker-1", "é", "b")
 """Unordered, and not sorted the way people count."""
@@ -110,6 +115,37 @@ def random_threshold_settings(dice: Dice) -> threshold_shedder.ThresholdShedderS
     )
 
 
+def random_uniform_settings(dice: Dice) -> uniform_load_shedder.UniformLoadShedderSettings:
+    return uniform_load_shedder.UniformLoadShedderSettings(
+        rate_difference_percent=dice.one_of(0.0, 50.0, 50.0, 200.0, 2000.0),
+        throughput_multiple=dice.one_of(0.0, 2.0, 4.0, 4.0),
+        max_unload_ratio=dice.one_of(0.2, 0.2, 0.5, 1.0),
+        max_unload_bundles_count=(-1, -1, 1, 2)[dice.below(4)],
+        min_unload_messages_per_s=dice.one_of(0.0, 1.0, 2.0, 5.0),
+        min_unload_bytes_per_s=dice.one_of(0.0, 1.0, 2.0, 5.0),
+    )
+
+
+def times(fleet: Fleet, factor: float) -> Fleet:
+    """The same fleet with all of its traffic multiplied."""
+    return {
+        name: replace(
+            broker,
+            messages_per_s=broker.messages_per_s * factor,
+            bytes_per_s=broker.bytes_per_s * factor,
+            bundles={
+                key: replace(
+                    bundle,
+                    messages_per_s=bundle.messages_per_s * factor,
+                    bytes_per_s=bundle.bytes_per_s * factor,
+                )
+                for key, bundle in broker.bundles.items()
+            },
+        )
+        for name, broker in fleet.items()
+    }
+
+
 def ratios_of(fleet: Fleet, usage: UsageSettings, capacity: CapacitySettings) -> dict[str, float]:
     return {name: oracle.usage_ratio_of(name, broker, usage, capacity) for name, broker in fleet.items()}
 
@@ -154,3 +190,68 @@ def test_threshold_shedder_decides_and_remembers_what_the_naive_one_does(seed: i
             assert memory.history_ratio == history
             acted_count += len(expected)
     assert acted_count > FLEETS_PER_SEED
+
+
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_overload_shedder_decides_what_the_naive_one_does(seed: int) -> None:
+    dice = Dice(2000 + seed)
+    acted_count = 0
+    for _ in range(FLEETS_PER_SEED):
+        settings = overload_shedder.OverloadShedderSettings(
+            threshold_points=dice.one_of(0.0, 30.0, 60.0, 85.0, 100.0)
+        )
+        usage, capacity = random_usage(dice)
+        for fleet in random_rounds(dice):
+            snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
+            expected = oracle.overload_shedder(fleet, ratios_of(fleet, usage, capacity), settings)
+            assert unloads_of(snapshot, overload_shedder.shed(snapshot, settings)) == expected
+            acted_count += len(expected)
+    assert acted_count > FLEETS_PER_SEED
+
+
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_uniform_load_shedder_decides_what_the_naive_one_does(seed: int) -> None:
+    dice = Dice(3000 + seed)
+    acted_count = 0
+    for _ in range(FLEETS_PER_SEED):
+        settings = random_uniform_settings(dice)
+        factor = dice.one_of(1.0, 1.0, 1.0, 2.0**27, 2.0**31)
+        for told in random_rounds(dice):
+            fleet = times(told, factor)
+            snapshot = snapshot_of(fleet)
+            expected = oracle.uniform_load_shedder(fleet, settings)
+            assert unloads_of(snapshot, uniform_load_shedder.shed(snapshot, settings)) == expected
+            acted_count += len(expected)
+    assert acted_count > FLEETS_PER_SEED
+
+
+@pytest.mark.parametrize("strategy", ["least-long-term-message-rate", "least-resource-usage"])
+@pytest.mark.parametrize("seed", FEW_SEEDS)
+def test_the_destinations_are_those_of_the_naive_placement(seed: int, strategy: Strategy) -> None:
+    dice = Dice(4000 + seed)
+    settings = overload_shedder.OverloadShedderSettings(threshold_points=50.0)
+    usage, capacity = UsageSettings(), CapacitySettings()
+    placed_count = dropped_count = 0
+    for fleet in (fleet for _ in range(FLEETS_PER_SEED) for fleet in random_rounds(dice)):
+        snapshot, ratios = snapshot_of(fleet), ratios_of(fleet, usage, capacity)
+        plan = overload_shedder.shed(snapshot, settings)
+        unsampled = {bundle for bundle in snapshot.bundles.names if dice.often(0.1)}
+        unmeasured = {name for name in fleet if dice.often(0.1)}
+        known = Known(
+            sampled=np.array([name not in unsampled for name in snapshot.bundles.names], dtype=np.bool_),
+            measured=np.array([name not in unmeasured for name in snapshot.brokers.names], dtype=np.bool_),
+        )
+        wanted = unloads_of(snapshot, plan)
+        expected = (
+            placement_oracle.by_usage(fleet, ratios, wanted, unmeasured=unmeasured)
+            if strategy == "least-resource-usage"
+            else placement_oracle.by_message_rate(
+                fleet, ratios, wanted, unsampled=unsampled, overloaded_ratio=0.85
+            )
+        )
+        placed = place(snapshot, plan, known, strategy=strategy, overloaded_ratio=0.85)
+        assert unloads_of(snapshot, placed) == expected
+        placed_count += len(expected)
+        dropped_count += len(wanted) - len(expected)
+    assert placed_count > FLEETS_PER_SEED
+    assert dropped_count > 0

@@ -1,4 +1,4 @@
-"""What holds for both policies whatever the fleet: Hypothesis looks for a counterexample."""
+"""What holds for every policy whatever the fleet: Hypothesis looks for a counterexample."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
+from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.plan import BUNDLE_OUTCOMES, SheddingPlan, count_codes
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
+from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
 from policies.snapshot import Snapshot
 from tests.policies.fleets import Broker, Bundle, Fleet, snapshot_of, unloads_of
 
@@ -20,6 +22,8 @@ AVG = AvgShedderSettings(
     low_hit_count=1, high_hit_count=1, min_unload_messages_per_s=2.0, min_unload_bytes_per_s=1.0
 )
 THRESHOLD = ThresholdShedderSettings(min_unload_bytes_per_s=0.5, lower_boundary_shedding=True)
+OVERLOAD = OverloadShedderSettings(threshold_points=60.0)
+UNIFORM = UniformLoadShedderSettings(min_unload_messages_per_s=1.0, min_unload_bytes_per_s=1.0)
 CHECKED = settings(max_examples=100, deadline=None, derandomize=True)
 TIMES_1024 = 1024.0
 """A power of two, so that scaling traffic is exact in binary floating point."""
@@ -35,7 +39,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Case:
-    """A fleet and what both policies remember of it."""
+    """A fleet and what the policies with a memory remember of it."""
 
     fleet: Fleet
     avg: AvgShedderMemory
@@ -58,10 +62,24 @@ def decide_threshold(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, 
     return (snapshot, *threshold_shedder.shed(snapshot, case.threshold, minimums))
 
 
-BOTH = pytest.mark.parametrize(
-    "policy",
-    [Policy("avg-shedder", decide_avg), Policy("threshold-shedder", decide_threshold)],
-    ids=lambda p: p.name,
+def decide_overload(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:  # noqa: ARG001
+    snapshot = snapshot_of(fleet)
+    return snapshot, overload_shedder.shed(snapshot, OVERLOAD), None
+
+
+def decide_uniform(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:  # noqa: ARG001
+    snapshot = snapshot_of(fleet)
+    return snapshot, uniform_load_shedder.shed(snapshot, UNIFORM), None
+
+
+UNITLESS = [
+    Policy("avg-shedder", decide_avg),
+    Policy("threshold-shedder", decide_threshold),
+    Policy("overload-shedder", decide_overload),
+]
+"""Policies that only compare: UniformLoadShedder counts whole messages and bytes, as Pulsar does."""
+ALL = pytest.mark.parametrize(
+    "policy", [*UNITLESS, Policy("uniform-load-shedder", decide_uniform)], ids=lambda p: p.name
 )
 
 NAMES = st.sampled_from(["b", "a", "broker-9", "broker-10", "é", "B", "a:1"])
@@ -110,7 +128,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@BOTH
+@ALL
 @given(case=cases(), data=st.data())
 @CHECKED
 def test_the_order_of_the_input_does_not_matter(policy: Policy, case: Case, data: st.DataObject) -> None:
@@ -127,7 +145,7 @@ def test_the_order_of_the_input_does_not_matter(policy: Policy, case: Case, data
     assert memory == other_memory
 
 
-@BOTH
+@ALL
 @given(case=cases(), data=st.data())
 @CHECKED
 def test_a_masked_bundle_is_never_moved_and_masking_changes_no_memory_of_hits(
@@ -160,7 +178,7 @@ def test_avg_shedder_moves_nothing_to_a_broker_that_may_not_receive(case: Case) 
     assert bool(np.all(snapshot.brokers.may_receive[plan.unload_destinations]))
 
 
-@BOTH
+@pytest.mark.parametrize("policy", UNITLESS, ids=lambda p: p.name)
 @given(case=cases())
 @CHECKED
 def test_the_unit_of_traffic_does_not_matter(policy: Policy, case: Case) -> None:
@@ -188,7 +206,7 @@ def test_the_unit_of_traffic_does_not_matter(policy: Policy, case: Case) -> None
     assert memory == other_memory
 
 
-@BOTH
+@ALL
 @given(case=cases())
 @CHECKED
 def test_everything_looked_at_has_exactly_one_outcome(policy: Policy, case: Case) -> None:
@@ -208,7 +226,7 @@ def test_everything_looked_at_has_exactly_one_outcome(policy: Policy, case: Case
     assert sum(count_codes(plan.tried_outcomes, BUNDLE_OUTCOMES).values()) == len(tried)
 
 
-@BOTH
+@ALL
 @given(case=cases())
 @CHECKED
 def test_the_unloads_are_the_bundles_that_acted_in_the_same_order(policy: Policy, case: Case) -> None:
@@ -236,17 +254,36 @@ def test_avg_shedder_never_moves_more_than_it_needs(case: Case) -> None:
         assert math.fsum(column[chosen].tolist()) <= need * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("decide", [decide_threshold, decide_overload])
 @given(case=cases())
 @CHECKED
-def test_threshold_shedder_stops_as_soon_as_its_need_is_met(case: Case) -> None:
-    snapshot, plan, _ = decide_threshold(case, case.fleet, 1.0)
+def test_who_picks_the_biggest_first_stops_as_soon_as_its_need_is_met(
+    decide: Callable[[Case, Fleet, float], tuple[Snapshot, SheddingPlan, object]], case: Case
+) -> None:
+    snapshot, plan, _ = decide(case, case.fleet, 1.0)
     for row in set(plan.unload_examined.tolist()):
         chosen = snapshot.bundles.bytes_per_s[plan.unload_rows[plan.unload_examined == row]].tolist()
         assert chosen == sorted(chosen, reverse=True)
         assert len(chosen) == 1 or sum(chosen[:-1]) < plan.examined.evidence_of(row)["to_move_bytes_per_s"]
 
 
-@BOTH
+@given(case=cases())
+@CHECKED
+def test_uniform_load_shedder_sheds_one_broker_and_less_than_one_unit_a_bundle_beyond_its_need(
+    case: Case,
+) -> None:
+    snapshot, plan, _ = decide_uniform(case, case.fleet, 1.0)
+    assert len(set(plan.unload_examined.tolist())) <= 1
+    by_messages = plan.examined.trigger_of(0) == "rate-difference" if len(plan.examined) else False
+    column = snapshot.bundles.messages_per_s if by_messages else snapshot.bundles.bytes_per_s
+    chosen = column[plan.unload_rows]
+    if len(chosen):
+        evidence = plan.examined.evidence_of(0)
+        need = evidence["to_move_messages_per_s" if by_messages else "to_move_bytes_per_s"]
+        assert math.fsum(np.trunc(chosen).tolist()) <= need
+
+
+@ALL
 @given(case=cases())
 @CHECKED
 def test_every_number_shown_and_remembered_is_finite(policy: Policy, case: Case) -> None:
@@ -256,7 +293,7 @@ def test_every_number_shown_and_remembered_is_finite(policy: Policy, case: Case)
         assert all(math.isfinite(value) for value in memory.history_ratio.values())
 
 
-@BOTH
+@ALL
 @given(case=cases())
 @CHECKED
 def test_the_same_input_gives_the_same_answer_and_is_left_as_it_was(policy: Policy, case: Case) -> None:

@@ -2,7 +2,7 @@
 
     t=61 report b1 cpu=80/100 rate=8000 bundles: t/n/0x0_0x4=3000 t/n/0x4_0x8=200/5e6 t/n/0x8_0xc=-
     t=70 tick asked=b1,b2 failed=b3:timeout
-    t=70 stats b1
+    t=70 stats b1 bundles: t/n/0x0_0x4: 1=100 7=20/1e6   (topics by number, a bundle's after its name and a colon)
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
     t=70 control {"paused": true}
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
@@ -13,13 +13,17 @@
 ``t`` is seconds since the epoch. Every event takes ``id=``, ``cluster=`` and ``recorded=`` (when a log took it, in
 seconds). Resources: ``cpu= in= out= memory=`` as usage/limit. ``rate=`` messages/s and ``volume=`` bytes/s of the
 broker; absent, they are the sums over its bundles. A bundle has messages/s, or messages/s ``/`` bytes/s, or ``-`` for
-one that is listed without statistics.
+one that is listed without statistics, or messages/s ``/`` bytes/s ``/`` topics ``/`` sessions. Topics of statistics
+are numbers: the numberth name of the namespace (``persistent://t/n/topic-0``, ``-1``, …) that hashes into the bundle.
 """
 
 import json
 import re
 import shlex
+from itertools import count, islice
 
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle
 from tests.streaming.events import TOPIC_STATS, at, control, event, report, result, tick, traffic
 
 _RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
@@ -47,7 +51,12 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
             failed = dict(each.split(":", 1) for each in _list(options.get("failed")))
             return tick(time_s=time_s, asked=_list(options.get("asked")), failed=failed, **attributes)
         case "stats":
-            return event(TOPIC_STATS, time_s=time_s, data={}, **({"subject": plain[0]} | attributes))
+            return event(
+                TOPIC_STATS,
+                time_s=time_s,
+                data=_topics(bundles.split()),
+                **({"subject": plain[0]} | attributes),
+            )
         case "result":
             action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
             return result(action, plain[1], time_s=time_s, **attributes)
@@ -90,10 +99,34 @@ def _report(
     )
 
 
+def _topics(words: list[str]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for word in words:
+        if word.endswith(":"):
+            bundle = word.removesuffix(":")
+            found[bundle] = {}
+            continue
+        number, _, numbers = word.partition("=")
+        found[bundle][topic_in(bundle, int(number))] = traffic(*map(float, numbers.split("/")))
+    return found
+
+
+def topic_in(bundle: str, number: int) -> str:
+    """The numberth topic of a bundle's namespace that hashes into the bundle."""
+    parsed = Bundle.parse(bundle)
+    names = (f"persistent://{parsed.namespace}/topic-{at}" for at in count())
+    inside = (name for name in names if parsed.range.contains(position_of(name)))
+    return next(islice(inside, number, None))
+
+
 def _number(text: str | None) -> float | None:
     return None if text is None else float(text)
 
 
 def _bundle(word: str) -> tuple[str, dict[str, object] | None]:
     name, _, numbers = word.partition("=")
-    return name, None if numbers == "-" else traffic(*map(float, numbers.split("/")))
+    if numbers == "-":
+        return name, None
+    rate, *rest = map(float, numbers.split("/"))
+    counts = dict(zip(("topics", "producerCount"), map(int, rest[1:]), strict=False))
+    return name, traffic(rate, *rest[:1]) | counts

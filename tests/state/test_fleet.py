@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.snapshot import BrokerTable, BundleTable, Snapshot
 from policies.usage import weighted_maximum_ratio
-from state.events import Event, LoadReport
-from state.fleet import NOBODY, advance
+from state.events import Event, LoadReport, namespace_of
+from state.fleet import NOBODY, Sampling, advance
 from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
 from tests.policies.fleets import unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
-from tests.state.test_invariants import EAGER
+from tests.state.test_invariants import EAGER, POLICIES
 from tests.state.traces import plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000
@@ -70,14 +70,15 @@ def test_the_columns_agree_with_the_plain_telling(
     for number, reports in rounds_of(trace):
         end_ms = (number + 1) * LENGTH_MS
         dumb.advance(reports, end_ms=end_ms)
-        fleet, listed = advance(
-            fleet,
-            reports,
-            round_end_ms=end_ms,
-            max_report_age_ms=AGE_MS,
-            average_samples=average_samples,
-            skip_sample_after_move=skips,
-        )
+        sampling = Sampling(samples=average_samples, split_samples=average_samples, skip_after_move=skips)
+        advanced = advance(fleet, reports, sampling, round_end_ms=end_ms, max_report_age_ms=AGE_MS)
+        fleet, listed = advanced.fleet, advanced.owned_count
+        named = [fleet.namespaces[row] for row in fleet.namespace.tolist()]
+        assert named == [namespace_of(bundle) for bundle in fleet.bundles]
+        assert sorted(set(named)) == sorted(fleet.namespaces)
+        assert fleet.split_samples.tolist() == fleet.samples.tolist()
+        sums = np.column_stack([fleet.averages[:, :2].sum(axis=1), fleet.averages[:, 2:].sum(axis=1)])
+        np.testing.assert_allclose(fleet.split_averages, sums)
         assert spelled_out(fleet) == (dumb.last_ms, dumb.runs, dumb.bundles)
         assert fleet.bundles[:listed] == dumb.listed
         assert fleet.brokers == sorted(fleet.brokers)
@@ -93,6 +94,7 @@ FREE = {
     },
     "rounds": {"warmup_rounds": 0, "quorum_ratio": 0.0, "max_report_age_s": 1000.0},
     "skip_sample_after_move": False,
+    "split": {"enabled": False},
 }
 
 
@@ -126,7 +128,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(plain_traces, st.sampled_from([avg_shedder.NAME, threshold_shedder.NAME]))
+@given(plain_traces, st.sampled_from(POLICIES))
 def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], policy: str):
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)
     pulsar = source.base("").pulsar
@@ -136,12 +138,17 @@ def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event
     for number, reports in rounds_of(trace):
         dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
         snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
-        if policy == threshold_shedder.NAME:
-            plan, threshold_memory = threshold_shedder.shed(
-                snapshot, threshold_memory, pulsar.threshold_shedder
-            )
-        else:
-            plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
+        match policy:
+            case threshold_shedder.NAME:
+                plan, threshold_memory = threshold_shedder.shed(
+                    snapshot, threshold_memory, pulsar.threshold_shedder
+                )
+            case avg_shedder.NAME:
+                plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
+            case uniform_load_shedder.NAME:
+                plan = uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
+            case _:
+                plan = overload_shedder.shed(snapshot, pulsar.overload_shedder)
         expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
     actions = run([trace], source).actions
     assert [

@@ -1,6 +1,7 @@
 """What holds for every trace: Hypothesis looks for one that breaks it."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,13 +36,30 @@ EAGER: dict[str, Any] = {
         "min_unload_bytes_per_s": 1.0,
     },
     "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
+    "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
+    "overload_shedder": {"threshold_points": 60.0},
     "bundle_average_samples": 3,
+    "split": {
+        "enabled": True,
+        "max_messages_per_s": 40.0,
+        "max_topics_count": 40,
+        "hit_count": 1,
+        "bundle_cooldown_s": 40,
+        "average_samples": 2,
+        "without_topic_stats": "range",
+        "hot_partition_bytes_per_s": 200.0,
+    },
 }
 """Settings under which small numbers already move bundles, so that there is something to look at."""
+
+POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
+PLACEMENTS = ["broker", "least-long-term-message-rate", "least-resource-usage"]
 
 SETTINGS = [
     settings_of(**EAGER),
     settings_of(**EAGER, shedding_policy="threshold-shedder"),
+    settings_of(**EAGER, shedding_policy="overload-shedder", placement="least-resource-usage"),
+    settings_of(**EAGER | {"split": EAGER["split"] | {"hit_count": 0, "without_topic_stats": "hold"}}),
     settings_of(
         **EAGER,
         rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
@@ -76,6 +94,8 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
             seen[summary["outcome"]] += 1
             seen["restarted"] += summary["restarted"]
             seen.update(summary["candidates"]["outcomes"])
+            seen.update(f"split {outcome}" for outcome in summary["splits"]["outcomes"])
+            seen.update(summary["findings"]["outcomes"])
 
     look()
     assert seen.keys() >= {
@@ -87,6 +107,13 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
         "paused",
         "too-big",
         "in-flight",
+        "split acted",
+        "split hit-count",
+        "split in-flight",
+        "split no-topic-stats",
+        "split paused",
+        "split to-be-unloaded",
+        "hot-partition",
     }
     assert min(seen.values()) > 0
 
@@ -110,10 +137,16 @@ def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
 @given(traces, some_settings)
 def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Event], source: SettingsSource):
     for summary in run([trace], source).summaries:
-        for section in (summary["examined"], summary["candidates"]):
+        for section in (summary["examined"], summary["candidates"], summary["splits"]):
             assert sum(section["outcomes"].values()) == section["count"] == len(section["heaviest"])
             assert section["outcomes"] == dict(Counter(row["outcome"] for row in section["heaviest"]))
-        acted = [row["bundle"] for row in summary["candidates"]["heaviest"] if row["outcome"] == "acted"]
+        acted = [
+            row["bundle"]
+            for section in (summary["candidates"], summary["splits"])
+            for row in section["heaviest"]
+            if row["outcome"] == "acted"
+        ]
+        assert len(set(acted)) == len(acted), "a bundle is never split and unloaded in one round"
         assert len(acted) == summary["actions_count"] == len(summary["actions"])
         bundles = [row["bundle"] for row in summary["candidates"]["heaviest"]]
         assert len(set(bundles)) == len(bundles)
@@ -167,40 +200,55 @@ GUARDED = settings_of(
 
 def check_guards(found: Run) -> None:
     rounds = {summary["round"]: summary for summary in found.summaries}
-    decided: dict[str, int] = {}
+    decided: dict[tuple[str, bool], int] = {}
     hour = 0
     for action in found.actions:
         summary = rounds[action["round"]]
-        for broker in (action["source_broker"], action["destination_broker"]):
+        is_split = "boundaries" in action
+        for broker in (
+            [action["broker"]] if is_split else [action["source_broker"], action["destination_broker"]]
+        ):
             assert broker is None or broker in summary["brokers_reporting"]
             assert broker != "b4"
         assert not summary["paused"]
         assert namespace_of(action["bundle"]) != "t/b"
-        before = decided.get(action["bundle"])
-        assert before is None or action["round"] - before >= 3, "a cooldown of 30 s is three rounds"
-        decided[action["bundle"]] = action["round"]
-        hour += 1
+        before = decided.get((action["bundle"], is_split))
+        rest = 4 if is_split else 3
+        assert before is None or action["round"] - before >= rest, (
+            "a cooldown of 40 or 30 s is four or three rounds"
+        )
+        decided[action["bundle"], is_split] = action["round"]
+        hour += not is_split
     assert hour <= 5
     for summary in rounds.values():
-        assert summary["actions_count"] <= 2
+        assert summary["actions_count"] - summary["splits"]["outcomes"].get("acted", 0) <= 2
 
 
 @CHECKED
-@given(plain_traces, st.sampled_from(["avg-shedder", "threshold-shedder"]))
+@given(plain_traces, st.sampled_from(POLICIES), st.sampled_from(PLACEMENTS))
 def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
-    trace: list[Event], policy: str
+    trace: list[Event], policy: str, placement: str
 ):
     base = GUARDED.base("").pulsar
     source = settings_of(
         **EAGER,
         shedding_policy=policy,
+        placement=placement,
         rounds={"warmup_rounds": 0},
         guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
     )
     check_guards(run([trace], source))
 
 
-@pytest.mark.parametrize("policy", ["avg-shedder", "threshold-shedder"])
+@pytest.mark.parametrize(
+    ("policy", "placement"),
+    [
+        ("avg-shedder", "broker"),
+        ("threshold-shedder", "broker"),
+        ("overload-shedder", "least-long-term-message-rate"),
+        ("uniform-load-shedder", "least-resource-usage"),
+    ],
+)
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -214,16 +262,17 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
 )
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(trace=some_reports)
-def test_a_budget_only_takes_actions_away(policy: str, constraint: dict[str, Any], trace: list[Event]):
+def test_a_budget_only_takes_actions_away(
+    policy: str, placement: str, constraint: dict[str, Any], trace: list[Event]
+):
     """In one and the same round: later ones differ by what was done before."""
     free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
     one_round = {"length_s": 1000.0, "warmup_rounds": 0, "max_report_age_s": 1000.0}
+    source = partial(settings_of, **EAGER, shedding_policy=policy, placement=placement, rounds=one_round)
     found = [
         [
-            (action["bundle"], action["source_broker"], action["destination_broker"])
-            for action in run(
-                [trace], settings_of(**EAGER, shedding_policy=policy, rounds=one_round, guards=guards)
-            ).actions
+            (action["bundle"], action.get("source_broker"), action.get("destination_broker"))
+            for action in run([trace], source(guards=guards)).actions
         ]
         for guards in (free, free | constraint)
     ]

@@ -16,20 +16,24 @@ from state.memory import (
     NewerStateError,
     OpenRound,
     PastAction,
+    PastSplit,
     PastUnloads,
     ResultRecord,
     TickRecord,
     WaitingReport,
+    WaitingTopics,
     decode_fleet,
     decode_header,
     decode_report,
+    decode_topics,
     encode_fleet,
     encode_header,
     encode_report,
+    encode_topics,
 )
 from state.rounds import Identity
-from state.store import DictStore
-from tests.state.traces import CLUSTER, load, run, settings_of, sweep
+from state.store import DictStore, WaitingKey
+from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
@@ -44,7 +48,7 @@ def full_header() -> Header:
         next_round=-1,
         partition=3,
         is_known=True,
-        rounds={-1: OpenRound(), 4: OpenRound([(1, 2), (9, 9)], tick, results)},
+        rounds={-1: OpenRound(), 4: OpenRound([(1, 2), (9, 9)], tick, results, True)},
         last_summary=2,
         last_report_ms=11,
         rounds_since_start=8,
@@ -52,6 +56,8 @@ def full_header() -> Header:
         control=[control],
         actions={"t/n/0x0_0x1": PastAction("a1", 1, 2, True, False, True)},
         unloads=[PastUnloads(1, 20, False)],
+        splits={"t/n/0x1_0x2": PastAction("a2", 1, 2, False)},
+        inheritances={"t/n/0x1_0x2": PastSplit(9, [("t/n/0x00000001_0x00000002", 0.5, 0.25)])},
     )
 
 
@@ -70,6 +76,18 @@ def full_fleet() -> Fleet:
     fleet.owed_skip = np.array([True, False, True])
     fleet.avg_shedder = AvgShedderMemory(low_hits={"b1\n": 3}, high_hits={"ü": 1})
     fleet.threshold_shedder = ThresholdShedderMemory(history_ratio={"ü": 0.1 + 0.2})
+    fleet.namespaces = ["t/ü", "t/n"]
+    fleet.namespace = np.array([0, 1, 1])
+    fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
+    fleet.split_samples = np.array([1, 0, 1000])
+    fleet.split_hits = np.array([0, 7, 1])
+    return fleet
+
+
+def fleet_without_splits() -> Fleet:
+    fleet = full_fleet()
+    for name in ("split_averages", "split_samples", "split_hits"):
+        setattr(fleet, name, np.zeros_like(getattr(fleet, name)))
     return fleet
 
 
@@ -78,7 +96,7 @@ def test_a_header_comes_back_as_it_was():
     assert decode_header(encode_header(Header(length_ms=1))) == Header(length_ms=1)
 
 
-@pytest.mark.parametrize("build", [full_fleet, Fleet])
+@pytest.mark.parametrize("build", [full_fleet, fleet_without_splits, Fleet])
 def test_a_fleet_comes_back_as_it_was(build: Callable[[], Fleet]):
     before, after = build(), decode_fleet(encode_fleet(build()))
     for name in Fleet.__slots__:
@@ -103,8 +121,22 @@ def test_a_waiting_report_comes_back_as_it_was(bundles: dict[str, float | None])
         before.report.messages_per_s,
         before.report.bytes_per_s,
     )
-    for column in ("resources", "traffic", "has_traffic"):
+    for column in ("resources", "traffic", "has_traffic", "counts"):
         was, is_ = getattr(before.report, column), getattr(after.report, column)
+        assert (was.dtype, was.shape, was.tolist()) == (is_.dtype, is_.shape, is_.tolist())
+
+
+@pytest.mark.parametrize(
+    "bundles", [{"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}}, {}]
+)
+def test_waiting_topic_statistics_come_back_as_they_were(bundles: dict[str, dict[str, float]]):
+    event = statistics("b1", 5, bundles)
+    before = WaitingTopics(event.time_ms, event.id, event.traffic)
+    after = decode_topics(encode_topics(before))
+    assert (after.time_ms, after.id) == (before.time_ms, before.id)
+    assert (after.traffic.bundles, after.traffic.topics) == (before.traffic.bundles, before.traffic.topics)
+    for column in ("counts", "messages_per_s", "bytes_per_s"):
+        was, is_ = getattr(before.traffic, column), getattr(after.traffic, column)
         assert (was.dtype, was.shape, was.tolist()) == (is_.dtype, is_.shape, is_.tolist())
 
 
@@ -113,7 +145,7 @@ def test_equal_memory_has_equal_bytes():
     assert encode_fleet(full_fleet()) == encode_fleet(decode_fleet(encode_fleet(full_fleet())))
 
 
-@pytest.mark.parametrize("decode", [decode_header, decode_fleet, decode_report])
+@pytest.mark.parametrize("decode", [decode_header, decode_fleet, decode_report, decode_topics])
 def test_memory_of_a_newer_trimtab_is_refused_with_the_way_out(decode: Callable[[bytes], object]):
     newer = bytes([VERSION + 1]) + b"whatever it may be"
     with pytest.raises(
@@ -134,27 +166,39 @@ def test_reports_of_a_round_that_closes_within_its_batch_never_touch_the_store()
     class CountingStore(DictStore):
         put_count = 0
 
-        def put_report(self, number: int, broker: str, value: bytes) -> None:
+        def put_waiting(self, key: WaitingKey, value: bytes) -> None:
             self.put_count += 1
-            super().put_report(number, broker, value)
+            super().put_waiting(key, value)
 
     store = CountingStore()
     controller = Controller(CLUSTER, store, identity=Identity(), settings=settings_of())
-    for event in (load("b1", 5), load("b2", 5), sweep(15), load("b1", 16)):
+    for event in (
+        load("b1", 5),
+        load("b2", 5),
+        statistics("b1", 5, {}),
+        sweep(15),
+        load("b1", 16),
+        statistics("b1", 16, {}),
+    ):
         controller.step(event)
     controller.commit()
-    assert store.put_count == 1
-    assert [(number, broker) for number, broker, _ in store.reports()] == [(1, "b1")]
+    assert store.put_count == 2
+    assert [key for key, _ in store.all_waiting()] == [(1, "report", "b1"), (1, "topics", "b1")]
 
 
 def test_nothing_of_a_closed_round_stays_in_the_store():
     store = DictStore()
     run(
-        [[load("b1", 5), load("b2", 6)], [load("b1", 5.5), sweep(15)], [sweep(16)]],
+        [
+            [load("b1", 5), load("b2", 6), statistics("b3", 6, {})],
+            [load("b1", 5.5), sweep(15)],
+            [sweep(16), statistics("b1", 21, {})],
+            [sweep(35)],
+        ],
         settings_of(),
         store=store,
     )
-    assert list(store.reports()) == []
+    assert list(store.all_waiting()) == []
     header = store.header()
     assert header is not None
     assert decode_header(header).rounds == {}

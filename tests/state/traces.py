@@ -14,12 +14,24 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from policies.splitting.positions import position_of
+from policies.splitting.ranges import Bundle
 from state.controller import Controller
-from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, Rejection, Tick, TopicStats
+from state.events import (
+    ActionResult,
+    BrokerReport,
+    Control,
+    Event,
+    LoadReport,
+    Rejection,
+    Tick,
+    TopicStats,
+    TopicTraffic,
+)
 from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
-from state.store import DictStore, Store
+from state.store import DictStore, Store, WaitingKey
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
 
@@ -27,8 +39,37 @@ CLUSTER = "east-1"
 LATENESS_S = 5
 ROUNDS = {"length_s": 10.0, "lateness_s": float(LATENESS_S), "max_report_age_s": 25.0}
 
+
+def _names_of(bundle: str) -> list[str]:
+    return [f"persistent://{bundle.rpartition('/')[0]}/topic-{number}" for number in range(60)]
+
+
 BROKERS = ["b1", "b2", "b3", "b4"]
-BUNDLES = [f"t/{namespace}/0x{i}_0x{i + 1}" for namespace in ("a", "b") for i in range(4)]
+BUNDLES = [f"t/{namespace}/0x{i}0000000_0x{i + 1}0000000" for namespace in ("a", "b") for i in range(4)]
+TOPICS = {
+    bundle: [name for name in _names_of(bundle) if Bundle.parse(bundle).range.contains(position_of(name))]
+    for bundle in BUNDLES
+}
+"""Topics that hash into each bundle, a few each."""
+
+
+def statistics(
+    broker: str, time_s: float, bundles: Mapping[str, Mapping[str, float]], *, id_: str | None = None
+) -> TopicStats:
+    """Topic statistics: messages/s of each topic by bundle (bytes/s are ten times that)."""
+    rates = np.array([rate for topics in bundles.values() for rate in topics.values()], dtype=np.float64)
+    return TopicStats(
+        id=id_ or f"{broker}/stats/{time_s:g}",
+        time_ms=round(time_s * 1000),
+        broker=broker,
+        traffic=TopicTraffic(
+            bundles=list(bundles),
+            counts=np.array([len(topics) for topics in bundles.values()], dtype=np.int64),
+            topics=[name for topics in bundles.values() for name in topics],
+            messages_per_s=rates,
+            bytes_per_s=10 * rates,
+        ),
+    )
 
 
 def settings_of(**pulsar: Any) -> SettingsSource:
@@ -44,6 +85,7 @@ def load(
     bundles: Mapping[str, float | None] | None = None,
     id_: str | None = None,
     rate: float | None = None,
+    topics_count: int = 0,
     partition: int | None = None,
     appended_s: float | None = None,
 ) -> LoadReport:
@@ -65,6 +107,7 @@ def load(
             bundles=list(listed),
             traffic=traffic.reshape(-1, 4),
             has_traffic=np.array([value is not None for value in listed.values()], dtype=np.bool_),
+            counts=np.full((len(listed), 2), topics_count, dtype=np.int64),
         ),
     )
 
@@ -90,9 +133,9 @@ def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: 
 class BackwardStore(DictStore):
     """Another store: hands out copies, and the waiting reports in another order."""
 
-    def reports(self) -> Iterator[tuple[int, str, bytes]]:
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
         yield from sorted(
-            ((n, broker, bytes(bytearray(value))) for n, broker, value in super().reports()), reverse=True
+            ((key, bytes(bytearray(value))) for key, value in super().all_waiting()), reverse=True
         )
 
     def fleet(self) -> bytes | None:
@@ -157,6 +200,7 @@ def random_report(random: Random) -> LoadReport:
         },
         id_=random.choice([None, "x", "y"]),
         rate=random.choice([None, 0.0, 50.0, 200.0]),
+        topics_count=random.choice([0, 1, 5, 50]),
     )
 
 
@@ -173,7 +217,17 @@ def _random_other(random: Random) -> Event:
     if kind == 0:
         return sweep(time_s, random.choice(["p", "q"]))
     if kind == 1:
-        return TopicStats(id="s", time_ms=round(time_s * 1000), broker="b1")
+        return statistics(
+            random.choice(BROKERS),
+            time_s,
+            {
+                bundle: {
+                    name: random.choice([0.0, 1.0, 5.0, 30.0]) for name in random.sample(TOPICS[bundle], 2)
+                }
+                for bundle in random.sample(BUNDLES, random.randrange(8))
+            },
+            id_=random.choice(["x", "y"]),
+        )
     return overlay(
         time_s,
         paused=random.random() < 0.3,

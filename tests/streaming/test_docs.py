@@ -33,6 +33,7 @@ TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
 CONTROL = "trimtab.control.v1"
 RESULT = "trimtab.action-result.v1"
 TICK = "trimtab.tick.v1"
+ACTIONS = {"trimtab.action.unload.v1", "trimtab.action.split.v1"}
 
 FORMATS = FormatChecker(formats=())
 
@@ -252,7 +253,7 @@ def test_asyncapi_names_topics_keys_and_the_epoch_of_every_message(pages: dict[s
     document = json.loads(pages["asyncapi.json"])
     topics = {channel["address"]: set(channel["messages"]) for channel in document["channels"].values()}
     assert topics["trimtab.control"] == {CONTROL}
-    assert topics["trimtab.actions"] == topics["trimtab.actions.dry-run"] == {"trimtab.action.unload.v1"}
+    assert topics["trimtab.actions"] == topics["trimtab.actions.dry-run"] == ACTIONS
     assert set().union(*topics.values()) == {kind.type for kind in KINDS}
     for kind in KINDS:
         message = document["components"]["messages"][kind.type]

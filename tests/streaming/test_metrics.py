@@ -38,7 +38,9 @@ ROUND = RoundObservation(
     examined={"fired": 1, "hit-count 3/8": 1, "below-threshold": 4},
     foremost=Foremost(52.0, 40.0, 2, 2),
     candidates={"acted": 2, "cooldown": 5},
-    actions={"unload": 2},
+    splits={"acted": 1, "one-topic": 3},
+    findings={"hot-partition": 4},
+    actions={"unload": 2, "split": 1},
     oldest_report_age_s=12.5,
 )
 
@@ -51,6 +53,8 @@ def new_metrics() -> Metrics:
         candidate_outcomes=("acted", "cooldown", "budget"),
         calm_outcomes=("below-threshold",),
         result_outcomes=("succeeded", "failed"),
+        split_outcomes=("acted", "one-topic", "namespace-full"),
+        finding_kinds=("hot-partition",),
     )
     return Metrics(known, version="0.1.0", pyspark_version="4.2.0")
 
@@ -106,6 +110,8 @@ def test_a_cluster_has_all_its_series_from_its_first_round() -> None:
     assert value(metrics, "trimtab_candidates_total", **budget) == 0
     split = {"cluster": "east-1", "kind": "split", "dry_run": "true"}
     assert value(metrics, "trimtab_actions_published_total", **split) == 0
+    full = {"cluster": "east-1", "policy": "bundle-split", "outcome": "namespace-full"}
+    assert value(metrics, "trimtab_candidates_total", **full) == 0
     assert value(metrics, "trimtab_events_total", cluster="east-1", type=TICK, result="late") == 0
 
 
@@ -118,6 +124,11 @@ def test_a_round_counts_what_was_examined_considered_and_published() -> None:
     assert value(metrics, "trimtab_candidates_total", **of, outcome="cooldown") == 10
     unload = {"cluster": "east-1", "kind": "unload", "dry_run": "false"}
     assert value(metrics, "trimtab_actions_published_total", **unload) == 4
+    split = {"cluster": "east-1", "kind": "split", "dry_run": "false"}
+    assert value(metrics, "trimtab_actions_published_total", **split) == 2
+    of_splits = {"cluster": "east-1", "policy": "bundle-split"}
+    assert value(metrics, "trimtab_candidates_total", **of_splits, outcome="one-topic") == 6
+    assert value(metrics, "trimtab_findings", cluster="east-1", kind="hot-partition") == 4
     assert value(metrics, "trimtab_decision_lag_seconds_sum") == 21.0
     assert value(metrics, "trimtab_decision_lag_seconds_count") == 2
 

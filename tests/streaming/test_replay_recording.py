@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from state.events import is_system_bundle
 from state.rounds import Identity
@@ -31,8 +32,8 @@ def events() -> list[Event]:
 
 
 @cache
-def played() -> bytes:
-    settings = load(file=CONFIG, flags={}, environ={}).settings
+def played(*flags: tuple[str, object]) -> bytes:
+    settings = load(file=CONFIG, flags=dict(flags), environ={}).settings
     out = io.BytesIO()
     replay = Replay(
         out,
@@ -42,7 +43,7 @@ def played() -> bytes:
         max_record_bytes=settings.controller.max_record_bytes,
     )
     with gzip.open(RECORDING) as stream:
-        replay.play(io.BytesIO(stream.read()), RECORDING.name, lambda _size: None)
+        replay.play(io.BytesIO(stream.read()), RECORDING.name)
     replay.close_open()
     assert replay.tally.of("rejected") == 0
     return out.getvalue()
@@ -139,3 +140,40 @@ def test_every_round_is_summed_up_and_every_outcome_counted():
     for summary in rounds():
         for section in (summary["examined"], summary["candidates"]):
             assert sum(section["outcomes"].values()) == section["count"]
+
+
+SPLITTING = (("pulsar.split.enabled", True), ("pulsar.split.hit_count", 1))
+"""Limits are far above what the recorded cluster carries; the tests lower them."""
+
+
+def split_story(max_messages_per_s: float) -> tuple[list[Event], list[Event]]:
+    """Split actions, and the summaries, under a limit."""
+    lines = played(*SPLITTING, ("pulsar.split.max_messages_per_s", max_messages_per_s)).splitlines()
+    found = [json.loads(line) for line in lines]
+    splits = [event["data"] for event in found if event["type"] == "trimtab.action.split.v1"]
+    return splits, [event["data"] for event in found if event["type"] == "trimtab.round.v1"]
+
+
+def test_in_the_surge_the_hot_bundle_is_not_split_because_one_topic_carries_it_and_that_topic_is_named():
+    splits, summaries = split_story(1000)
+    rows = [row for summary in summaries for row in summary["splits"]["heaviest"]]
+    told = {row["detail"] for row in rows if row["outcome"] == "one-topic"}
+    assert splits == []
+    assert {row["outcome"] for row in rows} == {"no-topic-stats", "one-topic"}
+    assert told == {detail for detail in told if detail.startswith(f"{HOT_TOPIC} carries 9")}
+    assert told
+
+
+def test_below_its_load_the_same_bundle_is_cut_once_and_the_hot_topic_gets_a_bundle_of_its_own():
+    splits, summaries = split_story(300)
+    assert [split["bundle"] for split in splits] == ["shop/orders/0x60000000_0x80000000"]
+    cut = splits[0]
+    alone = [child for child in cut["children"] if child["topics_count"] == 1]
+    assert len(alone) == 1
+    lower, upper = (int(edge, 16) for edge in alone[0]["range"].split("_"))
+    assert lower <= crc32(HOT_TOPIC.encode()) < upper
+    assert alone[0]["range"] in cut["expected"]
+    assert f"{HOT_TOPIC} alone" in cut["reason"]
+    decided = next(summary for summary in summaries if summary["round"] == cut["round"])
+    assert decided["splits"]["outcomes"]["acted"] == 1
+    assert cut["precondition"]["owner"] in decided["brokers_reporting"]

@@ -154,6 +154,18 @@ def source(tmp_path: Path, toml: str = "") -> ClusterSettingsSource:
             id="a cluster's section is not blamed for what it inherits",
         ),
         pytest.param(
+            '[pulsar]\nplacement = "least-message-rate"',
+            'trimtab.toml: pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
+            '"least-resource-usage", found "least-message-rate"',
+            id="a placement that there is not",
+        ),
+        pytest.param(
+            "[pulsar.uniform_load_shedder]\nmax_unload_bundles_count = 0",
+            "trimtab.toml: pulsar.uniform_load_shedder: max_unload_bundles_count is 0; it must be 1 or more, or -1 "
+            "(no limit)",
+            id="a limit that would let nothing move",
+        ),
+        pytest.param(
             "[spark]\ntrigger_interval_s = 31",
             "trimtab.toml: spark: trigger_interval_s is 31.0; expected above 0 and at most 30, because Spark kills "
             "Python workers that idle for 60 s",

@@ -121,6 +121,27 @@ def test_a_bundle_listed_without_statistics_has_no_traffic():
     assert found.traffic[:, 0].tolist() == [0, 3]
 
 
+def test_topics_and_clients_of_a_bundle_are_counted_absent_and_null_ones_as_none():
+    counts = {
+        HIGH: {"topics": 7, "producerCount": 3, "consumerCount": 4},
+        LOW: {"topics": None, "consumerCount": 2, "cacheSize": 9},
+        "t/n/0x1_0x2": {},
+    }
+    assert seen({"lastStats": counts}).counts.tolist() == [[0, 2], [0, 0], [7, 7]]
+    assert seen({"lastStats": counts, "bundles": [LOW, "t/m/0x1_0x2"]}).counts.tolist() == [[0, 0], [0, 2]]
+
+
+def test_statistics_of_topics_become_columns_bundle_by_bundle():
+    data = {HIGH: {"persistent://t/n/a": traffic(1, 10) | {"msgRateOut": 2}, "b": {}}, LOW: {}}
+    found = taken(event(TOPIC_STATS, data=data))
+    assert isinstance(found, TopicStats)
+    assert found.traffic.bundles == [HIGH, LOW]
+    assert found.traffic.counts.tolist() == [2, 0]
+    assert found.traffic.topics == ["persistent://t/n/a", "b"]
+    assert found.traffic.messages_per_s.tolist() == [3, 0]
+    assert found.traffic.bytes_per_s.tolist() == [10, 0]
+
+
 def test_statistics_of_a_bundle_that_is_not_listed_are_left_out():
     assert seen({"bundles": [LOW], "lastStats": {LOW: traffic(1), HIGH: traffic(2)}}).bundles == [LOW]
 

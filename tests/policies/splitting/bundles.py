@@ -121,16 +121,27 @@ class Cluster:
 
 
 def _table(loads: list[Load]) -> TopicTable:
+    """Topics by position, which stands in for the name's."""
     tables = [columns(load.topics or {}) for load in loads]
-    return TopicTable(
-        topics=TopicLoads(
-            names=[name for table in tables for name in table.names],
-            positions=np.concatenate([np.zeros(0, dtype=np.int64), *(table.positions for table in tables)]),
-            messages_per_s=np.concatenate([np.zeros(0), *(table.messages_per_s for table in tables)]),
-            bytes_per_s=np.concatenate([np.zeros(0), *(table.bytes_per_s for table in tables)]),
-        ),
-        starts=np.cumsum([0, *map(len, tables)]).astype(np.int64),
+    edges = np.cumsum([0, *map(len, tables)]).astype(np.int64)
+    return _Placed(
+        names=[name for table in tables for name in table.names],
+        messages_per_s=np.concatenate([np.zeros(0), *(table.messages_per_s for table in tables)]),
+        bytes_per_s=np.concatenate([np.zeros(0), *(table.bytes_per_s for table in tables)]),
+        starts=edges[:-1],
+        ends=edges[1:],
+        tables=tables,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Placed(TopicTable):
+    """Topics that are where the case says, not where their names hash to."""
+
+    tables: list[TopicLoads]
+
+    def of(self, bundle: int) -> TopicLoads:
+        return self.tables[bundle]
 
 
 def no_hits(snapshot: SplitSnapshot) -> SplitMemory:

@@ -155,9 +155,7 @@ def test_the_topic_that_carries_the_load_is_named(load: Load) -> None:
     topics = {"small": Topic(3, 1.0, 9e9), "hot": Topic(5, 90.0), "zero": Topic(9)}
     snapshot = Cluster({B: CALM, A: replace(load, topics=topics)}).snapshot()
     plan, _ = split(snapshot, no_hits(snapshot), AT_ONCE)
-    assert [snapshot.topic_table.topics.names[row] for row in plan.examined.heaviest_topic.tolist()] == [
-        "hot"
-    ]
+    assert [snapshot.topic_table.names[row] for row in plan.examined.heaviest_topic.tolist()] == ["hot"]
 
 
 def test_by_throughput_the_topic_with_most_bytes_is_named() -> None:
@@ -165,7 +163,7 @@ def test_by_throughput_the_topic_with_most_bytes_is_named() -> None:
     snapshot = Cluster({A: Load(bytes_per_s=9e9, topics=topics)}).snapshot()
     plan, _ = split(snapshot, no_hits(snapshot), AT_ONCE)
     assert outcomes(snapshot, plan) == {A: "one-topic"}
-    assert snapshot.topic_table.topics.names[plan.examined.heaviest_topic[0]] == "small"
+    assert snapshot.topic_table.names[plan.examined.heaviest_topic[0]] == "small"
 
 
 def test_where_no_boundary_is_found_the_algorithm_says_why() -> None:
@@ -290,7 +288,7 @@ def test_partitions_too_hot_for_any_split_are_found_the_hottest_first() -> None:
         "at": Topic(4, 0, 20e6),
     }
     table = Cluster({A: Load(topics=topics)}).snapshot().topic_table
-    assert [table.topics.names[row] for row in hot_partitions(table, DEFAULT)] == ["max", "a", "b"]
+    assert [table.names[row] for row in hot_partitions(table, DEFAULT)] == ["max", "a", "b"]
     assert hot_partitions(table, replace(DEFAULT, hot_partition_bytes_per_s=0)).tolist() == []
 
 

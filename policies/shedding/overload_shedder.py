@@ -1,0 +1,93 @@
+"""OverloadShedder: shed every broker above a fixed usage.
+
+From Pulsar: class ``OverloadShedder`` of 4.2.4. It has no memory and knows no destination: a placement chooses.
+
+Known to do badly: it compares nobody with anybody, so a fleet that is busy as a whole shuffles its bundles for ever,
+and one that is unbalanced below the threshold stays so; because it always takes at least one bundle, a single hot
+bundle wanders (#12604).
+
+Where ours differs: brokers are taken from the highest usage, ties by name; with one broker nothing is shed (Pulsar
+does not start a shedder then).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
+from policies.shedding.plan import FEWEST_BROKERS, NOBODY, Examined, PlanBuilder, SheddingPlan
+from policies.snapshot import BrokerTable, Snapshot
+from policies.usage import Floats
+
+NAME: Final = "overload-shedder"
+
+OUTCOMES = ("fired", "below-threshold", "sole-bundle", "sole-broker")
+FIRED, BELOW_THRESHOLD, SOLE_BUNDLE, SOLE_BROKER = range(len(OUTCOMES))
+TRIGGERS = ("", "overloaded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverloadShedderSettings:
+    """From which usage on a broker is overloaded."""
+
+    threshold_points: float = 85.0
+    """Usage in percentage points from which a broker is shed. The placement `least-long-term-message-rate` gives
+    brokers above it nothing while others are below.
+    Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
+
+    def __post_init__(self) -> None:
+        if self.threshold_points < 0:
+            raise ValueError(f"threshold_points is {self.threshold_points}; it must be 0 or more")
+
+    @property
+    def threshold_ratio(self) -> float:
+        """The same as a ratio, 1.0 = 100 %."""
+        return self.threshold_points / 100.0
+
+
+def shed(snapshot: Snapshot, settings: OverloadShedderSettings) -> SheddingPlan:
+    """Decide one round. Pure; what a broker should lose is in bytes/s."""
+    brokers = snapshot.brokers
+    threshold = settings.threshold_ratio
+    to_move = brokers.bytes_per_s * (brokers.usage_ratio - threshold + MARGIN_RATIO)
+    outcome = np.select(
+        [
+            np.full(len(brokers), len(brokers) < FEWEST_BROKERS),
+            brokers.usage_ratio < threshold,
+            brokers.listed_bundle_counts <= 1,
+        ],
+        [SOLE_BROKER, BELOW_THRESHOLD, SOLE_BUNDLE],
+        FIRED,
+    ).astype(np.int8)
+    examined = _examined(brokers, settings, outcome=outcome, to_move=to_move)
+    builder = PlanBuilder()
+    fired = np.flatnonzero(examined.outcome == FIRED)
+    if len(fired):
+        choose_biggest_first(snapshot, builder, examined, to_move, fired)
+    return builder.build(examined)
+
+
+def _examined(
+    brokers: BrokerTable,
+    settings: OverloadShedderSettings,
+    *,
+    outcome: np.ndarray[tuple[int], np.dtype[np.int8]],
+    to_move: Floats,
+) -> Examined:
+    order, count = np.argsort(-brokers.usage_ratio, kind="stable"), len(brokers)
+    ordered = outcome[order]
+    return Examined(
+        high=order,
+        low=np.full(count, NOBODY, dtype=np.int64),
+        outcome=ordered,
+        outcomes=OUTCOMES,
+        trigger=(ordered == FIRED).astype(np.int8),
+        triggers=TRIGGERS,
+        evidence={
+            "usage_points": 100.0 * brokers.usage_ratio[order],
+            "threshold_points": np.full(count, settings.threshold_points),
+            "broker_bytes_per_s": brokers.bytes_per_s[order],
+            "to_move_bytes_per_s": to_move[order],
+        },
+    )

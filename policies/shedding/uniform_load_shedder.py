@@ -1,0 +1,247 @@
+"""UniformLoadShedder: bring the broker with the most traffic closer to the one with the least, by rates alone.
+
+From Pulsar: class ``UniformLoadShedder`` of 4.2.4. It looks at no resource, so it also works where CPU and bandwidth
+are those of a host that several brokers share. It has no memory and knows no destination: a placement chooses.
+
+Known to do badly: one broker a round sheds; whether 50 % more is much depends on the idlest broker alone, so an empty
+one keeps it busy; a rate difference too small to be worth a move hides a throughput difference that would be; bundles
+without traffic always fit, so all of them move unless ``max_unload_bundles_count`` says otherwise; and above
+2147483647 (of messages/s or bytes/s) on every broker the idlest is taken to stand there, so that a balanced fleet
+can fire.
+
+Where ours differs: of equal brokers the first by name, of equal bundles the first by name; with one broker nothing is
+shed (Pulsar does not start a shedder then).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.shedding.plan import (
+    ACTED,
+    BUNDLE_LIMIT,
+    FEWEST_BROKERS,
+    MASKED,
+    NEED_MET,
+    NOBODY,
+    TOO_BIG,
+    Codes,
+    Examined,
+    PlanBuilder,
+    SheddingPlan,
+    candidates,
+    nothing_examined,
+)
+from policies.snapshot import BrokerTable, Snapshot
+from policies.usage import Floats
+
+NAME: Final = "uniform-load-shedder"
+
+OUTCOMES = ("fired", "below-threshold", "below-min-traffic", "sole-bundle", "not-busiest", "sole-broker")
+FIRED, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC, SOLE_BUNDLE, NOT_BUSIEST, SOLE_BROKER = range(len(OUTCOMES))
+TRIGGERS = ("", "rate-difference", "throughput-multiple")
+BY_RATE, BY_THROUGHPUT = 1, 2
+
+LARGEST_INT = 2147483647.0
+"""Where Pulsar's search for the idlest begins (``Integer.MAX_VALUE``), and the most it can ask a broker to lose."""
+NEXT_TO_NOTHING = 1e-6
+"""Traffic at or below which the idlest broker counts as carrying 1: one divides by it. Pulsar: ``EPS``."""
+NO_LIMIT = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformLoadShedderSettings:
+    """When the busiest broker sheds, and how much then moves."""
+
+    rate_difference_percent: float = 50.0
+    """Message rate of the busiest broker above the idlest's, in percent of the idlest's, from which it sheds
+    (strictly above). 0 = off. Pulsar: ``loadBalancerMsgRateDifferenceShedderThreshold``."""
+    throughput_multiple: float = 4.0
+    """Throughput of the busiest broker as a multiple of the idlest's from which it sheds (strictly above); looked at
+    only where the rates do not differ enough. 0 = off.
+    Pulsar: ``loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold``."""
+    max_unload_ratio: float = 0.2
+    """Share of the difference to move in one round; above a half the two change places.
+    Pulsar: ``maxUnloadPercentage`` (0.5 from 5.0)."""
+    max_unload_bundles_count: int = NO_LIMIT
+    """Most bundles of one round; -1 = no limit. Pulsar: ``maxUnloadBundleNumPerShedding``."""
+    min_unload_messages_per_s: float = 1000.0
+    """Smallest move by message rate that is worth a reconnect. Pulsar: ``minUnloadMessage``."""
+    min_unload_bytes_per_s: float = 1048576.0
+    """The same for throughput. Pulsar: ``minUnloadMessageThroughput``."""
+
+    def __post_init__(self) -> None:
+        for name in ("rate_difference_percent", "throughput_multiple"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 (off) or more")
+        if not 0 <= self.max_unload_ratio <= 1:
+            raise ValueError(f"max_unload_ratio is {self.max_unload_ratio}; it must be from 0 to 1")
+        if self.max_unload_bundles_count != NO_LIMIT and self.max_unload_bundles_count < 1:
+            raise ValueError(
+                f"max_unload_bundles_count is {self.max_unload_bundles_count}; it must be 1 or more, or "
+                f"{NO_LIMIT} (no limit)"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spread:
+    """One measure of every broker's traffic, and the two ends that are compared."""
+
+    load: Floats
+    busiest: int
+    idlest: int
+    lowest: float
+    """Traffic of the idlest as it is compared: at most ``LARGEST_INT``, 1 for next to nothing."""
+
+    @property
+    def difference_percent(self) -> Floats:
+        """How far each broker stands above the idlest, in percent of it, (n,)."""
+        return (self.load - self.lowest) * 100.0 / self.lowest
+
+    @property
+    def multiple(self) -> Floats:
+        """Each broker's traffic as a multiple of the idlest's, (n,)."""
+        return self.load / self.lowest
+
+    def to_move(self, ratio: float) -> Floats:
+        """What each broker would lose, whole units as in Pulsar, (n,)."""
+        whole: Floats = np.trunc(np.minimum((self.load - self.lowest) * ratio, LARGEST_INT))
+        return whole + 0.0  # no -0.0 in the evidence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Finding:
+    """Which measure makes the busiest broker shed, if any; without one the message rate is shown."""
+
+    trigger: int
+    spread: _Spread
+    traffic: Floats
+    """The same measure of every bundle, (m,)."""
+    minimum: float
+
+
+def shed(snapshot: Snapshot, settings: UniformLoadShedderSettings) -> SheddingPlan:
+    """Decide one round. Pure."""
+    brokers, builder = snapshot.brokers, PlanBuilder()
+    if len(brokers) == 0:
+        return builder.build(nothing_examined(OUTCOMES, TRIGGERS))
+    rate, volume = _spread(brokers.messages_per_s), _spread(brokers.bytes_per_s)
+    found = _find(snapshot, rate, volume, settings)
+    examined = _examined(brokers, rate, volume, found, settings)
+    if examined.outcome[0] == FIRED:
+        need = int(found.spread.to_move(settings.max_unload_ratio)[found.spread.busiest])
+        _choose(snapshot, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
+    return builder.build(examined)
+
+
+def _spread(load: Floats) -> _Spread:
+    idlest = int(np.argmin(load))
+    lowest = min(float(load[idlest]), LARGEST_INT)
+    return _Spread(
+        load=load,
+        busiest=int(np.argmax(load)),
+        idlest=idlest,
+        lowest=1.0 if abs(lowest) <= NEXT_TO_NOTHING else lowest,
+    )
+
+
+def _find(
+    snapshot: Snapshot, rate: _Spread, volume: _Spread, settings: UniformLoadShedderSettings
+) -> _Finding:
+    """The rate comes first; throughput is never looked at once it has decided, however little it would move."""
+    by_rate = 0 < settings.rate_difference_percent < rate.difference_percent[rate.busiest]
+    by_volume = 0 < settings.throughput_multiple < volume.multiple[volume.busiest]
+    if by_volume and not by_rate:
+        return _Finding(BY_THROUGHPUT, volume, snapshot.bundles.bytes_per_s, settings.min_unload_bytes_per_s)
+    trigger = BY_RATE if by_rate else 0
+    return _Finding(trigger, rate, snapshot.bundles.messages_per_s, settings.min_unload_messages_per_s)
+
+
+def _examined(
+    brokers: BrokerTable,
+    rate: _Spread,
+    volume: _Spread,
+    found: _Finding,
+    settings: UniformLoadShedderSettings,
+) -> Examined:
+    """Every broker, the busiest first; it alone is compared, and its partner is the idlest other."""
+    spread, count = found.spread, len(brokers)
+    order = np.argsort(-spread.load, kind="stable")
+    low = np.full(count, NOBODY, dtype=np.int64)
+    low[0] = spread.idlest if spread.idlest != spread.busiest else NOBODY
+    outcome = _outcome(brokers, found, settings)[order]
+    trigger = np.zeros(count, dtype=np.int8)
+    trigger[0] = found.trigger
+    return Examined(
+        high=order,
+        low=low,
+        outcome=outcome,
+        outcomes=OUTCOMES,
+        trigger=trigger,
+        triggers=TRIGGERS,
+        evidence={
+            "broker_messages_per_s": rate.load[order],
+            "lowest_messages_per_s": np.full(count, rate.lowest),
+            "difference_percent": rate.difference_percent[order],
+            "allowed_difference_percent": np.full(count, settings.rate_difference_percent),
+            "to_move_messages_per_s": rate.to_move(settings.max_unload_ratio)[order],
+            "broker_bytes_per_s": volume.load[order],
+            "lowest_bytes_per_s": np.full(count, volume.lowest),
+            "throughput_multiple": volume.multiple[order],
+            "allowed_throughput_multiple": np.full(count, settings.throughput_multiple),
+            "to_move_bytes_per_s": volume.to_move(settings.max_unload_ratio)[order],
+        },
+    )
+
+
+def _outcome(brokers: BrokerTable, found: _Finding, settings: UniformLoadShedderSettings) -> Codes:
+    """Outcome of each broker row, (n,)."""
+    count, spread = len(brokers), found.spread
+    if count < FEWEST_BROKERS:
+        return np.full(count, SOLE_BROKER, dtype=np.int8)
+    if not found.trigger:
+        return np.full(count, BELOW_THRESHOLD, dtype=np.int8)
+    outcome = np.full(count, NOT_BUSIEST, dtype=np.int8)
+    busiest = spread.busiest
+    if spread.to_move(settings.max_unload_ratio)[busiest] < found.minimum:
+        outcome[busiest] = BELOW_MIN_TRAFFIC
+    elif brokers.listed_bundle_counts[busiest] <= 1:
+        outcome[busiest] = SOLE_BUNDLE
+    else:
+        outcome[busiest] = FIRED
+    return outcome
+
+
+def _choose(
+    snapshot: Snapshot,
+    builder: PlanBuilder,
+    examined: Examined,
+    traffic: Floats,
+    need: int,
+    limit: int,
+) -> None:
+    """Pick the bundles of the busiest broker, the first row examined, each from the biggest that still fits."""
+    bundles = snapshot.bundles
+    tried = candidates(bundles, fired=np.zeros(1, dtype=np.int64), brokers=examined.high[:1])
+    tried, loads = tried.heaviest_first(traffic[tried.rows])
+    outcomes = _fit(loads.tolist(), bundles.movable[tried.rows].tolist(), need, limit)
+    builder.add(tried, outcomes=outcomes, destinations=np.full(len(outcomes), NOBODY, dtype=np.int64))
+
+
+def _fit(loads: list[float], movable: list[bool], need: int, limit: int) -> Codes:
+    """Outcome of each bundle of one broker, heaviest first; whole units are subtracted, as in Pulsar."""
+    outcomes = np.empty(len(loads), dtype=np.int8)
+    left, taken_count = need, 0
+    for place, load in enumerate(loads):
+        if not movable[place]:
+            outcomes[place] = MASKED
+        elif taken_count == limit:
+            outcomes[place] = BUNDLE_LIMIT
+        elif load <= left:
+            outcomes[place] = ACTED
+            left -= int(load)
+            taken_count += 1
+        else:
+            outcomes[place] = TOO_BIG if load > need else NEED_MET
+    return outcomes

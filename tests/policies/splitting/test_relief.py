@@ -1,0 +1,158 @@
+"""Which bundle has to be cut because moving it cannot help."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from policies.shedding import avg_shedder, threshold_shedder
+from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
+from policies.shedding.plan import SheddingPlan
+from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
+from policies.snapshot import Snapshot
+from policies.splitting.plan import TRIGGERS
+from policies.splitting.relief import relief
+from tests.policies.fleets import Broker, Bundle, at, snapshot_of
+
+EAGER = AvgShedderSettings(low_hit_count=1, high_hit_count=1)
+
+
+def broker(points: float, messages_per_s: Mapping[str, float]) -> Broker:
+    """A broker whose traffic is that of its bundles, a kilobyte a message."""
+    bundles = {
+        name: Bundle(messages_per_s=rate, bytes_per_s=1000 * rate) for name, rate in messages_per_s.items()
+    }
+    total = sum(messages_per_s.values())
+    return at(points, messages_per_s=total, bytes_per_s=1000 * total, bundles=bundles)
+
+
+def proposed(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
+    found = relief(snapshot, plan)
+    names = [snapshot.bundles.names[row] for row in found.rows.tolist()]
+    return dict(zip(names, (TRIGGERS[code] for code in found.triggers.tolist()), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("fleet", "found"),
+    [
+        pytest.param(
+            {
+                "b1": broker(90, {"t/n/0x0_0x1": 8000, "t/n/0x1_0x2": 1000}),
+                "b2": broker(20, {"t/n/0x2_0x3": 2000}),
+            },
+            {"t/n/0x0_0x1": "broker-messages"},
+            id="wherever it went, that broker would be busier than the one it left",
+        ),
+        pytest.param(
+            {"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})},
+            {"t/n/0x0_0x1": "broker-messages"},
+            id="the only bundle of its broker",
+        ),
+        pytest.param(
+            {
+                "b1": broker(90, {"t/n/0x0_0x1": 3000, "t/n/0x1_0x2": 6000}),
+                "b2": broker(20, {"t/n/0x2_0x3": 2000}),
+            },
+            {"t/n/0x1_0x2": "broker-messages"},
+            id="the heaviest only",
+        ),
+        pytest.param(
+            {
+                "b1": broker(90, {"t/n/0x0_0x1": 3000, "t/n/0x1_0x2": 3000}),
+                "b2": broker(20, {"t/n/0x2_0x3": 2000}),
+            },
+            {"t/n/0x0_0x1": "broker-messages"},
+            id="just too big: without it b1 has 3,000, with it b2 has 5,000",
+        ),
+        pytest.param(
+            {
+                "b1": broker(90, {f"t/n/0x{i}_0x{i + 1}": 1500.0 for i in range(6)}),
+                "b2": broker(20, {"t/n/0x9_0xa": 2000}),
+            },
+            {},
+            id="it fits b2",
+        ),
+        pytest.param(
+            {
+                "b1": broker(90, {"t/n/0x0_0x1": 5000, "t/n/0x1_0x2": 5000, "t/n/0x2_0x3": 5000}),
+                "b2": broker(20, {"t/n/0x4_0x5": 7500}),
+                "b3": broker(20, {"t/n/0x5_0x6": 7500}),
+            },
+            {"t/n/0x0_0x1": "broker-messages"},
+            id="without it its broker is exactly average",
+        ),
+        pytest.param(
+            {
+                "b1": broker(90, {"t/n/0x0_0x1": 5100, "t/n/0x1_0x2": 5000, "t/n/0x2_0x3": 6000}),
+                "b2": broker(20, {"t/n/0x4_0x5": 7400}),
+                "b3": broker(20, {"t/n/0x5_0x6": 6000}),
+            },
+            {},
+            id="without it its broker is still above average",
+        ),
+        pytest.param(
+            {"b1": broker(90, {"t/n/0x0_0x1": 1000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})},
+            {},
+            id="hot, but not by its traffic",
+        ),
+    ],
+)
+def test_a_bundle_is_cut_if_it_alone_overloads_its_broker_and_fits_no_other(
+    fleet: dict[str, Broker], found: dict[str, str]
+) -> None:
+    snapshot = snapshot_of(fleet)
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    assert proposed(snapshot, plan) == found
+
+
+def test_while_the_hits_are_counted_nothing_is_proposed() -> None:
+    snapshot = snapshot_of({"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})})
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), AvgShedderSettings())
+    assert proposed(snapshot, plan) == {}
+
+
+def test_where_only_bytes_tell_the_brokers_apart_they_decide() -> None:
+    fleet = {
+        "b1": at(
+            90,
+            messages_per_s=1000,
+            bytes_per_s=9e6,
+            bundles={
+                "t/n/0x0_0x1": Bundle(bytes_per_s=8e6),
+                "t/n/0x1_0x2": Bundle(messages_per_s=1000, bytes_per_s=1e6),
+            },
+        ),
+        "b2": at(
+            20,
+            messages_per_s=1000,
+            bytes_per_s=1e6,
+            bundles={"t/n/0x2_0x3": Bundle(messages_per_s=1000, bytes_per_s=1e6)},
+        ),
+    }
+    snapshot = snapshot_of(fleet)
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-bytes"}
+
+
+def test_the_threshold_shedders_unload_of_such_a_bundle_is_proposed_for_a_split_too() -> None:
+    snapshot = snapshot_of(
+        {
+            "b1": broker(90, {"t/n/0x0_0x1": 80000, "t/n/0x1_0x2": 10000}),
+            "b2": broker(20, {"t/n/0x2_0x3": 20000}),
+        }
+    )
+    plan, _ = threshold_shedder.shed(snapshot, ThresholdShedderMemory(), ThresholdShedderSettings())
+    assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == ["t/n/0x0_0x1"]
+    assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
+
+
+def test_a_broker_that_may_not_receive_is_no_way_out() -> None:
+    crowd = {
+        "b1": broker(90, {"t/n/0x0_0x1": 4000, "t/n/0x1_0x2": 2000}),
+        "b2": broker(40, {"t/n/0x2_0x3": 3500}),
+        "b3": at(5, may_receive=False),
+    }
+    snapshot = snapshot_of(crowd)
+    plan, _ = threshold_shedder.shed(
+        snapshot, ThresholdShedderMemory(), ThresholdShedderSettings(min_unload_bytes_per_s=1)
+    )
+    assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}

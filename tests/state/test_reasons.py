@@ -1,0 +1,78 @@
+"""The sentences of actions that no scenario shows."""
+
+import pytest
+
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from state.reasons import reason
+
+BUNDLE = {"bundle_messages_per_s": 12.0, "bundle_bytes_per_s": 2e7}
+THROUGHPUT = {
+    "broker_bytes_per_s": 9e8,
+    "lowest_bytes_per_s": 1e8,
+    "throughput_multiple": 9.0,
+    "allowed_throughput_multiple": 4.0,
+}
+EVERYTHING = {
+    "high_usage_points": 1.0,
+    "low_usage_points": 1.0,
+    "difference_points": 1.0,
+    "threshold_points": 1.0,
+    "hit_count": 1,
+    "needed_hit_count": 1,
+    "history_points": 1.0,
+    "usage_points": 1.0,
+    "mean_points": 1.0,
+    "broker_messages_per_s": 1.0,
+    "lowest_messages_per_s": 1.0,
+    "difference_percent": 1.0,
+    "allowed_difference_percent": 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("destination", "placed", "expected"),
+    [
+        (None, {}, ""),
+        ("b3", {"destination_messages_per_s": 40.0}, " to b3, the least busy at 40 messages/s"),
+        ("b3", {"destination_usage_points": 12.34}, " to b3, the least used at 12.3 %"),
+    ],
+)
+def test_a_throughput_too_far_above_another_says_both_and_who_chose_the_destination(
+    destination: str | None, placed: dict[str, float], expected: str
+) -> None:
+    sentence = reason(
+        policy="uniform-load-shedder",
+        trigger="throughput-multiple",
+        bundle="t/n/0x0_0x1",
+        source="b1",
+        partner="b2",
+        destination=destination,
+        evidence=BUNDLE | THROUGHPUT | placed,
+    )
+    assert sentence == (
+        "b1 carries 900000000 bytes/s, 9.0 times the 100000000 of b2 with 4 times allowed: "
+        f"moving t/n/0x0_0x1 (12 messages/s, 20000000 bytes/s){expected}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "trigger"),
+    [
+        (module.NAME, trigger)
+        for module in (avg_shedder, threshold_shedder, uniform_load_shedder, overload_shedder)
+        for trigger in module.TRIGGERS
+        if trigger
+    ],
+)
+def test_every_rule_that_can_fire_has_a_sentence(policy: str, trigger: str) -> None:
+    sentence = reason(
+        policy=policy,
+        trigger=trigger,
+        bundle="t/n/0x0_0x1",
+        source="b1",
+        partner="b2",
+        destination=None,
+        evidence=BUNDLE | THROUGHPUT | EVERYTHING,
+    )
+    assert sentence.startswith("b1 ")
+    assert "moving t/n/0x0_0x1" in sentence
