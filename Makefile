@@ -23,7 +23,7 @@ watch: $(PACKAGES) ## A Prometheus with the alerts, looking at a running demo (w
 	@$(PYTHON) -m deploy.local.watch
 
 test: check $(JARS) ## Every check and test but the long ones
-	$(PYTHON) -m pytest -q -m "not slow"
+	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
 test-slow: $(JARS) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow

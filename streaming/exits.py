@@ -7,6 +7,8 @@ FAILED = 1
 """Something nobody foresaw; the traceback is printed."""
 WRONG_USE = 2
 """Options or settings are wrong; nothing was started."""
+INFEASIBLE = 3
+"""What was asked for was worked out and printed, and would never end."""
 FENCED = 4
 """Another controller of the same name has taken over; do not restart this one."""
 REFUSED = 5

@@ -17,6 +17,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.security import SecuritySettings
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "SecuritySettings",
     "Settings",
     "SettingsError",
     "SparkSettings",

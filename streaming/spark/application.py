@@ -25,6 +25,7 @@ from streaming import topics
 from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
+from streaming.link import output_link
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
 from streaming.settings import ClusterSettingsSource, Settings
@@ -118,8 +119,13 @@ class Application:
 
     def _run_on(self, spark: SparkSession) -> None:
         settings = self._settings
+        link = output_link(settings)
         publisher = KafkaPublisher(
-            settings.output_bootstrap, name=settings.controller.name, commits_topic=settings.topics.commits
+            link.bootstrap,
+            name=settings.controller.name,
+            commits_topic=settings.topics.commits,
+            client_options=link.client_options(),
+            principal=link.principal,
         )
         try:
             checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)

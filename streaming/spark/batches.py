@@ -17,6 +17,7 @@ from streaming.settings import TopicNames
 from streaming.sinks.kafka import KafkaPublisher
 from streaming.sinks.outbox import OutboundRecord
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
+from streaming.spark.said import log_output
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class BatchPublisher:
             self._metrics.count_skipped_batch()
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
+        for row in rows:
+            log_output(row.kind, bytes(row.value))
         self._observe([bytes(row.value) for row in rows if row.kind == OBSERVED])
         self._follow_up([row for row in rows if row.kind in {ACTION, ROUND}])
 

@@ -18,6 +18,7 @@ from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines
 from tests.bench.splits import measure_splits
+from tests.bench.throttles import measure_throttles
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
@@ -31,6 +32,7 @@ class Part(Protocol):
 PARTS: Mapping[str, Part] = {
     "policies": measure_policies,
     "splits": measure_splits,
+    "throttles": measure_throttles,
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,

@@ -1,4 +1,7 @@
-"""One Kafka and one warm `trimtab` for all live tests; topics, names and checkpoints are each test's own."""
+"""One Kafka and one warm `trimtab` for all live tests; topics, names and checkpoints are each test's own.
+
+They run one after another, in one process, also where the other tests run beside them.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +12,14 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from tests.live.driving import Warm
 from tests.live.stage import Stage
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that needs a broker is one group for `pytest -n`."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("live"))
 
 
 @pytest.fixture(scope="session")

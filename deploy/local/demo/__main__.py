@@ -92,8 +92,8 @@ def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[S
             _wait_until_ready(trimtab)
         fleet = Fleet()
         story = Story(
-            bundles_count=fleet.bundles_count,
             low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
+            limits=settings.pulsar.split.limits(),
             metrics_url=trimtab.metrics_url,
             bootstrap=kafka.bootstrap,
             settings_file=str(SETTINGS.relative_to(ROOT)),
@@ -144,10 +144,10 @@ def _hear(stage: Stage) -> None:
             stage.story.closed(heard)
             continue
         stage.story.decided(heard)
-        if heard.unload.dry_run:
+        if heard.action.dry_run:
             continue
         now_ms = round(time.time() * 1000)
-        result = stage.fleet.follow(heard.action_id, heard.unload, now_ms=now_ms)
+        result = stage.fleet.follow(heard.action_id, heard.action, now_ms=now_ms)
         if result is not None:
             stage.story.answered(result)
             stage.link.answer([result], now_ms=now_ms)

@@ -1,0 +1,186 @@
+"""Moves one batch after the other: each batch needs less of the network than all at once, and together they take longer.
+
+The price: within a batch the rate is what its own minimum asks for, lower, and every batch leaves its headroom unused by
+the others; while one batch runs, the brokers it does not touch are idle. Batch when the whole does not fit under the cap.
+
+Greedy by the largest minimum first, so it may take a batch more than the best packing would.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.throttle.moves import UNKNOWN, Moves
+from policies.throttle.needs import followers_of, needs_of
+from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
+
+LARGEST_SUM = 1 << 62
+"""Batches add needs up in int64; more than this together is no cluster."""
+
+
+class CannotBatch(ValueError):
+    """No batches can be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """One of several, with the uniform plan of its own moves."""
+
+    moves: Moves
+    plan: UniformPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """Batches in the order they run."""
+
+    batches: tuple[Batch, ...]
+    total_s: float | None
+    """All durations added; None when one of them is unknown or never ends."""
+    total_at_cap_s: float | None
+    """The same with every batch at the cap; None without a cap too."""
+
+
+def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
+    """``count`` batches, or as few as need less than the cap each (None); raises ``CannotBatch``.
+
+    A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
+    headroom is a batch of its own. With ``count``, batches are made as equal in need as can be; none is empty.
+    """
+    needs = _needs_table(moves)
+    cap = rule.caps.default_bytes_per_s
+    if count is None:
+        if cap is None:
+            raise CannotBatch("batches cannot be counted without a cap: give a cap, or the number of batches")
+        places = _assign(needs, _into_first_that_fits(needs, _room(cap, rule)))
+    else:
+        if not 1 <= count <= max(len(moves), 1):
+            raise CannotBatch(
+                f"{count} batches of {len(moves)} moving partitions; expected 1 to {len(moves)}"
+            )
+        places = _assign(needs, _into_least_loaded(needs, count))
+    numbers = [places == number for number in range(int(places.max(initial=-1)) + 1)]
+    batches = [_batch(moves.take(rows), rule) for rows in numbers if rows.any()]
+    return BatchPlan(
+        batches=tuple(batches),
+        total_s=_added([batch.plan for batch in batches]),
+        total_at_cap_s=None if cap is None else _added([_at(batch.moves, cap) for batch in batches]),
+    )
+
+
+def _batch(moves: Moves, rule: RateRule) -> Batch:
+    return Batch(moves=moves, plan=uniform_plan(loads_of(needs_of(moves)), rule))
+
+
+def _at(moves: Moves, rate: int) -> UniformPlan:
+    return uniform_plan(loads_of(needs_of(moves)), RateRule(fixed_bytes_per_s=rate))
+
+
+def _added(plans: list[UniformPlan]) -> float | None:
+    total = 0.0
+    for plan in plans:
+        if plan.plan.total_s is None:
+            return None
+        total += plan.plan.total_s
+    return total
+
+
+def _room(cap: int, rule: RateRule) -> int:
+    """The largest minimum whose rate, with headroom, is at most the cap and above the minimum."""
+    room = (
+        cap
+        * rule.headroom_ratio.denominator
+        // (rule.headroom_ratio.numerator + rule.headroom_ratio.denominator)
+    )
+    return min(room if ceil_ratio(room, 1 + rule.headroom_ratio) <= cap else room - 1, cap - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _NeedsTable:
+    """What each partition needs of which role of which broker."""
+
+    roles: tuple[Ints, ...]
+    """Columns of the roles that a partition needs something of, for each partition."""
+    needs: tuple[Ints, ...]
+    """How much of each, bytes/s."""
+    heaviest_first: Ints
+    """Rows by their largest need, ties in order."""
+    roles_count: int
+
+
+def _needs_table(moves: Moves) -> _NeedsTable:
+    if (moves.write_bytes_per_s == UNKNOWN).any():
+        row = int(np.flatnonzero(moves.write_bytes_per_s == UNKNOWN)[0])
+        raise CannotBatch(
+            f"{moves.name(row)} has no write rate, so nobody can tell what a batch with it needs"
+        )
+    followers = followers_of(moves)
+    if sum(moves.write_bytes_per_s.tolist()) * int(followers.max(initial=0)) >= LARGEST_SUM:
+        raise CannotBatch(
+            f"the moving partitions need {LARGEST_SUM} bytes/s or more together; check their write rates"
+        )
+    led = np.flatnonzero(moves.is_led())
+    rows = np.concatenate([led, moves.added.rows])
+    roles = np.concatenate([moves.leader[led] * 2, moves.added.brokers * 2 + 1])
+    need = np.concatenate(
+        [(moves.write_bytes_per_s * followers)[led], moves.write_bytes_per_s[moves.added.rows]]
+    )
+    known, columns = np.unique(roles, return_inverse=True)
+    order = np.argsort(rows, kind="stable")
+    cuts = np.searchsorted(rows[order], np.arange(1, len(moves)))
+    largest = np.zeros(len(moves), dtype=np.int64)
+    np.maximum.at(largest, rows, need)
+    return _NeedsTable(
+        roles=tuple(np.split(columns[order], cuts)) if len(moves) else (),
+        needs=tuple(np.split(need[order], cuts)) if len(moves) else (),
+        heaviest_first=np.argsort(-largest, kind="stable"),
+        roles_count=len(known),
+    )
+
+
+Choice = Callable[[int], int]
+"""The batch of a row; called once for each, heaviest first."""
+
+
+def _assign(needs: _NeedsTable, choose: Choice) -> Ints:
+    places = np.zeros(len(needs.roles), dtype=np.int64)
+    for row in needs.heaviest_first.tolist():
+        places[row] = choose(row)
+    return places
+
+
+def _into_first_that_fits(needs: _NeedsTable, room: int) -> Choice:
+    loads = np.zeros((8, needs.roles_count), dtype=np.int64)
+    opened = 0
+
+    def choose(row: int) -> int:
+        nonlocal loads, opened
+        roles, need = needs.roles[row], needs.needs[row]
+        fits = (loads[:opened, roles] + need <= room).all(axis=1)
+        place = int(fits.argmax()) if fits.any() else opened
+        opened = max(opened, place + 1)
+        if opened > len(loads):
+            loads = np.concatenate([loads, np.zeros_like(loads)])
+        loads[place, roles] += need
+        if need.max(initial=0) > room:
+            loads[place] = room + 1  # nothing joins a partition that does not fit by itself
+        return place
+
+    return choose
+
+
+def _into_least_loaded(needs: _NeedsTable, count: int) -> Choice:
+    loads = np.zeros((count, needs.roles_count), dtype=np.int64)
+    sizes = np.zeros(count, dtype=np.int64)
+
+    def choose(row: int) -> int:
+        roles, need = needs.roles[row], needs.needs[row]
+        after = (loads[:, roles] + need).max(axis=1)
+        place = int(np.lexsort((sizes, after))[0])
+        loads[place, roles] += need
+        sizes[place] += 1
+        return place
+
+    return choose

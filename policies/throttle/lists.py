@@ -1,0 +1,148 @@
+"""Throttled replica lists: what a move needs, merged into what is there, and exactly that taken off again.
+
+A list is the value of a topic's ``leader.replication.throttled.replicas`` or ``follower.replication.throttled.replicas``:
+``partition:broker,…``, or ``*`` for all of them. An entry ``p:b`` of the leader list means that b, when it leads p,
+throttles *all* followers of p; it does not name a follower. Source: Kafka's ``ConfigHandler.parseThrottledPartitions``.
+Kafka itself keeps the order of the text; here it is always numeric, so that equal lists are equal texts.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from policies.throttle.moves import Moves
+from policies.throttle.replicas import ReplicaSet
+
+EVERYTHING = "*"
+"""Every replica of the topic; whoever set it, it needs no entries of ours."""
+_ENTRY = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
+
+Entry = tuple[int, int]
+"""Partition and broker."""
+
+
+class BadList(ValueError):
+    """The text is no throttled replica list."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottledLists:
+    """Lists by topic; a topic without entries is not in it."""
+
+    leader: Mapping[str, str] = field(default_factory=dict)
+    follower: Mapping[str, str] = field(default_factory=dict)
+
+
+def lists_of(moves: Moves) -> ThrottledLists:
+    """What a move needs: its sources throttle as leaders, the added replicas as followers."""
+    return ThrottledLists(leader=_texts(moves, moves.sources), follower=_texts(moves, moves.added))
+
+
+def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
+    rows = replicas.rows
+    pairs = zip(
+        moves.topic[rows].tolist(), moves.partition[rows].tolist(), replicas.brokers.tolist(), strict=True
+    )
+    return {
+        moves.topics[topic]: ",".join([f"{partition}:{broker}" for _, partition, broker in entries])
+        for topic, entries in groupby(pairs, key=lambda pair: pair[0])
+    }
+
+
+def merged(there: ThrottledLists, ours: ThrottledLists) -> tuple[ThrottledLists, ThrottledLists]:
+    """The lists of our topics with our entries in them, and the entries that this adds.
+
+    ``*`` is left alone: it covers ours already, and nothing is added to it. What was there before is never among the
+    added, so removing the added restores it. Raises ``BadList``.
+    """
+    leader, leader_added = _merge_all(there.leader, ours.leader)
+    follower, follower_added = _merge_all(there.follower, ours.follower)
+    return (
+        ThrottledLists(leader=leader, follower=follower),
+        ThrottledLists(leader=leader_added, follower=follower_added),
+    )
+
+
+def _merge_all(there: Mapping[str, str], ours: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    after, added = {}, {}
+    for topic, text in ours.items():
+        before = there.get(topic, "").strip()
+        if before in ("", text):  # the usual cases, without reading 100,000 entries
+            after[topic] = text
+            new = text if before == "" else ""
+        elif before == EVERYTHING:
+            after[topic], new = EVERYTHING, ""
+        else:
+            found, wanted = entries_of(before), entries_of(text)
+            after[topic], new = text_of(found | wanted), text_of(wanted - found)
+        if new:
+            added[topic] = new
+    return after, added
+
+
+def without(there: ThrottledLists, added: ThrottledLists) -> ThrottledLists:
+    """The lists of the topics of ``added`` less those entries; an empty text means: delete the setting.
+
+    ``*`` set meanwhile is left alone. Raises ``BadList``.
+    """
+    return ThrottledLists(
+        leader=_take_all(there.leader, added.leader), follower=_take_all(there.follower, added.follower)
+    )
+
+
+def _take_all(there: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    return {topic: _take(there.get(topic, "").strip(), text) for topic, text in added.items()}
+
+
+def _take(before: str, added: str) -> str:
+    if before == EVERYTHING or not added:
+        return before
+    return "" if before == added else text_of(entries_of(before) - entries_of(added))
+
+
+def foreign(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
+    """Entries on the topics of ``ours`` that somebody else set; kept, and to be named. Raises ``BadList``."""
+    return ThrottledLists(
+        leader=_foreign(there.leader, ours.leader), follower=_foreign(there.follower, ours.follower)
+    )
+
+
+def _foreign(there: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    left = {topic: _take(there.get(topic, "").strip(), text) for topic, text in ours.items()}
+    return {topic: text for topic, text in left.items() if text}
+
+
+def entries_of(text: str) -> set[Entry]:
+    """Partition and broker of each entry. Raises ``BadList``; ``*`` is no entry."""
+    found = set()
+    for part in text.split(",") if text.strip() else ():
+        match = _ENTRY.fullmatch(part)
+        if match is None:
+            raise BadList(
+                f"{part[:100]!r} is no entry of a throttled replica list; expected partition:broker"
+            )
+        found.add((int(match[1]), int(match[2])))
+    return found
+
+
+def text_of(entries: Iterable[Entry]) -> str:
+    """The list in numeric order, each entry once."""
+    return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
+
+
+def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    """Entries of ``one`` that ``other`` has not; neither may have a ``*``."""
+    return ThrottledLists(
+        leader=_difference(one.leader, other.leader), follower=_difference(one.follower, other.follower)
+    )
+
+
+def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    left = {topic: _take(text, other.get(topic, "")) for topic, text in one.items()}
+    return {topic: text for topic, text in left.items() if text}
+
+
+def brokers_of(lists: Mapping[str, str]) -> tuple[int, ...]:
+    """Brokers named in the lists of one role, ascending. Raises ``BadList``."""
+    return tuple(sorted({broker for text in lists.values() for _, broker in entries_of(text)}))

@@ -1,0 +1,303 @@
+"""A reassignment as columns: which partition gains which replica, who leads it, how much is written and how much there is.
+
+The columns are checked once, here; everything after trusts them. Rows are sorted by topic and partition, so nothing
+depends on the order they came in. A replica is *added* when the target has it and the current replicas, less those Kafka
+is adding already, do not; the rest of the current ones are its *sources*. Source: KIP-455, where the replicas of a running
+reassignment are the old and the new ones together.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.throttle.replicas import LARGEST_BROKER, ReplicaSet, flat_keys, key_of
+from policies.usage import Bools
+
+UNKNOWN = -1
+"""A rate or size that nobody measured; never 0."""
+NO_LEADER = -1
+"""Kafka's own id for the leader of a partition that has none."""
+LARGEST_NUMBER = (1 << 63) - 1
+"""Largest value of Kafka's int64: sizes, offsets and rates."""
+LARGEST_PARTITION = (1 << 31) - 1
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_IMPOSSIBLE = -2
+
+
+class BadMove(ValueError):
+    """A partition's row cannot be right; the message names it, what is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveColumns:
+    """What is known of n partitions, as given, in any order; None is unknown."""
+
+    topics: Sequence[str]
+    partitions: Sequence[int]
+    current: Sequence[Sequence[int]]
+    """Replicas now, those that Kafka is adding already included."""
+    adding: Sequence[Sequence[int]]
+    """Replicas that Kafka is adding already; empty where nothing moves yet."""
+    target: Sequence[Sequence[int]]
+    """Replicas in the end."""
+    leaders: Sequence[int]
+    """Live leader; ``NO_LEADER`` where there is none."""
+    write_bytes_per_s: Sequence[int | None]
+    """What producers write."""
+    log_size_bytes: Sequence[int | None]
+    """Size of the leader's log."""
+    in_sync: Sequence[Sequence[int]] | None = None
+    """In-sync replicas; None: not known, none of the added is."""
+    present_bytes: Sequence[Mapping[int, int]] | None = None
+    """Size of the log on each added replica by broker; a replica that is not in it is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moves:
+    """Partitions that gain a replica; n rows ascending by topic and partition, k added replicas."""
+
+    topics: tuple[str, ...]
+    """Names, ascending, each once."""
+    topic: Ints
+    """Index into ``topics``, (n,)."""
+    partition: Ints
+    """(n,)."""
+    sources: ReplicaSet
+    """Replicas from before the move."""
+    added: ReplicaSet
+    """Replicas that the move adds; at least one in every row."""
+    target: ReplicaSet
+    """Replicas in the end; sources that are not in it are removed."""
+    in_sync: ReplicaSet
+    """In-sync replicas; empty where not known."""
+    leader: Ints
+    """Live leader or ``NO_LEADER``, (n,)."""
+    write_bytes_per_s: Ints
+    """(n,), or UNKNOWN."""
+    log_size_bytes: Ints
+    """(n,), or UNKNOWN."""
+    present_bytes: Ints
+    """What each added replica has already, (k,) in the order of ``added``, or UNKNOWN."""
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def name(self, row: int) -> str:
+        """``topic-partition``, as Kafka writes it."""
+        return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
+
+    def names(self) -> list[str]:
+        """All of them, in order."""
+        return [
+            f"{self.topics[topic]}-{partition}"
+            for topic, partition in zip(self.topic.tolist(), self.partition.tolist(), strict=True)
+        ]
+
+    def is_led(self) -> Bools:
+        """Whether a partition has a leader, (n,)."""
+        found: Bools = self.leader != NO_LEADER
+        return found
+
+    def fingerprint(self) -> str:
+        """What moves where, and nothing that changes while it runs: 16 hex digits of SHA-256."""
+        used, topic = np.unique(self.topic, return_inverse=True)
+        digest = sha256("\n".join(self.topics[place] for place in used.tolist()).encode())
+        for column in (topic, self.partition, self.sources.keys, self.target.keys):
+            digest.update(len(column).to_bytes(8, "little"))
+            digest.update(column.astype("<i8").tobytes())
+        return digest.hexdigest()[:16]
+
+    def take(self, kept: Bools) -> "Moves":
+        """The same of the rows that are true in ``kept``, (n,)."""
+        if kept.all():
+            return self
+        return Moves(
+            topics=self.topics,
+            topic=self.topic[kept],
+            partition=self.partition[kept],
+            sources=self.sources.only(kept),
+            added=self.added.only(kept),
+            target=self.target.only(kept),
+            in_sync=self.in_sync.only(kept),
+            leader=self.leader[kept],
+            write_bytes_per_s=self.write_bytes_per_s[kept],
+            log_size_bytes=self.log_size_bytes[kept],
+            present_bytes=self.present_bytes[kept[self.added.rows]],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reassignment:
+    """A checked reassignment."""
+
+    moves: Moves
+    without_data_movement: tuple[str, ...]
+    """Partitions that only reorder or lose replicas: nothing is copied, so nothing is throttled; in order."""
+
+
+def read_moves(columns: MoveColumns) -> Reassignment:
+    """Check and sort. Raises ``BadMove`` for the first row, by topic and partition, that cannot be right."""
+    topics, topic = _topics(columns.topics)
+    partition = _whole(columns.partitions, "partition")
+    order = np.lexsort((partition, topic))
+    sorted_ = _Sorted(columns, order, topics, topic[order], partition[order])
+    sorted_.refuse_names()
+    current, adding, target = (sorted_.replicas(kind) for kind in ("current", "adding", "target"))
+    sources = current - adding
+    sorted_.refuse_sets(current, adding, target, sources)
+    added = target - sources
+    moves = Moves(
+        topics=topics,
+        topic=sorted_.topic,
+        partition=sorted_.partition,
+        sources=sources,
+        added=added,
+        target=target,
+        in_sync=ReplicaSet(np.zeros(0, dtype=np.int64))
+        if columns.in_sync is None
+        else sorted_.replicas("in_sync"),
+        leader=sorted_.leaders(current | adding),
+        write_bytes_per_s=sorted_.numbers("write_bytes_per_s"),
+        log_size_bytes=sorted_.numbers("log_size_bytes"),
+        present_bytes=_present(columns.present_bytes, order, added),
+    )
+    gains = added.counts(len(moves)) > 0
+    return Reassignment(
+        moves=moves.take(gains),
+        without_data_movement=tuple(moves.name(row) for row in np.flatnonzero(~gains).tolist()),
+    )
+
+
+def _topics(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+    topics = tuple(sorted(set(names)))
+    for name in topics:
+        if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+            raise BadMove(f"{name[:300]!r} is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -")
+    places = {name: place for place, name in enumerate(topics)}
+    return topics, np.fromiter(map(places.__getitem__, names), dtype=np.int64, count=len(names))
+
+
+def _whole(values: Sequence[int], what: str) -> Ints:
+    try:
+        return np.fromiter(values, dtype=np.int64, count=len(values))
+    except OverflowError as error:
+        raise BadMove(f"a {what} is above {LARGEST_NUMBER}, the largest number Kafka holds") from error
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sorted:
+    """The columns in order, with the checks that name the row they refuse."""
+
+    columns: MoveColumns
+    order: Ints
+    topics: tuple[str, ...]
+    topic: Ints
+    partition: Ints
+
+    def refuse(self, rows: Bools, why: Callable[[int], str]) -> None:
+        """Raise for the first row that is true; ``why`` gets its place in the columns."""
+        if rows.any():
+            row = int(np.flatnonzero(rows)[0])
+            name = f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
+            raise BadMove(f"{name}: {why(int(self.order[row]))}")
+
+    def refuse_names(self) -> None:
+        self.refuse(
+            (self.partition < 0) | (self.partition > LARGEST_PARTITION),
+            lambda place: f"partition is {self.columns.partitions[place]}; expected 0 to {LARGEST_PARTITION}",
+        )
+        again = np.zeros(len(self.partition), dtype=np.bool_)
+        again[1:] = (np.diff(self.topic) == 0) & (np.diff(self.partition) == 0)
+        self.refuse(again, lambda _: "given twice; give each partition once")
+
+    def replicas(self, kind: str) -> ReplicaSet:
+        """Replicas of one kind; each id possible and given once."""
+        given: Sequence[Sequence[int]] = getattr(self.columns, kind)
+        flat = list(chain.from_iterable(given))
+        if flat and (min(flat) < 0 or max(flat) > LARGEST_BROKER):
+            bad = np.array(
+                [any(not 0 <= broker <= LARGEST_BROKER for broker in given[at]) for at in self.order.tolist()]
+            )
+            self.refuse(
+                bad, lambda at: f"{_KEYS[kind]} is {list(given[at])}; a broker id is 0 to {LARGEST_BROKER}"
+            )
+        keys = np.sort(flat_keys([given[at] for at in self.order.tolist()]), kind="stable")
+        again = np.zeros(len(given), dtype=np.bool_)
+        again[(keys[1:] >> 31)[np.diff(keys) == 0]] = True
+        self.refuse(again, lambda at: f"{_KEYS[kind]} is {list(given[at])}; give each broker once")
+        return ReplicaSet(keys)
+
+    def refuse_sets(
+        self, current: ReplicaSet, adding: ReplicaSet, target: ReplicaSet, sources: ReplicaSet
+    ) -> None:
+        """What replicas must be to each other."""
+        count = len(self.partition)
+        for kind, replicas in (("current", current), ("target", target)):
+            self.refuse(replicas.counts(count) == 0, lambda _, kind=kind: f"{_KEYS[kind]} is empty")  # type: ignore[misc]
+        self.refuse(
+            sources.counts(count) == 0,
+            lambda at: (
+                f"all of current_replicas {list(self.columns.current[at])} are being added; one must be a source"
+            ),
+        )
+        self.refuse(
+            (adding - target).counts(count) > 0,
+            lambda at: (
+                f"already being reassigned: Kafka is adding {list(self.columns.adding[at])}, and target_replicas "
+                f"{list(self.columns.target[at])} leaves some of them out; cancel that move first, or keep its targets"
+            ),
+        )
+
+    def leaders(self, current: ReplicaSet) -> Ints:
+        """The live leaders, (n,)."""
+        leader = _whole(self.columns.leaders, "leader")[self.order]
+        rows = np.arange(len(leader))
+        led = leader != NO_LEADER
+        possible = (leader >= 0) & (leader <= LARGEST_BROKER)
+        strange = led & ~(possible & current.contains(key_of(rows, np.where(possible, leader, 0))))
+        self.refuse(
+            strange,
+            lambda at: (
+                f"leader is {self.columns.leaders[at]}, which is not among current_replicas "
+                f"{list(self.columns.current[at])}"
+            ),
+        )
+        return leader
+
+    def numbers(self, kind: str) -> Ints:
+        """Rates or sizes in order, (n,)."""
+        given: Sequence[int | None] = getattr(self.columns, kind)
+        read = (UNKNOWN if value is None else value if value >= 0 else _IMPOSSIBLE for value in given)
+        try:
+            found = np.fromiter(read, dtype=np.int64, count=len(given))[self.order]
+        except OverflowError as error:
+            raise BadMove(f"a {kind} is above {LARGEST_NUMBER}, the largest number Kafka holds") from error
+        self.refuse(
+            found == _IMPOSSIBLE, lambda at: f"{kind} is {given[at]}; expected 0 or more, or null for unknown"
+        )
+        return found
+
+
+_KEYS = {
+    "current": "current_replicas",
+    "adding": "in_progress_adding_replicas",
+    "target": "target_replicas",
+    "in_sync": "isr",
+}
+"""What a person calls each kind of replicas."""
+
+
+def _present(given: Sequence[Mapping[int, int]] | None, order: Ints, added: ReplicaSet) -> Ints:
+    if given is None:
+        return np.full(len(added.keys), UNKNOWN, dtype=np.int64)
+    places = order[added.rows].tolist()
+    sizes = (
+        given[place].get(broker, UNKNOWN)
+        for place, broker in zip(places, added.brokers.tolist(), strict=True)
+    )
+    return np.fromiter(sizes, dtype=np.int64, count=len(places))

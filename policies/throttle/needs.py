@@ -1,0 +1,135 @@
+"""What a move takes from each broker: bytes to move, and the least rate that ever ends.
+
+Kafka counts the traffic of *all* followers of a throttled partition against its leader's quota and holds back only those
+that are not in sync. So the in-sync followers eat first, and a leader needs write rate times followers, new ones included; a
+follower needs the write rate. Source: ``KafkaApis.sizeOfThrottledPartitions`` and ``ReplicaManager.shouldLeaderThrottle``.
+The rule of Kafka's manual, "above the write rate", is computed beside it: it under-estimates from the second follower on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.throttle.moves import UNKNOWN, Moves
+from policies.usage import Bools
+
+ByBroker = Mapping[int, int | None]
+"""A whole number for each broker id, ids ascending; None where something it is made of is unknown."""
+_HALF_BITS = 31
+_HALF = (1 << _HALF_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """A partition without a number that the plan needs."""
+
+    partition: str
+    lacks: tuple[str, ...]
+    """``write_bytes_per_s``, ``log_size_bytes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Of each broker; leader maps hold the brokers that now lead a moving partition, follower maps those that gain one."""
+
+    leader_bytes_to_send: ByBroker
+    follower_bytes_to_receive: ByBroker
+    leader_min_bytes_per_s: ByBroker
+    """A rate must be above it: write rate times all followers of each partition the broker leads."""
+    follower_min_bytes_per_s: ByBroker
+    """A rate must be above it: write rate of each partition the broker gains."""
+    leader_min_write_rate_bytes_per_s: ByBroker
+    """The rule that under-estimates: write rate alone."""
+    failover_safe_min_bytes_per_s: ByBroker
+    """The same as ``leader_min_bytes_per_s`` if the broker led every moving partition it is a source of; of all sources."""
+    lacking: tuple[Lack, ...]
+    """In order; empty when everything is known."""
+    whole_logs_count: int
+    """Added replicas of which nobody said what they have already: their whole log counts."""
+
+
+def needs_of(moves: Moves) -> Needs:
+    """Add up; integer arithmetic without a limit."""
+    led = np.flatnonzero(moves.is_led())
+    leaders, rates = moves.leader[led], moves.write_bytes_per_s[led]
+    followers = followers_of(moves)
+    left = bytes_left(moves)
+    is_led = moves.is_led()[moves.added.rows]
+    sources = moves.sources.rows
+    return Needs(
+        leader_bytes_to_send=total_by_broker(moves.leader[moves.added.rows[is_led]], left[is_led]),
+        follower_bytes_to_receive=total_by_broker(moves.added.brokers, left),
+        leader_min_bytes_per_s=total_by_broker(leaders, rates, times=followers[led]),
+        follower_min_bytes_per_s=total_by_broker(
+            moves.added.brokers, moves.write_bytes_per_s[moves.added.rows]
+        ),
+        leader_min_write_rate_bytes_per_s=total_by_broker(leaders, rates),
+        failover_safe_min_bytes_per_s=total_by_broker(
+            moves.sources.brokers, moves.write_bytes_per_s[sources], times=followers[sources]
+        ),
+        lacking=_lacking(moves, left),
+        whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
+    )
+
+
+def followers_of(moves: Moves) -> Ints:
+    """Followers of each partition while it moves, the added ones included, (n,)."""
+    return moves.sources.counts(len(moves)) + moves.added.counts(len(moves)) - 1
+
+
+def bytes_left(moves: Moves) -> Ints:
+    """What each added replica still has to receive, (k,) in the order of ``moves.added``, or UNKNOWN.
+
+    The leader's size less what the replica has, at least 0; the whole log where nobody said what it has; nothing for one
+    that is in sync or leads.
+    """
+    rows = moves.added.rows
+    sizes = moves.log_size_bytes[rows]
+    left = np.where(sizes == UNKNOWN, UNKNOWN, np.maximum(sizes - np.maximum(moves.present_bytes, 0), 0))
+    left[_has_all(moves)] = 0
+    return left
+
+
+def _has_all(moves: Moves) -> Bools:
+    found: Bools = moves.in_sync.contains(moves.added.keys) | (
+        moves.leader[moves.added.rows] == moves.added.brokers
+    )
+    return found
+
+
+def _is_whole(moves: Moves) -> Bools:
+    found: Bools = (moves.present_bytes == UNKNOWN) & ~_has_all(moves)
+    return found
+
+
+def total_by_broker(brokers: Ints, values: Ints, *, times: Ints | None = None) -> dict[int, int | None]:
+    """Sum of ``values * times`` for each broker, ids ascending; None where one of its values is UNKNOWN.
+
+    Shapes are equal. Exact for any int64: each half of a value is added up by itself and joined as a Python integer.
+    """
+    found, place = np.unique(brokers, return_inverse=True)
+    factor = np.ones(len(values), dtype=np.int64) if times is None else times
+    known = np.where(values == UNKNOWN, 0, values)
+    halves = np.zeros((2, len(found)), dtype=np.int64)
+    np.add.at(halves[0], place, (known >> _HALF_BITS) * factor)
+    np.add.at(halves[1], place, (known & _HALF) * factor)
+    lacking = np.bincount(place[values == UNKNOWN], minlength=len(found)).tolist()
+    return {
+        broker: None if lacks else (high << _HALF_BITS) + low
+        for broker, high, low, lacks in zip(found.tolist(), *halves.tolist(), lacking, strict=True)
+    }
+
+
+def _lacking(moves: Moves, left: Ints) -> tuple[Lack, ...]:
+    no_rate = moves.write_bytes_per_s == UNKNOWN
+    no_size = np.zeros(len(moves), dtype=np.bool_)
+    no_size[moves.added.rows[left == UNKNOWN]] = True
+    return tuple(
+        Lack(
+            partition=moves.name(row),
+            lacks=("write_bytes_per_s",) * bool(no_rate[row]) + ("log_size_bytes",) * bool(no_size[row]),
+        )
+        for row in np.flatnonzero(no_rate | no_size).tolist()
+    )

@@ -1,0 +1,360 @@
+"""When a throttle is set, changed and taken off while a reassignment runs: one decision a round at most.
+
+A minimum that comes near the rate, and moves that join, are answered at once; everything else rests for
+``min_change_interval_s`` after the last change. Without reports the throttle stays, then becomes high enough for whichever
+source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the
+minimum nothing is decided, for such a throttle would hold the move for ever: that is ``infeasible``, with the violations.
+
+Known to do badly: a rate is not lowered when traffic falls, only when it passes the network's cap.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from policies.throttle.lists import ThrottledLists, difference, merged
+from policies.throttle.moves import Moves
+from policies.throttle.needs import Needs, needs_of
+from policies.throttle.pacing_lists import ListSteps
+from policies.throttle.pacing_plan import (
+    Outcome,
+    PacingExplanation,
+    PacingMemory,
+    PacingSnapshot,
+    ThrottleDecision,
+    Trigger,
+)
+from policies.throttle.progress import Eta, eta_of, watched
+from policies.throttle.rates import (
+    BrokerRole,
+    Load,
+    RatePlan,
+    RateRule,
+    exact,
+    loads_of,
+    per_broker_plan,
+    plan_at,
+    uniform_plan,
+)
+from policies.throttle.settings import ThrottleSettings
+
+_MS_PER_S = 1000
+_AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "minimum-rose"})
+
+Step = tuple[ThrottleDecision | None, PacingMemory, PacingExplanation]
+
+
+def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings) -> Step:
+    """One round. Raises ``BadList`` where a throttled replica list of the snapshot is none."""
+    if snapshot.moves is None:
+        return _without_reports(snapshot, memory, settings, None)
+    if not len(snapshot.moves):
+        return _finished(memory)
+    needs = needs_of(snapshot.moves)
+    if any(load.min_bytes_per_s is None for load in loads_of(needs)):
+        return _without_reports(snapshot, memory, settings, needs)
+    return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
+
+
+def _finished(memory: PacingMemory) -> Step:
+    if not memory.is_active:
+        return None, PacingMemory(), PacingExplanation(outcome="nothing-moves")
+    decision = ThrottleDecision(trigger="finished", remove=memory.added, clear_rates=tuple(memory.rates()))
+    return decision, PacingMemory(), PacingExplanation(outcome="decided")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Round:
+    """A round in which everything that a minimum takes is known."""
+
+    snapshot: PacingSnapshot
+    memory: PacingMemory
+    settings: ThrottleSettings
+    needs: Needs
+    loads: tuple[Load, ...]
+    lists: ListSteps
+    eta: Eta
+    """At the rates in force."""
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: PacingSnapshot,
+        memory: PacingMemory,
+        settings: ThrottleSettings,
+        moves: Moves,
+        needs: Needs,
+    ) -> "_Round":
+        loads = loads_of(needs)
+        memory = replace(
+            memory,
+            safe_leader_mins=_known(needs.failover_safe_min_bytes_per_s),
+            safe_follower_mins=_known(needs.follower_min_bytes_per_s),
+            stale_rounds=0,
+            watch=watched(
+                memory.watch,
+                at_ms=snapshot.now_ms,
+                loads=loads,
+                is_changed=False,
+            ),
+        )
+        in_force = _plan_of(memory.rates(), loads) if memory.is_active else None
+        lists = ListSteps.of(snapshot.lists, memory.added, moves)
+        return cls(
+            snapshot=snapshot,
+            memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),
+            settings=settings,
+            needs=needs,
+            loads=loads,
+            lists=lists,
+            eta=eta_of(memory.watch, in_force),
+        )
+
+    @property
+    def left_ms(self) -> float | None:
+        """Until the deadline; None without one, or when it has passed."""
+        if self.settings.deadline_s == 0:
+            return None
+        begun_ms = self.snapshot.now_ms if self.memory.begun_ms is None else self.memory.begun_ms
+        left_ms = begun_ms + self.settings.deadline_s * _MS_PER_S - self.snapshot.now_ms
+        return left_ms if left_ms > 0 else None
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether a change that can wait has to."""
+        return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
+
+    def rule(self) -> RateRule:
+        """How rates are made in this round."""
+        left_ms = self.left_ms
+        knows_sizes = all(load.bytes_left is not None for load in self.loads)
+        return RateRule(
+            headroom_ratio=exact(self.settings.headroom_ratio),
+            floor_bytes_per_s=self.settings.floor_bytes_per_s,
+            deadline_s=Fraction(left_ms) / _MS_PER_S if left_ms is not None and knows_sizes else None,
+            caps=self.snapshot.caps,
+            room=self.snapshot.room,
+        )
+
+
+def _with_reports(now: _Round) -> Step:
+    wanted, plan = _wanted(now)
+    trigger = next(_triggers(now, wanted), None)
+    in_force = _plan_of(now.memory.rates(), now.loads)
+    if plan.feasible is False:
+        if not (now.memory.is_active and trigger in {"moves-joined", "moves-left"}):
+            return None, now.memory, _explained(now, "infeasible", trigger, plan)
+        stretched = _stretched(now.memory.rates(), now.lists)
+        wanted = {role: stretched[role] for role in now.lists.roles()}
+    if trigger is None:
+        return None, now.memory, _explained(now, "kept", None, in_force)
+    if trigger not in _AT_ONCE and now.is_resting:
+        return None, now.memory, _explained(now, "resting", trigger, in_force)
+    rates = _new_rates(now, trigger, wanted)
+    decision = ThrottleDecision(
+        trigger=trigger,
+        add=now.lists.add,
+        remove=now.lists.remove,
+        set_rates=rates,
+        clear_rates=tuple(role for role in now.memory.rates() if role not in rates),
+    )
+    memory = _remembered(now.snapshot, now.memory, now.needs, now.lists.wanted, rates)
+    return (
+        decision,
+        memory,
+        _explained(replace(now, memory=memory), "decided", trigger, _plan_of(rates, now.loads)),
+    )
+
+
+def _wanted(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
+    """A rate for every broker on a list, whether it leads now or not, and what comes of them."""
+    rule = now.rule()
+    if now.settings.rates == "uniform":
+        found = uniform_plan(now.loads, rule)
+        rate = found.rate_bytes_per_s or 0
+        return dict.fromkeys(now.lists.roles(), rate), found.plan
+    plan = per_broker_plan(now.loads, rule)
+    spare = per_broker_plan(_safe_loads(now.memory), replace(rule, deadline_s=None)).rates
+    rates = {role: plan.rates.get(role) or spare[role] or 0 for role in now.lists.roles()}
+    return rates, plan
+
+
+def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]:
+    """All that apply; what cannot wait comes first."""
+    if not now.memory.is_active:
+        yield "first-throttle"
+        return
+    rates = now.memory.rates()
+    if now.lists.is_joined or any(role not in rates for role in wanted):
+        yield "moves-joined"
+        return
+    if _is_minimum_near(now, rates, wanted):
+        yield "minimum-rose"
+    if now.memory.is_fallback and _is_changed(now, rates, wanted, up=True, down=True):
+        yield "reports-back"
+    if _is_late(now) and any(wanted[role] > rates[role] for role in wanted):
+        yield "deadline-at-risk"
+    if _is_changed(now, rates, wanted, up=True, down=False):
+        yield "headroom"
+    if _is_over_cap(now, rates, wanted):
+        yield "over-cap"
+    if now.lists.is_left:
+        yield "moves-left"
+
+
+def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+    """Of a role whose rate can go up; under a cap just above the minimum it stays near."""
+    share = exact(now.settings.raise_at_ratio)
+    return any(
+        (load.min_bytes_per_s or 0) > share * rates[load.role] and wanted[load.role] > rates[load.role]
+        for load in now.loads
+    )
+
+
+def _is_late(now: _Round) -> bool:
+    left_ms = now.left_ms
+    if left_ms is None or now.eta.basis == "unknown":
+        return False
+    return now.eta.remaining_s is None or now.eta.remaining_s * _MS_PER_S > left_ms
+
+
+def _is_changed(
+    now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int], *, up: bool, down: bool
+) -> bool:
+    """Whether a rate is to go up or down by the threshold at least."""
+    share = exact(now.settings.change_threshold_ratio)
+    for role, rate in wanted.items():
+        step = rate - rates[role] if up else 0
+        if step > 0 and step >= share * rates[role]:
+            return True
+        if down and rates[role] > rate and rates[role] - rate >= share * rates[role]:
+            return True
+    return False
+
+
+def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
+    capped = {
+        role: min(rates[role], cap) for role in wanted if (cap := now.snapshot.caps.of(role)) is not None
+    }
+    return _is_changed(now, rates, capped, up=False, down=True)
+
+
+def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
+    """A raise lowers nobody; only what is meant to lower does."""
+    rates = now.memory.rates()
+    if trigger in {"first-throttle", "over-cap", "reports-back"}:
+        return dict(wanted)
+    if trigger == "moves-left":
+        return {role: rates[role] for role in wanted}
+    if now.settings.rates == "uniform":
+        rate = max([*wanted.values(), *(rates[role] for role in wanted if role in rates)])
+        return dict.fromkeys(wanted, rate)
+    return {role: max(rate, rates.get(role, 0)) for role, rate in wanted.items()}
+
+
+def _without_reports(
+    snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings, needs: Needs | None
+) -> Step:
+    """Keep, cover moves that join, and after some rounds fall back."""
+    if not memory.is_active:
+        return None, memory, PacingExplanation(outcome="unknown", needs=needs)
+    memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
+    told = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
+    lists = None if snapshot.moves is None else ListSteps.of(snapshot.lists, memory.added, snapshot.moves)
+    rates = memory.rates()
+    trigger: Trigger | None = None
+    if lists is not None and lists.is_joined:
+        trigger, rates = "moves-joined", _stretched(rates, lists)
+    if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
+        trigger, rates = "stale-reports", {**rates, **_fallback(memory, settings, rates)}
+        memory = replace(memory, is_fallback=True)
+    add = ThrottledLists() if lists is None else lists.add
+    if trigger is None or (rates == memory.rates() and add == ThrottledLists()):
+        return None, memory, told
+    both, _ = merged(memory.added, add)  # nothing is removed while reports are missing
+    added = ThrottledLists(
+        leader={**memory.added.leader, **both.leader}, follower={**memory.added.follower, **both.follower}
+    )
+    decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
+    told = replace(told, outcome="decided", wanted_trigger=trigger)
+    return decision, _remembered(snapshot, memory, None, added, rates), told
+
+
+def _stretched(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
+    """The same for brokers that join, of which nobody knows what they need: the highest that anyone has."""
+    return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
+
+
+def _fallback(
+    memory: PacingMemory, settings: ThrottleSettings, rates: Mapping[BrokerRole, int]
+) -> dict[BrokerRole, int]:
+    """Rates for the failover-safe minimums; no cap, because nobody measures the network now."""
+    rule = RateRule(
+        headroom_ratio=exact(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
+    )
+    loads = _safe_loads(memory)
+    if settings.rates == "uniform":
+        rate = uniform_plan(loads, rule).rate_bytes_per_s
+        return {} if rate is None or not loads else dict.fromkeys(rates, rate)
+    return {role: rate for role, rate in per_broker_plan(loads, rule).rates.items() if rate is not None}
+
+
+def _safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
+    leaders = ((BrokerRole("leader", broker), need) for broker, need in memory.safe_leader_mins.items())
+    followers = ((BrokerRole("follower", broker), need) for broker, need in memory.safe_follower_mins.items())
+    return tuple(
+        Load(role=role, bytes_left=None, min_bytes_per_s=need) for role, need in (*leaders, *followers)
+    )
+
+
+def _remembered(
+    snapshot: PacingSnapshot,
+    memory: PacingMemory,
+    needs: Needs | None,
+    added: ThrottledLists,
+    rates: Mapping[BrokerRole, int],
+) -> PacingMemory:
+    """After a decision. New rates or moves bend the slope, so the watch begins anew."""
+    is_same = rates == memory.rates() and not difference(added, memory.added).follower
+    watch = memory.watch
+    if not is_same:
+        loads = () if needs is None else loads_of(needs)
+        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, is_changed=True)
+    return replace(
+        memory,
+        begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
+        changed_ms=snapshot.now_ms,
+        added=added,
+        leader_rates={role.broker: rate for role, rate in rates.items() if role.role == "leader"},
+        follower_rates={role.broker: rate for role, rate in rates.items() if role.role == "follower"},
+        is_fallback=memory.is_fallback and needs is None,
+        watch=watch,
+    )
+
+
+def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
+    return PacingExplanation(
+        outcome=outcome,
+        wanted_trigger=trigger,
+        needs=now.needs,
+        plan=plan,
+        eta=eta_of(now.memory.watch, plan),
+        differs_from_plan=now.memory.differs_from_plan,
+    )
+
+
+def _plan_of(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
+    return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
+
+
+def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists: ListSteps) -> bool:
+    """Whether what moves is not what was planned: at first by the fingerprint, later by whatever joins."""
+    if snapshot.planned_fingerprint is None:
+        return False
+    if memory.is_active:
+        return memory.differs_from_plan or lists.is_joined
+    return moves.fingerprint() != snapshot.planned_fingerprint
+
+
+def _known(values: Mapping[int, int | None]) -> dict[int, int]:
+    return {broker: value for broker, value in values.items() if value is not None}

@@ -1,0 +1,52 @@
+"""From the lists that are there and the entries of ours to those that are needed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merged, without
+from policies.throttle.moves import Moves
+from policies.throttle.rates import BrokerRole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSteps:
+    """Entries of ours as they shall be, and the steps there."""
+
+    wanted: ThrottledLists
+    add: ThrottledLists
+    remove: ThrottledLists
+    leaders: tuple[int, ...]
+    """Brokers that need a leader rate: every source, whoever leads."""
+    followers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, there: ThrottledLists, added: ThrottledLists, moves: Moves) -> "ListSteps":
+        """``there``: on the cluster, whether or not our last change has arrived; ``added``: what we had added."""
+        ours = without(there, added)
+        others = ThrottledLists(
+            leader={**there.leader, **ours.leader}, follower={**there.follower, **ours.follower}
+        )
+        needed = lists_of(moves)
+        _, wanted = merged(others, needed)
+        return cls(
+            wanted=wanted,
+            add=difference(wanted, added),
+            remove=difference(added, wanted),
+            leaders=brokers_of(needed.leader),
+            followers=brokers_of(needed.follower),
+        )
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether something moves that is not throttled yet."""
+        return bool(self.add.leader or self.add.follower)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether something is throttled that moves no more."""
+        return bool(self.remove.leader or self.remove.follower)
+
+    def roles(self) -> Iterator[BrokerRole]:
+        """Everyone who needs a rate."""
+        yield from (BrokerRole("leader", broker) for broker in self.leaders)
+        yield from (BrokerRole("follower", broker) for broker in self.followers)

@@ -1,0 +1,111 @@
+"""What pacing sees each round, remembers, decides and says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import Moves
+from policies.throttle.needs import Needs
+from policies.throttle.progress import Eta, Watch
+from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, RatePlan
+
+Trigger = Literal[
+    "first-throttle",
+    "moves-joined",
+    "minimum-rose",
+    "deadline-at-risk",
+    "headroom",
+    "over-cap",
+    "reports-back",
+    "moves-left",
+    "stale-reports",
+    "finished",
+]
+"""Why something is decided. ``finished``: nothing moves any more, whether completed or cancelled."""
+
+Outcome = Literal["nothing-moves", "decided", "kept", "resting", "infeasible", "unknown", "stale"]
+"""``kept``: the throttle is as it should be; ``resting``: it should change, and did so a moment ago; ``infeasible``: the
+network leaves less than the minimum; ``unknown``: there is no throttle and not enough is known for one; ``stale``: reports
+are missing and the throttle stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PacingSnapshot:
+    """One cluster's reassignments at a round's end."""
+
+    now_ms: int
+    moves: Moves | None
+    """What moves or is planned to; None: nobody reported it in this round."""
+    lists: ThrottledLists = field(default_factory=ThrottledLists)
+    """Throttled replicas on the cluster, ours included; without ``moves`` they say nothing."""
+    caps: Caps = NO_CAPS
+    """From ``network_limits``."""
+    room: Caps = NO_CAPS
+    planned_fingerprint: str | None = None
+    """Of the plan that somebody made; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacingMemory:
+    """What is remembered of the throttle in force; plain values, to be stored."""
+
+    begun_ms: int | None = None
+    """When the move was first seen; None: nothing is throttled."""
+    changed_ms: int = 0
+    """When rates were decided last."""
+    added: ThrottledLists = field(default_factory=ThrottledLists)
+    """Exactly the entries that were added, for they are all that is removed."""
+    leader_rates: Mapping[int, int] = field(default_factory=dict)
+    """Bytes/s that were set, by broker."""
+    follower_rates: Mapping[int, int] = field(default_factory=dict)
+    safe_leader_mins: Mapping[int, int] = field(default_factory=dict)
+    """Failover-safe minimums of the last round in which everything was known; empty: none yet."""
+    safe_follower_mins: Mapping[int, int] = field(default_factory=dict)
+    stale_rounds: int = 0
+    is_fallback: bool = False
+    """Whether the failover-safe rates are in force."""
+    differs_from_plan: bool = False
+    watch: Watch = field(default_factory=Watch)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a throttle of ours is in force."""
+        return self.begun_ms is not None
+
+    def rates(self) -> dict[BrokerRole, int]:
+        """Rates in force by role."""
+        return {
+            **{BrokerRole("leader", broker): rate for broker, rate in self.leader_rates.items()},
+            **{BrokerRole("follower", broker): rate for broker, rate in self.follower_rates.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottleDecision:
+    """What is to be changed on the cluster; everything not named stays."""
+
+    trigger: Trigger
+    add: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries to add."""
+    remove: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries of ours to remove."""
+    set_rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """All rates as they shall be, 1 or more each."""
+    clear_rates: tuple[BrokerRole, ...] = ()
+    """Rates of ours to take off, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacingExplanation:
+    """Why that, or why nothing."""
+
+    outcome: Outcome
+    wanted_trigger: Trigger | None = None
+    """What would be decided, were it not for ``outcome``."""
+    needs: Needs | None = None
+    """None: nothing moves, or nobody reported it."""
+    plan: RatePlan | None = None
+    """What comes of the rates in force after this round; of the wanted ones where that is infeasible."""
+    eta: Eta | None = None
+    differs_from_plan: bool = False

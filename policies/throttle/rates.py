@@ -1,0 +1,241 @@
+"""The rate to use, whether it can ever finish, and how long it takes.
+
+A role of a broker finishes in bytes left ÷ (rate - minimum), and only if its rate is above its minimum. That is an
+estimate: at the start the quota window is full of credit, and disks, retention and restarts lengthen a move. One rate for
+all brokers (*uniform*) is quicker than each broker's own minimum plus headroom, which leaves every broker its headroom only.
+Rates are whole numbers, because Kafka takes no others; durations are unrounded quotients.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from policies.throttle.needs import Needs
+
+Role = Literal["leader", "follower"]
+MIB = 1048576
+
+
+class BrokerRole(NamedTuple):
+    """One broker as leader or as follower."""
+
+    role: Role
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.broker}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """What may be used at most; None: anything."""
+
+    default_bytes_per_s: int | None = None
+    roles: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """What differs from it."""
+
+    def of(self, role: BrokerRole) -> int | None:
+        """The cap of one role of one broker."""
+        return self.roles.get(role, self.default_bytes_per_s)
+
+
+NO_CAPS = Caps()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRule:
+    """How a rate is made from a minimum."""
+
+    headroom_ratio: Fraction = Fraction(1, 5)
+    """A rate is at least minimum * (1 + this)."""
+    floor_bytes_per_s: int = MIB
+    """A rate is at least this; Kafka's own advice, because a fetch overshoots by up to as much."""
+    deadline_s: Fraction | None = None
+    """Done by then: minimum + bytes left ÷ deadline."""
+    caps: Caps = NO_CAPS
+    """Goes before all of the above; at or below the minimum nothing ever finishes."""
+    room: Caps = NO_CAPS
+    """What is free: a rate goes up to it even if less would do; None: do not."""
+    fixed_bytes_per_s: int | None = None
+    """This rate and no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one role of one broker has to do; None is unknown."""
+
+    role: BrokerRole
+    bytes_left: int | None
+    min_bytes_per_s: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A role that can never finish at its rate."""
+
+    role: BrokerRole
+    rate_bytes_per_s: int
+    required_more_than_bytes_per_s: int
+
+    @property
+    def deficit_bytes_per_s(self) -> int:
+        """From the rate up to the minimum; the rate must be above it."""
+        return self.required_more_than_bytes_per_s - self.rate_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatePlan:
+    """Rates with what comes of them."""
+
+    rates: Mapping[BrokerRole, int | None]
+    """Leaders first, then followers, ids ascending; None where it takes a number that is unknown."""
+    feasible: bool | None
+    """None: unknown, and no violation is known."""
+    violations: tuple[Violation, ...]
+    durations_s: Mapping[BrokerRole, float | None]
+    """Of the roles that finish, in the order of ``rates``; None: unknown."""
+    total_s: float | None
+    """The longest of them; None when infeasible or unknown."""
+    bottleneck: BrokerRole | None
+    """The role it takes that long; of several the leader, then the smaller id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformPlan:
+    """One rate for all brokers and both roles."""
+
+    min_bytes_per_s: int | None
+    """The largest minimum."""
+    rate_bytes_per_s: int | None
+    plan: RatePlan
+
+
+def loads_of(needs: Needs) -> tuple[Load, ...]:
+    """Every role of every broker: leaders first, then followers, ids ascending."""
+    leaders = (
+        Load(
+            role=BrokerRole("leader", broker),
+            bytes_left=needs.leader_bytes_to_send.get(broker, 0),
+            min_bytes_per_s=minimum,
+        )
+        for broker, minimum in needs.leader_min_bytes_per_s.items()
+    )
+    followers = (
+        Load(
+            role=BrokerRole("follower", broker),
+            bytes_left=needs.follower_bytes_to_receive[broker],
+            min_bytes_per_s=minimum,
+        )
+        for broker, minimum in needs.follower_min_bytes_per_s.items()
+    )
+    return (*leaders, *followers)
+
+
+def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
+    """The largest of what each role needs, at most the smallest of their caps."""
+    wanted = _largest(_wanted(load, rule) for load in loads)
+    caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
+    rate = rule.fixed_bytes_per_s
+    if rate is None and wanted is not None:
+        rooms = [rule.room.of(load.role) or 0 for load in loads]
+        rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), *caps])
+    return UniformPlan(
+        min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
+        rate_bytes_per_s=rate,
+        plan=plan_at({load.role: rate for load in loads}, loads),
+    )
+
+
+def per_broker_plan(loads: tuple[Load, ...], rule: RateRule) -> RatePlan:
+    """Each role what it needs, at most its cap."""
+    return plan_at({load.role: _own_rate(load, rule) for load in loads}, loads)
+
+
+def plan_at(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> RatePlan:
+    """What comes of given rates; every load's role must have one."""
+    loads = tuple(loads)
+    violations = tuple(found for load in loads if (found := _violation(load, rates[load.role])) is not None)
+    failing = {found.role for found in violations}
+    durations = {load.role: _duration_s(load, rates[load.role]) for load in loads if load.role not in failing}
+    is_known = all(rates[load.role] is not None and load.min_bytes_per_s is not None for load in loads)
+    total_s, bottleneck = _longest(durations) if not violations and is_known else (None, None)
+    return RatePlan(
+        rates=dict(rates),
+        feasible=False if violations else True if is_known else None,
+        violations=violations,
+        durations_s=durations,
+        total_s=total_s,
+        bottleneck=bottleneck,
+    )
+
+
+def ceil_ratio(value: int, ratio: Fraction) -> int:
+    """``value * ratio`` rounded up, in integers."""
+    return -(-value * ratio.numerator // ratio.denominator)
+
+
+def exact(ratio: float) -> Fraction:
+    """The decimal number a person wrote: 0.2 is one fifth, and 1.2 * 3 then 3.6."""
+    return Fraction(repr(ratio))
+
+
+def _wanted(load: Load, rule: RateRule) -> int | None:
+    """Before floor and cap."""
+    if load.min_bytes_per_s is None:
+        return None
+    wanted = ceil_ratio(load.min_bytes_per_s, 1 + rule.headroom_ratio)
+    if rule.deadline_s is None:
+        return wanted
+    if load.bytes_left is None:
+        return None
+    return max(wanted, load.min_bytes_per_s + ceil_ratio(load.bytes_left, 1 / rule.deadline_s))
+
+
+def _own_rate(load: Load, rule: RateRule) -> int | None:
+    if rule.fixed_bytes_per_s is not None:
+        return rule.fixed_bytes_per_s
+    wanted, cap = _wanted(load, rule), rule.caps.of(load.role)
+    if wanted is None:
+        return None
+    rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)
+    return rate if cap is None else min(rate, cap)
+
+
+def _violation(load: Load, rate: int | None) -> Violation | None:
+    """A role without bytes to move is done, whatever its rate; unknown bytes may be some."""
+    if rate is None or load.min_bytes_per_s is None or load.bytes_left == 0 or rate > load.min_bytes_per_s:
+        return None
+    return Violation(
+        role=load.role, rate_bytes_per_s=rate, required_more_than_bytes_per_s=load.min_bytes_per_s
+    )
+
+
+def _duration_s(load: Load, rate: int | None) -> float | None:
+    if load.bytes_left == 0:
+        return 0.0
+    if load.bytes_left is None or load.min_bytes_per_s is None or rate is None:
+        return None
+    return load.bytes_left / (rate - load.min_bytes_per_s)
+
+
+def _longest(durations: Mapping[BrokerRole, float | None]) -> tuple[float | None, BrokerRole | None]:
+    if not durations:
+        return 0.0, None
+    known = {role: seconds for role, seconds in durations.items() if seconds is not None}
+    if len(known) < len(durations):
+        return None, None
+    bottleneck = max(
+        known, key=lambda role: known[role]
+    )  # the first of equals: leaders come first, then by id
+    return known[bottleneck], bottleneck
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    """0 of none, None if one is unknown."""
+    largest = 0
+    for value in values:
+        if value is None:
+            return None
+        largest = max(largest, value)
+    return largest

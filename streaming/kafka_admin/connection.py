@@ -1,0 +1,43 @@
+"""A connection to a cluster's admin API, and the one error for everything that keeps it from answering."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+REACH_TIMEOUT_MS = 8_000
+REQUEST_TIMEOUT_MS = 15_000
+
+
+class ClusterError(Exception):
+    """The cluster does not answer, or not as it must; the message names what was asked and the remedy."""
+
+
+@contextmanager
+def connected(bootstrap: str, security: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
+    """An admin client, closed at the end; ``security`` is passed on to it.
+
+    Raises ``ClusterError``, also for whatever Kafka refuses while it is used.
+    """
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=bootstrap,
+            bootstrap_timeout_ms=REACH_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            **(security or {}),
+        )
+    except (KafkaError, OSError, ValueError) as error:
+        raise _failed(bootstrap, error) from error
+    try:
+        with admin:
+            yield admin
+    except KafkaError as error:
+        raise _failed(bootstrap, error) from error
+
+
+def _failed(bootstrap: str, error: Exception) -> ClusterError:
+    return ClusterError(
+        f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
+        "Check the address, whether the brokers are up, and the security settings."
+    )

@@ -1,0 +1,82 @@
+"""Lists are merged with what others set, and what was added comes off exactly."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.throttle.lists import (
+    BadList,
+    ThrottledLists,
+    difference,
+    entries_of,
+    foreign,
+    merged,
+    text_of,
+    without,
+)
+
+TEXTS = st.one_of(
+    st.just("*"), st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=8).map(text_of)
+)
+LISTS = st.dictionaries(st.sampled_from("abc"), TEXTS.filter(bool), max_size=3)
+OURS = st.dictionaries(st.sampled_from("abc"), TEXTS.filter(lambda text: text not in {"", "*"}), max_size=3)
+BOTH = st.builds(ThrottledLists, leader=LISTS, follower=LISTS)
+
+
+def lists(leader: str) -> ThrottledLists:
+    return ThrottledLists(leader={"t": leader})
+
+
+def test_entries_of_others_stay_and_only_ours_are_remembered() -> None:
+    after, added = merged(lists("7:1,0:2"), lists("0:2,0:10,0:9"))
+    assert after == lists("0:2,0:9,0:10,7:1")
+    assert added == lists("0:9,0:10")
+    assert foreign(after, added) == lists("0:2,7:1")
+    assert without(after, added) == lists("0:2,7:1")
+
+
+def test_a_star_covers_ours_and_is_left_alone() -> None:
+    after, added = merged(lists("*"), lists("0:1"))
+    assert (after, added) == (lists("*"), ThrottledLists())
+    assert without(lists("*"), lists("0:1")) == lists("*")
+    assert foreign(lists("*"), lists("0:1")) == lists("*")
+
+
+def test_an_empty_list_that_is_left_means_delete_the_setting() -> None:
+    assert without(lists("0:1,0:2"), lists("0:2,0:1")) == lists("")
+
+
+def test_entries_added_by_others_meanwhile_survive_the_removal() -> None:
+    assert without(lists("0:1,0:2,5:5"), lists("0:1,0:2")) == lists("5:5")
+
+
+@pytest.mark.parametrize("text", ["0", "0:1,,1:1", "a:b", "0:1:2", "-1:2", "0:*"])
+def test_what_is_no_list_is_refused(text: str) -> None:
+    with pytest.raises(BadList, match="expected partition:broker"):
+        entries_of(text)
+
+
+@given(there=BOTH, ours=st.builds(ThrottledLists, leader=OURS, follower=OURS))
+def test_removing_what_was_added_restores_exactly_what_was_there(
+    there: ThrottledLists, ours: ThrottledLists
+) -> None:
+    after, added = merged(there, ours)
+    now = ThrottledLists(
+        leader={**there.leader, **after.leader}, follower={**there.follower, **after.follower}
+    )
+    back = without(now, added)
+    for kind in ("leader", "follower"):
+        restored = {**getattr(now, kind), **getattr(back, kind)}
+        assert {topic: text for topic, text in restored.items() if text} == getattr(there, kind)
+
+
+@given(there=BOTH, ours=st.builds(ThrottledLists, leader=OURS, follower=OURS))
+def test_merging_twice_changes_nothing(there: ThrottledLists, ours: ThrottledLists) -> None:
+    once, _ = merged(there, ours)
+    assert merged(once, ours) == (once, ThrottledLists())
+
+
+def test_a_difference_is_what_the_other_has_not() -> None:
+    one, other = ThrottledLists(leader={"t": "0:1,0:2", "u": "1:1"}), ThrottledLists(leader={"t": "0:2,0:3"})
+    assert difference(one, other) == ThrottledLists(leader={"t": "0:1", "u": "1:1"})
+    assert difference(one, one) == ThrottledLists()

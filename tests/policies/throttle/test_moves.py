@@ -1,0 +1,171 @@
+"""Reassignments that cannot be right are refused by name; odd ones that can be are taken as they are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from policies.throttle.lists import lists_of
+from policies.throttle.moves import BadMove
+from policies.throttle.needs import Lack, needs_of
+from policies.throttle.rates import RateRule, loads_of, per_broker_plan, uniform_plan
+from tests.policies.throttle.moving import MB, Partition, moves_of, read
+
+GOOD = Partition("t-0", [1, 2], [2, 3], 4 * MB, 100 * MB)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([GOOD, GOOD], "t-0: given twice; give each partition once"),
+        ([replace(GOOD, replicas=[], leader=-1)], "t-0: current_replicas is empty"),
+        ([replace(GOOD, target=[])], "t-0: target_replicas is empty"),
+        ([replace(GOOD, replicas=[1, 2, 1])], "t-0: current_replicas is [1, 2, 1]; give each broker once"),
+        ([replace(GOOD, target=[3, 3])], "t-0: target_replicas is [3, 3]; give each broker once"),
+        ([replace(GOOD, target=[3, -1])], "t-0: target_replicas is [3, -1]; a broker id is 0 to 2147483647"),
+        (
+            [replace(GOOD, target=[2**31])],
+            "t-0: target_replicas is [2147483648]; a broker id is 0 to 2147483647",
+        ),
+        ([replace(GOOD, leader=9)], "t-0: leader is 9, which is not among current_replicas [1, 2]"),
+        ([replace(GOOD, leader=-2)], "t-0: leader is -2, which is not among current_replicas [1, 2]"),
+        ([replace(GOOD, writes=-3)], "t-0: write_bytes_per_s is -3; expected 0 or more, or null for unknown"),
+        ([replace(GOOD, size=-1)], "t-0: log_size_bytes is -1; expected 0 or more, or null for unknown"),
+        (
+            [replace(GOOD, size=2**63)],
+            "a log_size_bytes is above 9223372036854775807, the largest number Kafka holds",
+        ),
+        ([replace(GOOD, name="a b-0")], "'a b' is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -"),
+        (
+            [replace(GOOD, name="t-4294967296")],
+            "t-4294967296: partition is 4294967296; expected 0 to 2147483647",
+        ),
+        (
+            [replace(GOOD, replicas=[2, 3], adding=[2, 3])],
+            "t-0: all of current_replicas [2, 3] are being added; one must be a source",
+        ),
+        (
+            [replace(GOOD, replicas=[1, 2, 4], adding=[4])],
+            "t-0: already being reassigned: Kafka is adding [4], and target_replicas [2, 3] leaves some of them out; cancel that move first, or keep its targets",
+        ),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_a_row_that_cannot_be_right_is_refused_by_name(rows: Sequence[Partition], message: str) -> None:
+    with pytest.raises(BadMove) as refusal:
+        read(*rows)
+    assert str(refusal.value) == message
+
+
+def test_of_several_bad_rows_the_first_by_topic_and_partition_is_named() -> None:
+    rows = [replace(GOOD, name=f"t-{number}", target=[]) for number in (10, 2, 7)]
+    with pytest.raises(BadMove, match=r"t-2: target"):
+        read(*rows)
+
+
+@pytest.mark.parametrize("target", [[2, 1], [1], [2]])
+def test_reordering_or_removing_moves_no_data(target: list[int]) -> None:
+    found = read(replace(GOOD, target=target), replace(GOOD, name="t-1"))
+    assert found.without_data_movement == ("t-0",)
+    assert found.moves.names() == ["t-1"]
+
+
+def test_more_replicas_are_sources_and_added_ones() -> None:
+    moves = moves_of(replace(GOOD, target=[1, 2, 3, 4]))
+    assert lists_of(moves).leader == {"t": "0:1,0:2"}
+    assert lists_of(moves).follower == {"t": "0:3,0:4"}
+    needs = needs_of(moves)
+    assert needs.leader_bytes_to_send == {1: 200 * MB}
+    assert needs.leader_min_bytes_per_s == {1: 12 * MB}
+    assert needs.follower_min_bytes_per_s == {3: 4 * MB, 4: 4 * MB}
+
+
+def test_replicas_that_kafka_is_adding_are_no_sources() -> None:
+    running = replace(GOOD, replicas=[1, 2, 3], adding=[3])
+    assert lists_of(moves_of(running)) == lists_of(moves_of(GOOD))
+    assert moves_of(running).fingerprint() == moves_of(GOOD).fingerprint()
+
+
+def test_a_running_move_counts_what_the_new_replica_lacks() -> None:
+    assert needs_of(moves_of(replace(GOOD, present={3: 30 * MB}))).leader_bytes_to_send == {1: 70 * MB}
+    assert needs_of(moves_of(replace(GOOD, present={3: 300 * MB}))).follower_bytes_to_receive == {3: 0}
+
+
+def test_a_new_replica_in_sync_has_nothing_left_to_receive_and_still_counts_in_the_minimum() -> None:
+    needs = needs_of(moves_of(replace(GOOD, isr=[1, 2, 3])))
+    assert needs.follower_bytes_to_receive == {3: 0}
+    assert needs.leader_min_bytes_per_s == {1: 8 * MB}
+    assert needs.whole_logs_count == 0
+
+
+def test_a_partition_without_a_leader_is_nobodys_to_send_and_still_failover_safe() -> None:
+    needs = needs_of(moves_of(replace(GOOD, leader=-1)))
+    assert needs.leader_min_bytes_per_s == {}
+    assert needs.follower_bytes_to_receive == {3: 100 * MB}
+    assert needs.failover_safe_min_bytes_per_s == {1: 8 * MB, 2: 8 * MB}
+
+
+def test_what_is_unknown_gives_no_number_and_names_the_partition() -> None:
+    rows = [
+        GOOD,
+        replace(GOOD, name="t-1", writes=None),
+        replace(GOOD, name="u-0", replicas=[5, 6], size=None),
+    ]
+    needs = needs_of(moves_of(*rows))
+    assert needs.lacking == (
+        Lack(partition="t-1", lacks=("write_bytes_per_s",)),
+        Lack(partition="u-0", lacks=("log_size_bytes",)),
+    )
+    assert needs.leader_min_bytes_per_s == {1: None, 5: 12 * MB}
+    assert needs.leader_bytes_to_send == {1: 200 * MB, 5: None}
+    loads = loads_of(needs)
+    assert uniform_plan(loads, RateRule()).rate_bytes_per_s is None
+    found = per_broker_plan(loads, RateRule())
+    assert {str(role): rate for role, rate in found.rates.items()} == {
+        "leader:1": None,
+        "leader:5": 14_400_000,
+        "follower:2": 4_800_000,
+        "follower:3": None,
+    }
+    assert (found.feasible, found.total_s, found.bottleneck) == (None, None, None)
+
+
+def test_a_known_violation_is_told_even_when_something_else_is_unknown() -> None:
+    rows = [GOOD, replace(GOOD, name="t-1", replicas=[5, 6], writes=None)]
+    plan = uniform_plan(loads_of(needs_of(moves_of(*rows))), RateRule(fixed_bytes_per_s=MB)).plan
+    assert plan.feasible is False
+    assert [str(found.role) for found in plan.violations] == ["leader:1"]
+
+
+def test_without_traffic_the_floor_is_the_rate() -> None:
+    loads = loads_of(needs_of(moves_of(replace(GOOD, writes=0, size=2**20 * 50))))
+    found = uniform_plan(loads, RateRule())
+    assert (found.min_bytes_per_s, found.rate_bytes_per_s, found.plan.total_s) == (0, 2**20, 50.0)
+
+
+def test_a_partition_without_data_is_done_at_any_rate() -> None:
+    plan = uniform_plan(
+        loads_of(needs_of(moves_of(replace(GOOD, size=0)))), RateRule(fixed_bytes_per_s=1)
+    ).plan
+    assert (plan.feasible, plan.total_s) == (True, 0.0)
+
+
+def test_nothing_to_move_takes_no_time() -> None:
+    found = uniform_plan(loads_of(needs_of(moves_of())), RateRule())
+    assert (found.min_bytes_per_s, found.plan.feasible, found.plan.total_s, found.plan.bottleneck) == (
+        0,
+        True,
+        0.0,
+        None,
+    )
+
+
+def test_sums_are_exact_beyond_64_bits() -> None:
+    most = 2**63 - 1
+    rows = [
+        replace(GOOD, name=f"t-{number}", writes=most, size=most, target=[1, 2, 3, 4])
+        for number in range(1000)
+    ]
+    needs = needs_of(moves_of(*rows))
+    assert needs.leader_bytes_to_send == {1: 2000 * most}
+    assert needs.leader_min_bytes_per_s == {1: 3000 * most}

@@ -1,0 +1,365 @@
+"""A reassignment from its first round to its last: when the throttle is set, changed, kept and taken off."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import pytest
+
+from policies.throttle.lists import ThrottledLists, merged, without
+from policies.throttle.moves import Moves
+from policies.throttle.network import NetworkUse, network_limits
+from policies.throttle.pacing import decide
+from policies.throttle.pacing_plan import PacingExplanation, PacingMemory, PacingSnapshot, ThrottleDecision
+from policies.throttle.rates import NO_CAPS, BrokerRole, Caps
+from policies.throttle.settings import BrokerNetwork, NetworkCapacitySettings, ThrottleSettings
+from tests.policies.throttle.moving import GB, MB, WORKED_EXAMPLE, Partition, moves_of
+
+ROUND_MS = 10_000
+MOVE = Partition("t-0", [1, 2], [2, 3], 4 * MB, 10 * GB)
+"""Leader 1 needs 8 MB/s, follower 3 needs 4; recommended is 9.6 MB/s."""
+OTHER = Partition("t-1", [1, 2], [2, 4], 1 * MB, 1 * GB)
+NOTHING = ThrottledLists()
+
+
+@dataclass
+class Cluster:
+    """Plays rounds; the lists on the cluster follow the decisions at once."""
+
+    settings: ThrottleSettings = field(default_factory=ThrottleSettings)
+    memory: PacingMemory = field(default_factory=PacingMemory)
+    lists: ThrottledLists = NOTHING
+    now_ms: int = 0
+    told: PacingExplanation | None = None
+
+    def round(
+        self,
+        *rows: Partition,
+        reported: bool = True,
+        caps: Caps = NO_CAPS,
+        room: Caps = NO_CAPS,
+        planned: str | None = None,
+    ) -> ThrottleDecision | None:
+        self.now_ms += ROUND_MS
+        moves: Moves | None = moves_of(*rows) if reported else None
+        snapshot = PacingSnapshot(
+            now_ms=self.now_ms,
+            moves=moves,
+            lists=self.lists,
+            caps=caps,
+            room=room,
+            planned_fingerprint=planned,
+        )
+        stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
+        assert stored == self.memory
+        decision, self.memory, self.told = decide(snapshot, stored, self.settings)
+        if decision is not None:
+            assert all(rate >= 1 for rate in decision.set_rates.values())
+            self.lists = after(self.lists, decision)
+        return decision
+
+    @property
+    def outcome(self) -> str:
+        assert self.told is not None
+        return self.told.outcome
+
+
+def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
+    """The lists once a decision is carried out."""
+    added, _ = merged(lists, decision.add)
+    lists = overlaid(lists, added)
+    return overlaid(lists, without(lists, decision.remove))
+
+
+def overlaid(lists: ThrottledLists, changed: ThrottledLists) -> ThrottledLists:
+    return ThrottledLists(
+        leader={topic: text for topic, text in {**lists.leader, **changed.leader}.items() if text},
+        follower={topic: text for topic, text in {**lists.follower, **changed.follower}.items() if text},
+    )
+
+
+def rates(decision: ThrottleDecision | None) -> dict[str, int]:
+    assert decision is not None
+    return {str(role): rate for role, rate in decision.set_rates.items()}
+
+
+def started(settings: ThrottleSettings | None = None) -> Cluster:
+    cluster = Cluster(settings=settings or ThrottleSettings())
+    assert cluster.round(MOVE) is not None
+    return cluster
+
+
+def test_the_first_round_throttles_sources_and_added_replicas_at_the_recommended_rate() -> None:
+    cluster = Cluster()
+    assert cluster.round() is None
+    assert cluster.outcome == "nothing-moves"
+    decision = cluster.round(MOVE)
+    assert decision == ThrottleDecision(
+        trigger="first-throttle",
+        add=ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"}),
+        set_rates={
+            BrokerRole("leader", 1): 9_600_000,
+            BrokerRole("leader", 2): 9_600_000,
+            BrokerRole("follower", 3): 9_600_000,
+        },
+    )
+    assert cluster.told is not None
+    assert cluster.told.plan is not None
+    assert cluster.told.plan.total_s == 10 * GB / 1_600_000
+
+
+def test_the_worked_example_comes_out_of_pacing_too() -> None:
+    cluster = Cluster()
+    decision = cluster.round(*WORKED_EXAMPLE)
+    assert set(rates(decision).values()) == {31_200_000}
+    assert cluster.told is not None
+    assert cluster.told.plan is not None
+    assert str(cluster.told.plan.bottleneck) == "leader:101"
+    assert round(cluster.told.plan.total_s or 0, 2) == 8076.92
+    assert cluster.memory.safe_leader_mins == {101: 30 * MB, 102: 42 * MB, 103: 38 * MB}
+
+
+def test_each_broker_its_own_rate_gives_sources_that_do_not_lead_the_failover_safe_one() -> None:
+    decision = Cluster(settings=ThrottleSettings(rates="per-broker")).round(MOVE)
+    assert rates(decision) == {"leader:1": 9_600_000, "leader:2": 9_600_000, "follower:3": 4_800_000}
+
+
+def test_while_nothing_changes_the_throttle_is_kept() -> None:
+    cluster = started()
+    for _ in range(20):
+        assert cluster.round(MOVE) is None
+        assert cluster.outcome == "kept"
+
+
+@pytest.mark.parametrize(
+    ("writes", "expected"),
+    [(4_320_000, None), (4_320_001, 10_368_003)],
+    ids=["at 0.9 of the rate", "above 0.9 of the rate"],
+)
+def test_a_minimum_near_the_rate_raises_it_at_once(writes: int, expected: int | None) -> None:
+    cluster = started()
+    decision = cluster.round(replace(MOVE, writes=writes))
+    assert (None if decision is None else rates(decision)["leader:1"]) == expected
+    if decision is not None:
+        assert decision.trigger == "minimum-rose"
+
+
+def test_a_leader_that_moves_raises_the_rate_of_its_new_broker() -> None:
+    rows = [MOVE, replace(MOVE, name="t-1", replicas=[2, 1], leader=2)]
+    cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
+    first = rates(cluster.round(*rows))
+    assert first["leader:1"] == first["leader:2"] == 9_600_000
+    decision = cluster.round(rows[0], replace(rows[1], leader=1))
+    assert decision is not None
+    assert decision.trigger == "minimum-rose"
+    assert rates(decision)["leader:1"] == 19_200_000
+
+
+def test_traffic_that_falls_lowers_nothing() -> None:
+    cluster = started()
+    for _ in range(10):
+        assert cluster.round(replace(MOVE, writes=MB)) is None
+
+
+def test_room_in_the_network_is_used_once_a_minute_and_from_a_fifth_more_on() -> None:
+    cluster = started()
+    for size, outcome in [(11_500_000, "kept"), (11_520_000, "resting")]:
+        assert cluster.round(MOVE, room=Caps(default_bytes_per_s=size)) is None
+        assert cluster.outcome == outcome
+    for _ in range(3):
+        assert cluster.round(MOVE, room=Caps(default_bytes_per_s=20 * MB)) is None
+    decision = cluster.round(MOVE, room=Caps(default_bytes_per_s=20 * MB))
+    assert decision is not None
+    assert decision.trigger == "headroom"
+    assert set(rates(decision).values()) == {20 * MB}
+
+
+def test_a_rate_that_passes_the_networks_cap_is_lowered_and_one_above_the_minimum_only() -> None:
+    cluster = Cluster()
+    wide, narrow = Caps(default_bytes_per_s=50 * MB), Caps(default_bytes_per_s=20 * MB)
+    assert set(rates(cluster.round(MOVE, caps=wide, room=wide)).values()) == {50 * MB}
+    decisions = [cluster.round(MOVE, caps=narrow, room=narrow) for _ in range(6)]
+    assert decisions[:5] == [None] * 5
+    assert decisions[5] is not None
+    assert decisions[5].trigger == "over-cap"
+    assert set(rates(decisions[5]).values()) == {20 * MB}
+    below = Caps(default_bytes_per_s=8 * MB)
+    for _ in range(10):
+        assert cluster.round(MOVE, caps=below, room=below) is None
+        assert cluster.outcome == "infeasible"
+    assert cluster.told is not None
+    assert cluster.told.plan is not None
+    assert [str(found.role) for found in cluster.told.plan.violations] == ["leader:1"]
+
+
+def test_a_cap_just_above_the_minimum_is_set_once_and_not_again_every_round() -> None:
+    cluster = Cluster()
+    caps = Caps(default_bytes_per_s=8_100_000)
+    assert set(rates(cluster.round(MOVE, caps=caps)).values()) == {8_100_000}
+    for _ in range(8):
+        assert cluster.round(MOVE, caps=caps) is None
+        assert cluster.outcome == "kept"
+
+
+def test_no_throttle_is_set_that_would_hold_the_move_for_ever() -> None:
+    cluster = Cluster()
+    assert cluster.round(MOVE, caps=Caps(default_bytes_per_s=8 * MB)) is None
+    assert (cluster.outcome, cluster.memory.is_active) == ("infeasible", False)
+
+
+def test_a_deadline_asks_for_its_rate_and_for_more_when_it_would_be_missed() -> None:
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    assert rates(cluster.round(MOVE))["leader:1"] == 18 * MB
+    stuck = [cluster.round(replace(MOVE, present={3: step * 10 * MB})) for step in range(1, 20)]
+    decided = [(place, found) for place, found in enumerate(stuck) if found is not None]
+    place, decision = decided[0]
+    assert decision.trigger == "deadline-at-risk"
+    assert place == 5
+    assert rates(decision)["leader:1"] > 18 * MB
+    assert [other - place for other, _ in decided[1:2]] == [6]
+
+
+def test_moves_that_join_are_throttled_at_once_and_those_that_end_are_taken_off() -> None:
+    cluster = started()
+    joined = cluster.round(MOVE, OTHER)
+    assert joined is not None
+    assert (joined.trigger, joined.add) == (
+        "moves-joined",
+        ThrottledLists(leader={"t": "1:1,1:2"}, follower={"t": "1:4"}),
+    )
+    assert rates(joined)["follower:4"] == 12 * MB
+    decisions = [cluster.round(MOVE) for _ in range(6)]
+    assert decisions[:5] == [None] * 5
+    assert decisions[5] == ThrottleDecision(
+        trigger="moves-left",
+        remove=ThrottledLists(leader={"t": "1:1,1:2"}, follower={"t": "1:4"}),
+        set_rates={
+            BrokerRole("leader", 1): 12 * MB,
+            BrokerRole("leader", 2): 12 * MB,
+            BrokerRole("follower", 3): 12 * MB,
+        },
+        clear_rates=(BrokerRole("follower", 4),),
+    )
+
+
+def test_the_end_removes_exactly_what_was_added() -> None:
+    before = ThrottledLists(leader={"t": "0:1,7:7"}, follower={"u": "*"})
+    cluster = Cluster(lists=before)
+    decision = cluster.round(MOVE, Partition("u-0", [1], [2], MB, GB))
+    assert decision is not None
+    assert decision.add == ThrottledLists(leader={"t": "0:2", "u": "0:1"}, follower={"t": "0:3"})
+    end = cluster.round()
+    assert end is not None
+    assert (end.trigger, end.remove) == ("finished", decision.add)
+    assert {str(role) for role in end.clear_rates} == set(rates(decision))
+    assert cluster.lists == before
+    assert cluster.memory == PacingMemory()
+    assert cluster.round() is None
+
+
+def test_lists_that_have_not_arrived_yet_are_not_decided_twice() -> None:
+    cluster = started()
+    cluster.lists = NOTHING
+    assert cluster.round(MOVE) is None
+
+
+def test_missing_reports_keep_the_throttle_and_after_three_rounds_make_it_failover_safe() -> None:
+    rows = [MOVE, Partition("t-2", [2, 1], [1, 3], 6 * MB, GB, leader=2)]
+    cluster = Cluster()
+    assert set(rates(cluster.round(*rows)).values()) == {14_400_000}
+    decisions = [cluster.round(reported=False) for _ in range(3)]
+    assert decisions[:2] == [None, None]
+    assert decisions[2] is not None
+    assert decisions[2].trigger == "stale-reports"
+    assert set(rates(decisions[2]).values()) == {24 * MB}
+    for _ in range(10):
+        assert cluster.round(reported=False) is None
+        assert cluster.outcome == "stale"
+    back = cluster.round(*rows)
+    assert back is not None
+    assert back.trigger == "reports-back"
+    assert set(rates(back).values()) == {14_400_000}
+
+
+def test_an_unknown_write_rate_is_as_good_as_no_report() -> None:
+    cluster = started()
+    unknown = replace(MOVE, writes=None)
+    assert [cluster.round(unknown) for _ in range(2)] == [None, None]
+    assert cluster.round(MOVE) is None
+    assert cluster.memory.stale_rounds == 0
+    assert cluster.told is not None
+    assert cluster.told.needs is not None
+
+
+def test_nothing_is_decided_from_nothing() -> None:
+    cluster = Cluster()
+    for _ in range(5):
+        assert cluster.round(replace(MOVE, writes=None)) is None
+        assert cluster.outcome == "unknown"
+    assert cluster.told is not None
+    assert cluster.told.needs is not None
+    assert [lack.partition for lack in cluster.told.needs.lacking] == ["t-0"]
+
+
+def test_a_move_of_unknown_traffic_that_joins_is_throttled_at_once_all_the_same() -> None:
+    cluster = started()
+    decision = cluster.round(MOVE, replace(OTHER, writes=None))
+    assert decision is not None
+    assert decision.trigger == "moves-joined"
+    assert rates(decision)["follower:4"] == 9_600_000
+
+
+def test_a_move_that_is_not_the_planned_one_is_told_for_as_long_as_it_runs() -> None:
+    planned = moves_of(MOVE).fingerprint()
+    same, other = Cluster(), Cluster()
+    same.round(MOVE, planned=planned)
+    other.round(replace(MOVE, target=[1, 3]), planned=planned)
+    assert same.told is not None
+    assert other.told is not None
+    assert (same.told.differs_from_plan, other.told.differs_from_plan) == (False, True)
+    other.round(replace(MOVE, target=[1, 3]), planned=planned)
+    assert other.told.differs_from_plan
+    same.round(MOVE, OTHER, planned=planned)
+    assert same.told.differs_from_plan
+
+
+@pytest.mark.parametrize(
+    ("use", "cap", "room"),
+    [
+        ({}, 90, None),
+        ({1: NetworkUse(out_bytes_per_s=50)}, 60, 60),
+        ({1: NetworkUse(out_bytes_per_s=10)}, 90, 90),
+        ({1: NetworkUse(out_bytes_per_s=500)}, 1, 1),
+        ({1: NetworkUse(in_bytes_per_s=50)}, 90, None),
+    ],
+)
+def test_the_network_leaves_its_share_less_what_is_not_ours(
+    use: Mapping[int, NetworkUse], cap: int, room: int | None
+) -> None:
+    role = BrokerRole("leader", 1)
+    capacity = NetworkCapacitySettings(brokers={"1": BrokerNetwork(network_bytes_per_s=100)})
+    caps, rooms = network_limits(
+        [role, BrokerRole("follower", 2)],
+        capacity=capacity,
+        share_ratio=0.9,
+        use=use,
+        rates_in_force={role: 20},
+    )
+    assert (caps.of(role), rooms.of(role)) == (cap, room)
+    assert caps.of(BrokerRole("follower", 2)) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"headroom_ratio": 0.0}, "headroom_ratio is 0.0; it must be above 0 and at most 100"),
+        ({"floor_bytes_per_s": 0}, "floor_bytes_per_s is 0; it must be 1 or more"),
+        ({"raise_at_ratio": 1.5}, "raise_at_ratio is 1.5; it must be above 0 and at most 1"),
+        ({"raise_at_ratio": 0.8}, r"raise_at_ratio is 0.8; it must be above 1 / \(1 \+ headroom_ratio 0.2\)"),
+        ({"stale_rounds_count": 0}, "stale_rounds_count is 0; it must be 1 or more"),
+        ({"deadline_s": float("inf")}, "deadline_s is inf; it must be 0 or more"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ThrottleSettings(**settings)  # type: ignore[arg-type]
