@@ -116,12 +116,16 @@ class Tick(Event):
     """Brokers that did not answer, each with the reason, ascending."""
 
 
+ActionOutcome = Literal["succeeded", "failed", "skipped"]
+"""How an action ended."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ActionResult(Event):
     """What became of an action."""
 
     action_id: str
-    outcome: Literal["succeeded", "failed", "skipped"]
+    outcome: ActionOutcome
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

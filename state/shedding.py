@@ -45,7 +45,11 @@ class Shed:
             return found[0]
         rows = np.concatenate([part.bundles[each.rows] for part, each in zip(self.parts, found, strict=True)])
         order = np.argsort(rows, kind="stable")
-        return Proposals(rows=rows[order], triggers=np.concatenate([each.triggers for each in found])[order])
+        return Proposals(
+            rows=rows[order],
+            triggers=np.concatenate([each.triggers for each in found])[order],
+            boundaries_counts=np.concatenate([each.boundaries_counts for each in found])[order],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

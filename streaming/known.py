@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
-from state.events import RejectReason
+from state.events import ActionOutcome, RejectReason
 from state.guards import GENERAL_REASONS, MASK_REASONS, HoldReason
 from state.outputs import Finding
 from state.splits import MASK_OUTCOMES
@@ -28,6 +28,8 @@ KNOWN_LABELS = KnownLabels(
     candidate_outcomes=tuple(
         sorted({*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(HoldReason)} - {"", "masked"})
     ),
+    calm_outcomes=("already-recovered", "below-threshold", "cluster-idle", "not-busiest", "sole-broker"),
+    result_outcomes=get_args(ActionOutcome),
     split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, *GENERAL_REASONS} - {"masked"})),
     finding_kinds=get_args(get_type_hints(Finding)["kind"]),
 )

@@ -35,6 +35,7 @@ from streaming.spark import session, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.operator import ClusterProcessor
+from streaming.spark.progress import show_progress
 from streaming.spark.rows import OUTPUT_SCHEMA
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Application:
         self._fresh = fresh
         self._adopt = adopt
         self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
+        self._metrics.show_start(at_s=time.time())
         self._stopping = False
         self._query: StreamingQuery | None = None
         self._batches: BatchPublisher | None = None
@@ -189,6 +191,7 @@ class Application:
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
                 self._look(query, batches)
+                show_progress(query, self._metrics)
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"
