@@ -23,32 +23,25 @@ _SHEDDING = ("fired", "sole-bundle")
 
 
 def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
-    """Bundles that alone overload their broker, by message rate first, throughput second.
+    """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
 
     Without one its broker would be at most average; with it any other would be busier than its broker without it.
     """
     brokers, bundles = snapshot.brokers, snapshot.bundles
     found: dict[int, tuple[int, int]] = {}
-    for measure, load, traffic in (
-        (BY_BROKER_MESSAGES, brokers.messages_per_s, bundles.messages_per_s),
-        (BY_BROKER_BYTES, brokers.bytes_per_s, bundles.bytes_per_s),
-    ):
-        for broker in _shedding_brokers(plan):
-            rows = bundles.rows_of(broker)
-            if rows.start == rows.stop:
-                continue
-            row = rows.start + int(np.argmax(traffic[rows]))
-            moved = plan.unload_rows[(plan.unload_rows >= rows.start) & (plan.unload_rows < rows.stop)]
-            others = float(traffic[moved[moved != row]].sum())
-            count = _children_count(
-                load,
-                brokers.may_receive,
-                broker,
-                kept=float(load[broker]) - others,
-                bundle=float(traffic[row]),
-            )
-            if count:
-                found.setdefault(row, (measure, count - 1))
+    for broker in _shedding_brokers(plan):
+        rows = bundles.rows_of(broker)
+        by_messages = float(brokers.messages_per_s[broker]) > float(brokers.messages_per_s.mean())
+        load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
+        traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
+        if rows.start == rows.stop:
+            continue
+        row = rows.start + int(np.argmax(traffic[rows]))
+        moved = plan.unload_rows[(plan.unload_rows >= rows.start) & (plan.unload_rows < rows.stop)]
+        kept = float(load[broker]) - float(traffic[moved[moved != row]].sum())
+        count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
+        if count:
+            found[row] = (BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES, count - 1)
     rows_found = sorted(found)
     return Proposals(
         rows=np.array(rows_found, dtype=np.int64),
