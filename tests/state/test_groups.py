@@ -73,6 +73,15 @@ FREE: dict[str, Any] = {
     "threshold_shedder": {"min_unload_bytes_per_s": 1.0, "lower_boundary_shedding": True},
     "uniform_load_shedder": {"min_unload_messages_per_s": 1.0, "min_unload_bytes_per_s": 1.0},
     "overload_shedder": {"threshold_points": 60.0},
+    "split": {
+        "enabled": True,
+        "hit_count": 1,
+        "max_messages_per_s": 1e9,
+        "average_samples": 2,
+        "bundle_cooldown_s": 0.0,
+        "without_topic_stats": "range",
+        "max_splits_per_round_count": 0,
+    },
 }
 CHOICES = [
     {"shedding_policy": "avg-shedder"},
@@ -97,13 +106,19 @@ def some_rounds(random: Random) -> list[Event]:
                 if broker != silent:
                     rates = {bundle: random.choice([0.0, 5.0, 20.0, 30.0, 100.0]) for bundle in own}
                     cpu = random.choice([0.0, 20.0, 30.0, 50.0, 80.0, 90.0, 100.0])
-                    events.append(load(broker, 10 * number + 5, cpu=cpu, bundles=rates))
+                    events.append(load(broker, 10 * number + 5, cpu=cpu, bundles=rates, topics_count=4))
     return events
 
 
-def unloads(found: Run) -> set[tuple[int, str, str, str | None]]:
+def decided(found: Run) -> set[tuple[int, str, str, str]]:
+    """Unloads and splits, each with where from and where to."""
     return {
-        (each["round"], each["bundle"], each["source_broker"], each["destination_broker"])
+        (
+            each["round"],
+            each["bundle"],
+            each.get("source_broker", each.get("broker")),
+            str(each.get("destination_broker", each.get("boundaries"))),
+        )
         for each in found.actions
     }
 
@@ -119,7 +134,7 @@ def test_a_group_decides_as_if_it_were_a_cluster_of_its_own(choice: dict[str, st
         run([[event for event in events if getattr(event, "broker", "") in brokers]], source)
         for brokers in GROUPS.values()
     ]
-    assert unloads(whole) == set().union(*map(unloads, alone))
+    assert decided(whole) == set().union(*map(decided, alone))
     for together, *apart in zip(whole.summaries, *(each.summaries for each in alone), strict=True):
         for section in ("examined", "candidates"):
             assert together[section]["count"] == sum(each[section]["count"] for each in apart)
@@ -136,9 +151,11 @@ def test_the_rounds_of_that_test_do_unload_in_both_groups():
             settings_of(**FREE, **choice),
         )
         seen.update(f"{each['policy']} {each['evidence'].get('group')}" for each in found.actions)
+        seen.update(f"split {each['bundle'][:3]}" for each in found.actions if "boundaries" in each)
 
     look()
-    assert seen == {f"{choice['shedding_policy']} {group}" for choice in CHOICES for group in ("a", None)}
+    wanted = {f"{choice['shedding_policy']} {group}" for choice in CHOICES for group in ("a", None)}
+    assert seen == {*wanted, "split t/a", "split t/b", "bundle-split None"}
 
 
 def pair(time_s: float, brokers: tuple[str, str], namespace: str, *, apart: bool) -> list[Event]:
