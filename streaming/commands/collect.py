@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.commands.targets import log_to_stderr, pulsar_target, read_settings, stop_on_signals
+from streaming.commands.targets import pulsar_target, read_settings, stop_on_signals
 from streaming.exits import Refused
+from streaming.link import input_link
+from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def pulsar_command(
     flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
     settings = read_settings(config, flags)
     target = pulsar_target(settings, cluster)
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415  httpx and Kafka come late
 
@@ -119,6 +121,7 @@ def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
             settings.input.bootstrap,
             topic=settings.topics.input,
             max_record_bytes=settings.controller.max_record_bytes,
+            client_options=input_link(settings).client_options(),
         )
     except (PublishError, NoInputTopic) as error:
         raise Refused(str(error)) from error

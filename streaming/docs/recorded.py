@@ -1,7 +1,7 @@
 """Real examples: the recorded cluster is replayed, and one decision of it is told from its report to its result.
 
-What the recording lacks is made to fit it: the tick and the result that would have accompanied that decision, a control
-event, and a record that is refused. They go through the same controller, which must refuse that record alone.
+What the recording lacks is made to fit it: the tick, the facts and the result that would have accompanied that decision, a
+control event, and a record that is refused. They go through the same controller, which must refuse that record alone.
 """
 
 import gzip
@@ -60,10 +60,10 @@ _ATTRIBUTES = (
     "data",
 )
 _COLLECTOR = "/collector/pulsar/lab"
-_EXECUTOR = "/executor/pulsar/lab"
 _QUIET_BROKER = PulsarBrokerFacts(
     load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
 )
+_EXECUTOR = "/executor/pulsar/lab"
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)
 _SWEPT_BEFORE = timedelta(milliseconds=500)
 
@@ -166,7 +166,7 @@ class _Story:
                     pulsar_cluster=cluster,
                     brokers=dict.fromkeys(brokers, _QUIET_BROKER),
                     isolation_policies={},
-                    anti_affinity_groups={},
+                    anti_affinity_groups={"spread": ["public/default", "public/orders"]},
                 ),
             ),
             ActionResultMessage(
@@ -176,11 +176,7 @@ class _Story:
                 subject=self._action["id"],
                 time=done,
                 cluster=cluster,
-                data=ActionResultData(
-                    outcome="succeeded",
-                    broker=self._action["data"]["destination_broker"],
-                    took_s=_CARRIED_OUT_AFTER.total_seconds(),
-                ),
+                data=ActionResultData(outcome="succeeded"),
             ),
             ControlMessage(
                 specversion="1.0",

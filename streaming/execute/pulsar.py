@@ -21,6 +21,7 @@ from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlT
 from streaming.execute.carry_out import Done, Executor
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Order, Skip, gate, read_order
+from streaming.link import input_link, output_link
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.serve import Check
@@ -219,6 +220,7 @@ def start(
             epochs=epochs,
             records_max=target.concurrent_actions_count,
             now_s=time.time(),
+            client_options=output_link(settings).client_options(),
         )
     )
     if not actions.exists():
@@ -252,8 +254,9 @@ def _input_side(
             stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
         )
     bootstrap, topics = settings.input.bootstrap, settings.topics
-    most = settings.controller.max_record_bytes
-    return (
-        stack.enter_context(KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most)),
-        stack.enter_context(closing(ControlTopic(bootstrap, topic=topics.control, cluster=cluster))),
+    most, options = settings.controller.max_record_bytes, input_link(settings).client_options()
+    results = stack.enter_context(
+        KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most, client_options=options)
     )
+    control = ControlTopic(bootstrap, topic=topics.control, cluster=cluster, client_options=options)
+    return results, stack.enter_context(closing(control))

@@ -18,6 +18,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
@@ -31,6 +32,7 @@ __all__ = [
     "OutputSettings",
     "PulsarInput",
     "PulsarTarget",
+    "SecuritySettings",
     "Settings",
     "SettingsError",
     "SparkSettings",

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import SecretStr
+
 from streaming.settings.catalog import FREE_NAME, Member, Path, Section, free_names_of, is_section, sections
 from streaming.settings.effective import is_unset, toml_value
 from streaming.settings.errors import dotted
@@ -64,7 +66,7 @@ def type_name(kind: Any) -> str:
         return type_name(choices[0])
     if free_names_of(kind) is not None:
         return "table of sections" if is_section(free_names_of(kind)) else "table of texts"
-    return {float: "number", int: "whole number", bool: "true or false", str: "text"}.get(
+    return {float: "number", int: "whole number", bool: "true or false", str: "text", SecretStr: "text"}.get(
         kind, "list of texts"
     )
 

@@ -5,6 +5,7 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -32,16 +33,20 @@ from state.events import (
     TopicStats,
     TopicTraffic,
 )
+from state.facts import Facts, Isolation
+from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
+    ControlData,
     ControlMessage,
     LoadReportMessage,
     LocalBrokerData,
     Message,
+    PulsarClusterData,
     PulsarClusterMessage,
     Resource,
     TickMessage,
@@ -165,8 +170,6 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 asked=tuple(sorted(data.asked)),
                 failed=tuple(sorted(data.failed.items())),
             )
-        case PulsarClusterMessage():
-            return ClusterFacts(id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition)
         case ActionResultMessage(data=result):
             return ActionResult(
                 id=id_,
@@ -175,6 +178,10 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 partition=partition,
                 action_id=message.subject,
                 outcome=result.outcome,
+            )
+        case PulsarClusterMessage(data=found):
+            return ClusterFacts(
+                id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, facts=_facts(found)
             )
         case ControlMessage(data=overlay):
             return Control(
@@ -186,7 +193,53 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 overlay=msgspec.json.encode(overlay.settings, order="sorted"),
                 who=overlay.who or "",
                 why=overlay.why or "",
+                resumed_ms=_resumed_ms(overlay, time_ms),
             )
+
+
+def _facts(found: PulsarClusterData) -> Facts:
+    for name, policy in found.isolation_policies.items():
+        for pattern in (*policy.namespaces, *policy.primary):
+            _check_pattern(name, pattern)
+    brokers = sorted(found.brokers.items())
+    return Facts(
+        shedding_brokers=[name for name, broker in brokers if broker.shedding_enabled],
+        splitting_brokers=[name for name, broker in brokers if broker.auto_split_enabled],
+        unknown_brokers=[
+            name for name, broker in brokers if None in (broker.shedding_enabled, broker.auto_split_enabled)
+        ],
+        isolation=[
+            Isolation(name, policy.namespaces, policy.primary)
+            for name, policy in sorted(found.isolation_policies.items())
+        ],
+        anti_affinity={
+            group: sorted(found.anti_affinity_groups[group]) for group in sorted(found.anti_affinity_groups)
+        },
+    )
+
+
+def _check_pattern(policy: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        detail = (
+            f"isolation policy {policy[:200]!r} has the regular expression {pattern[:200]!r}, which Python does not "
+            f"understand ({error}): say it with what Java and Python have in common"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail)) from error
+
+
+def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
+    if overlay.resumed_at is None:
+        return None
+    resumed_ms = to_ms(overlay.resumed_at)
+    if resumed_ms > time_ms:
+        detail = (
+            f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
+            "that later actions work"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
+    return resumed_ms
 
 
 def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:

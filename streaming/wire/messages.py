@@ -155,6 +155,9 @@ class ControlData(msgspec.Struct, frozen=True):
     """Who asked for it; shown in the round summaries."""
     why: str | None = None
     """For which reason; shown there too."""
+    resumed_at: Time | None = None
+    """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
+    since before acts again. Later events keep it: said again it changes nothing."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

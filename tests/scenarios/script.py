@@ -5,6 +5,7 @@
     t=70 stats b1 bundles: t/n/0x0_0x4: 1=100 7=20/1e6   (topics by number, a bundle's after its name and a colon)
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
     t=70 control {"paused": true}
+    t=70 cluster {"shedding": ["b1"], …}     (what the cluster is besides its load: see ``facts``)
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
     again                                (the same event once more)
     later 60                             (the reports since the last empty line again, so many seconds later)
@@ -24,7 +25,7 @@ from itertools import count, islice
 
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
-from tests.streaming.events import TOPIC_STATS, at, control, event, report, result, tick, traffic
+from tests.streaming.events import TOPIC_STATS, at, control, event, facts, report, result, tick, traffic
 
 _RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
 _COMMON = {"id", "cluster", "recorded"}
@@ -39,6 +40,9 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
     if kind == "control":
         words, _, data = rest.partition("{")
         return control(time_s=time_s, data=json.loads("{" + data), **_attributes(_options(words.split())))
+    if kind == "cluster":
+        words, _, data = rest.partition("{")
+        return facts(time_s=time_s, **json.loads("{" + data), **_attributes(_options(words.split())))
     words_of, _, bundles = rest.partition("bundles:")
     words = shlex.split(words_of)
     plain = [word for word in words if "=" not in word]
