@@ -6,12 +6,14 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 JARS := $(VENV)/.jars
+PULSAR_JARS := $(VENV)/.jars-pulsar
+PULSAR_LOCK := deploy/local/locks/pulsar.lock
 LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench docs clean
+.PHONY: help setup demo watch test test-slow check bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,10 +21,13 @@ help: ## Show this list
 demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it)
 	@$(PYTHON) -m deploy.local.demo
 
-test: check $(JARS) ## Every check and test but the long ones
+watch: $(PACKAGES) ## A Prometheus with the alerts, looking at a running demo (with Grafana: deploy/compose.yaml)
+	@$(PYTHON) -m deploy.local.watch
+
+test: check $(JARS) $(PULSAR_JARS) ## Every check and test but the long ones
 	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(JARS) ## Long soaks and full crash grids
+test-slow: $(JARS) $(PULSAR_JARS) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow
 
 check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
@@ -31,12 +36,14 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m streaming.docs --check
+	$(PYTHON) -m deploy.grafana --check
 
 bench: $(JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench
 
 docs: $(PACKAGES) ## Write the generated documentation anew
 	$(PYTHON) -m streaming.docs
+	$(PYTHON) -m deploy.grafana
 
 setup: $(JARS) ## Only set up: .venv, Java, jars
 
@@ -71,4 +78,8 @@ $(PACKAGES): requirements.lock pyproject.toml
 $(JARS): $(PACKAGES) $(LOCKS)
 	@$(PYTHON) -m deploy.local.java
 	@$(PYTHON) -m streaming.jars $(LOCKS) >/dev/null
+	@touch $@
+
+$(PULSAR_JARS): $(JARS) $(PULSAR_LOCK)
+	@$(PYTHON) -m streaming.jars $(PULSAR_LOCK) >/dev/null
 	@touch $@

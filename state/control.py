@@ -9,10 +9,14 @@ from state.memory import ControlRecord, Header
 from state.settings import RoundSettings
 
 
+def first_round(time_ms: int, *, lateness_ms: int, length_ms: int) -> int:
+    """Number of the first round that starts at or after an event's time + 2 x lateness."""
+    return -(-(time_ms + 2 * lateness_ms) // length_ms)
+
+
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
-    settled = event.time_ms + 2 * rounds.lateness_ms
-    due = -(-settled // header.length_ms)
+    due = first_round(event.time_ms, lateness_ms=rounds.lateness_ms, length_ms=header.length_ms)
     first_open = header.next_round if header.next_round is not None else due
     record = ControlRecord(
         time_ms=event.time_ms,
@@ -24,6 +28,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         why=event.why,
         applies_from=max(due, first_open),
         arrived_late=due < first_open,
+        resumed_ms=event.resumed_ms,
     )
     if any(
         known.age_key >= record.age_key and known.applies_from <= record.applies_from

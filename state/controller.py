@@ -8,12 +8,22 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Literal
 
-from state import control, rounds
+from state import control, effects, rounds
+from state.encoding import (
+    decode_fleet,
+    decode_header,
+    decode_report,
+    decode_topics,
+    encode_fleet,
+    encode_header,
+    encode_report,
+    encode_topics,
+)
 from state.events import (
     ActionResult,
+    ClusterFacts,
     Control,
     Event,
     KafkaLoadReport,
@@ -23,6 +33,8 @@ from state.events import (
     Tick,
     TopicStats,
 )
+from state.facts import Facts, FactsRecord
+from state.groups import Groups, forget_moved
 from state.kafka import adoption, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import (
@@ -44,14 +56,6 @@ from state.memory import (
     TickRecord,
     WaitingReport,
     WaitingTopics,
-    decode_fleet,
-    decode_header,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_header,
-    encode_report,
-    encode_topics,
 )
 from state.outputs import Output, rfc3339
 from state.rounds import Identity
@@ -248,6 +252,8 @@ class Controller:
             result = USED if _take_tick(event, open_round) else SUPERSEDED
         elif isinstance(event, ActionResult):
             result = USED if _take_result(event, open_round) else SUPERSEDED
+        elif isinstance(event, ClusterFacts):
+            result = USED if _take_facts(event, open_round) else SUPERSEDED
         self._results[type(event), result] += 1
 
     def _take_kafka(self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound) -> None:
@@ -325,7 +331,9 @@ class Controller:
     def _close_pulsar(self, number: int, waiting: dict[WaitingKey, Waiting]) -> list[Output]:
         open_round = self._header.rounds[number]
         for result in sorted(open_round.results):
-            _apply_result(self._header, result)
+            effects.apply_result(self._header, result)
+        if open_round.facts is not None:
+            self._obey(open_round.facts.facts)
         outputs: list[Output] = []
         reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
         topics = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingTopics)}
@@ -345,6 +353,13 @@ class Controller:
             if used:
                 self._results[type_, USED] += len(used)
         return outputs
+
+    def _obey(self, facts: Facts) -> None:
+        before, after = Groups.of(self._header.facts), Groups.of(facts)
+        self._header.facts = facts
+        if before != after:
+            forget_moved(self._load_fleet(), before, after)
+            self._fleet_changed = True
 
     def _load_fleet(self) -> Fleet:
         if self._fleet is None:
@@ -404,20 +419,20 @@ def _take_tick(event: Tick, open_round: OpenRound) -> bool:
     return True
 
 
+def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
+    known = open_round.facts
+    if known is not None and known.age_key >= event.age_key:
+        return False
+    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
+    return True
+
+
 def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
     record = ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)
     if record in open_round.results:
         return False
     open_round.results.append(record)
     return True
-
-
-def _apply_result(header: Header, result: ResultRecord) -> None:
-    """A result ends the flight; a failed one the cooldown too."""
-    for action in chain(header.actions.values(), header.splits.values()):
-        if action.action_id == result.action_id:
-            action.in_flight = False
-            action.failed = action.failed or result.outcome == "failed"
 
 
 def _widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
+from state.facts import Facts
 from state.kafka.reports import BrokerLogs, MovesReport
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
@@ -133,12 +134,23 @@ class Tick(Event):
     """Brokers that did not answer, each with the reason, ascending."""
 
 
+ActionOutcome = Literal["succeeded", "failed", "skipped"]
+"""How an action ended."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ActionResult(Event):
     """What became of an action."""
 
     action_id: str
-    outcome: Literal["succeeded", "failed", "skipped"]
+    outcome: ActionOutcome
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterFacts(Event):
+    """What a cluster is besides its load; it counts from the round of its time on."""
+
+    facts: Facts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,6 +163,8 @@ class Control(Event):
     """Settings as a JSON object, canonical."""
     who: str
     why: str
+    resumed_ms: int | None = None
+    """When a person said that what made actions fail is mended; at most its own time."""
 
 
 RejectReason = Literal[

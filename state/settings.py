@@ -80,6 +80,10 @@ class QuietSpan:
         return inside and kind in self.kinds
 
 
+JUDGED_ACTIONS_COUNT = 10
+"""Actions whose end is remembered: enough to tell a bad day from a bad action, few enough to forget last week's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
     """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
@@ -106,6 +110,17 @@ class GuardSettings:
     """Spans of the day in UTC when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything,
     ``08:00-18:00 splits`` and ``08:00-18:00 unloads`` one kind of action. Judged by the round's end; a span may pass
     midnight."""
+    ineffective_after_rounds_count: int = 3
+    """Rounds in which a bundle's owner reported and an action that was said to have succeeded still showed no effect:
+    then it is ``ineffective``. Three: load reports trail behind. 0: what succeeded is taken for good."""
+    ineffective_rest_s: float = 7200.0
+    """How long the bundle of an ineffective action is left alone; whatever undoes the action would undo the next."""
+    hold_beside_other_balancer: bool = True
+    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each would undo what
+    the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
+    failing_actions_count: int = 5
+    """Of the last 10 actions that were judged, how many may have failed or been ineffective before the cluster is held
+    ``failing`` until a person resumes it."""
 
     def __post_init__(self) -> None:
         for span in self.quiet_hours:
@@ -116,9 +131,17 @@ class GuardSettings:
             "max_unloads_per_broker_count",
             "max_unloads_per_namespace_count",
             "max_unloads_per_hour_count",
+            "ineffective_after_rounds_count",
+            "ineffective_rest_s",
+            "failing_actions_count",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")
+        if self.failing_actions_count > JUDGED_ACTIONS_COUNT:
+            raise ValueError(
+                f"failing_actions_count is {self.failing_actions_count}; only the last {JUDGED_ACTIONS_COUNT} actions "
+                "are looked at, so it must be at most that"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

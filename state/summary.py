@@ -19,6 +19,7 @@ from state.outputs import (
     BrokerLoad,
     CandidateRow,
     ExaminedRow,
+    OtherBalancers,
     RoundSummary,
     Section,
     UsageSummary,
@@ -52,9 +53,10 @@ def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
     return found
 
 
-def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
+def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
     """The heaviest brokers, ties by name."""
     order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
+    groups = table.groups.of_brokers([loads.names[row] for row in order.tolist()])
     return [
         BrokerLoad(
             broker=loads.names[row],
@@ -65,10 +67,11 @@ def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
             },
             messages_per_s=float(loads.messages_per_s[row]),
             bytes_per_s=float(loads.bytes_per_s[row]),
-            bundles_count=owned[loads.names[row]],
+            bundles_count=table.bundle_counts[loads.names[row]],
             excluded=not bool(loads.included[row]),
+            group=table.groups.name_of(int(group)),
         )
-        for row in order.tolist()
+        for row, group in zip(order.tolist(), groups.tolist(), strict=True)
     ]
 
 
@@ -79,6 +82,7 @@ def examined_section(eligible: Eligible, plan: SheddingPlan) -> Section[Examined
         ExaminedRow(
             high_broker=names[int(examined.high[row])],
             low_broker=names[int(examined.low[row])] if examined.low[row] >= 0 else None,
+            group=eligible.group_of(int(examined.high[row])),
             outcome=examined.outcome_of(row),
             detail=_detail(examined.outcome_of(row), examined.evidence_of(row)),
             trigger=examined.trigger_of(row),
@@ -143,6 +147,16 @@ def fit(summary: RoundSummary) -> RoundSummary:
         shown //= 2
 
 
+def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
+    if found is None:
+        return None
+    return OtherBalancers(
+        shedding_brokers=found.shedding_brokers[:shown],
+        splitting_brokers=found.splitting_brokers[:shown],
+        unknown_brokers=found.unknown_brokers[:shown],
+    )
+
+
 def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
     return msgspec.structs.replace(
         summary,
@@ -150,6 +164,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         brokers_missing=summary.brokers_missing[:shown],
         brokers_excluded=summary.brokers_excluded[:shown],
         brokers_asked=summary.brokers_asked[:shown],
+        other_balancers=_cut_balancers(summary.other_balancers, shown),
         brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
         brokers=summary.brokers[:shown],
         examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from state.controller import REJECTED, Controller, Result
+from state.controller import REJECTED, USED, Controller, Result
 from state.events import (
     ActionResult,
+    ClusterFacts,
     Control,
     Event,
     KafkaLoadReport,
@@ -29,6 +30,7 @@ from streaming.wire.messages import (
     ControlMessage,
     KafkaLoadReportMessage,
     LoadReportMessage,
+    PulsarClusterMessage,
     ReassignmentMessage,
     TickMessage,
     TopicStatsMessage,
@@ -44,6 +46,7 @@ _TYPE_NAMES: dict[type[Event], str] = {
     TopicStats: type_of(TopicStatsMessage),
     KafkaLoadReport: type_of(KafkaLoadReportMessage),
     Reassignment: type_of(ReassignmentMessage),
+    ClusterFacts: type_of(PulsarClusterMessage),
     Tick: type_of(TickMessage),
     ActionResult: type_of(ActionResultMessage),
     Control: type_of(ControlMessage),
@@ -73,6 +76,8 @@ class Tally:
     results: Counter[tuple[str, str, Result]] = field(default_factory=Counter)
     """By (cluster, type, result)."""
     reasons: Counter[RejectReason] = field(default_factory=Counter)
+    action_results: Counter[str] = field(default_factory=Counter)
+    """Used results of actions, by outcome."""
 
     def of(self, result: Result) -> int:
         """How many records ended so."""
@@ -95,9 +100,11 @@ class Intake:
             return [], self._refuse(record, event, cluster)
         controller = self._controller_of(cluster)
         step = controller.step(event)
-        self._count(cluster, controller)
+        counted = self._count(cluster, controller)
         if step.rejection is not None:
             return [], self._refuse(record, step.rejection, cluster)
+        if isinstance(event, ActionResult) and counted[ActionResult, USED]:
+            self.tally.action_results[event.outcome] += 1
         return step.outputs, None
 
     def close_open(self, cluster: str) -> list[Output]:
@@ -137,10 +144,12 @@ class Intake:
         )
         return found if record.oversize is None else found.of_size(*record.oversize)
 
-    def _count(self, cluster: str, controller: Controller) -> None:
-        """Move what the controller counted since the last look into the tally."""
-        for (kind, result), count in controller.take_results().items():
+    def _count(self, cluster: str, controller: Controller) -> Counter[tuple[type[Event], Result]]:
+        """Move what the controller counted since the last look into the tally; returns it."""
+        counted = controller.take_results()
+        for (kind, result), count in counted.items():
             self.tally.results[cluster, _TYPE_NAMES[kind], result] += count
+        return counted
 
 
 def _partition(record: Record) -> int | None:

@@ -8,12 +8,14 @@ never labels. Nothing here reads a clock except through what it is told.
 
 import math
 import platform
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streaming import families
+from streaming.families import Family
+from streaming.followup import Effect, Repeat, Source
 from streaming.observation import EventObservation, EventResult, Resource, RoundObservation, RoundOutcome
 
 __all__ = ["KnownLabels", "Metrics"]
@@ -24,10 +26,11 @@ UNKNOWN = "unknown"
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
 
-_LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_LAG_BUCKETS_S = (1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
+_EFFECTS = ("expected", "achieved")
+_FOREMOST = (families.DIFFERENCE, families.THRESHOLD, families.HIT_COUNT, families.NEEDED_HIT_COUNT)
+_PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +41,12 @@ class KnownLabels:
     event_types: tuple[str, ...] = ()
     examined_outcomes: tuple[str, ...] = ()
     candidate_outcomes: tuple[str, ...] = ()
+    calm_outcomes: tuple[str, ...] = ()
+    """Those of `examined_outcomes` that say a pair or broker does not stand out."""
     split_outcomes: tuple[str, ...] = ()
     finding_kinds: tuple[str, ...] = ()
     action_kinds: tuple[str, ...] = ("unload", "split")
+    result_outcomes: tuple[str, ...] = ()
 
 
 class Metrics:
@@ -52,66 +58,55 @@ class Metrics:
         self._clusters: set[str] = set()
         self._declare_clusters()
         self._declare_application()
-        build = _gauge(
-            self.registry, "build_info", "Versions in use; always 1.", "version", "pyspark", "python"
-        )
+        build = self._gauge(families.BUILD_INFO)
         build.labels(version, pyspark_version, platform.python_version()).set(1)
         for reason in known.rejected_reasons:
             self._rejected.labels(reason)
         self._introduce_events("")
 
     def _declare_clusters(self) -> None:
-        new, registry = _counter, self.registry
-        self._rounds = new(registry, "rounds", "Closed rounds.", "cluster", "outcome")
-        self._examined = new(
-            registry, "examined", "Pairs or brokers the policy looked at.", "cluster", "policy", "outcome"
-        )
-        self._candidates = new(
-            registry, "candidates", "Bundles considered for an action.", "cluster", "policy", "outcome"
-        )
-        self._findings = _gauge(
-            registry, "findings", "What no action can help, in the last round.", "cluster", "kind"
-        )
-        self._actions = new(registry, "actions_published", "Actions published.", "cluster", "kind", "dry_run")
-        self._events = new(registry, "events", "Input events.", "cluster", "type", "result")
-        gauge = _gauge
-        self._usage = gauge(
-            registry,
-            "broker_usage_points",
-            "Usage over the brokers of the last round, in percentage points; NaN: not measured.",
-            "cluster",
-            "resource",
-            "stat",
-        )
-        self._brokers = gauge(registry, "brokers", "Brokers in the last round.", "cluster", "state")
-        self._report_age = gauge(
-            registry,
-            "oldest_report_age_seconds",
-            "Age of the oldest report at the last round's end.",
-            "cluster",
-        )
-        self._dry_run = gauge(registry, "dry_run", "1 while decisions go to the dry-run topic.", "cluster")
-        self._paused = gauge(registry, "paused", "1 while a control event holds all actions.", "cluster")
-        self._round_end = gauge(
-            registry,
-            "last_round_end_timestamp_seconds",
-            "End of the last closed round (Unix time).",
-            "cluster",
-        )
+        self._rounds = self._counter(families.ROUNDS)
+        self._examined = self._counter(families.EXAMINED)
+        self._candidates = self._counter(families.CANDIDATES)
+        self._findings = self._gauge(families.FINDINGS)
+        self._actions = self._counter(families.ACTIONS)
+        self._results = self._counter(families.ACTION_RESULTS)
+        self._repeated = self._counter(families.REPEATED_UNLOADS)
+        self._events = self._counter(families.EVENTS)
+        self._usage = self._gauge(families.BROKER_USAGE)
+        self._brokers = self._gauge(families.BROKERS)
+        self._outliers = self._gauge(families.OUTLIERS)
+        self._foremost = tuple(map(self._gauge, _FOREMOST))
+        self._effects = tuple(map(self._gauge, (families.UNLOADED_MESSAGES, families.UNLOADED_BYTES)))
+        self._report_age = self._gauge(families.OLDEST_REPORT_AGE)
+        self._dry_run = self._gauge(families.DRY_RUN)
+        self._paused = self._gauge(families.PAUSED)
+        self._failing = self._gauge(families.FAILING)
+        self._round_end = self._gauge(families.LAST_ROUND_END)
+        self._round_length = self._gauge(families.ROUND_LENGTH)
 
     def _declare_application(self) -> None:
-        registry = self.registry
-        self._rejected = _counter(registry, "rejected", "Records sent to the dead letter.", "reason")
-        self._restarts = _counter(registry, "query_restarts", "Restarts of the streaming query.")
-        self._skipped = _counter(registry, "batches_skipped", "Re-run batches that were already published.")
-        self._lag = _histogram(
-            registry, "decision_lag_seconds", "From a round's end to its publishing.", _LAG_BUCKETS_S
-        )
-        self._batch = _histogram(
-            registry, "batch_duration_seconds", "Duration of a micro-batch.", _LATENCY_BUCKETS_S
-        )
-        self._publish = _histogram(
-            registry, "publish_duration_seconds", "Duration of publishing a batch.", _LATENCY_BUCKETS_S
+        self._rejected = self._counter(families.REJECTED)
+        self._restarts = self._counter(families.QUERY_RESTARTS)
+        self._skipped = self._counter(families.BATCHES_SKIPPED)
+        self._lag = self._histogram(families.DECISION_LAG)
+        self._batch = self._histogram(families.BATCH_DURATION)
+        self._publish = self._histogram(families.PUBLISH_DURATION)
+        self._progress = tuple(map(self._gauge, _PROGRESS))
+        for gauge in self._progress:
+            gauge.set(math.nan)
+        self._start = self._gauge(families.START)
+        self._start.set(math.nan)
+
+    def _counter(self, family: Family) -> Counter:
+        return Counter(family.name, family.text, family.labels, registry=self.registry)
+
+    def _gauge(self, family: Family) -> Gauge:
+        return Gauge(family.name, family.text, family.labels, registry=self.registry)
+
+    def _histogram(self, family: Family) -> Histogram:
+        return Histogram(
+            family.name, family.text, family.labels, registry=self.registry, buckets=family.buckets
         )
 
     def observe_round(self, seen: RoundObservation, *, published_ms: int) -> None:
@@ -135,6 +130,8 @@ class Metrics:
             self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
         self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
         self._show_state(seen)
+        if seen.outcome == "decided":
+            self._show_balance(seen)
 
     def _show_state(self, seen: RoundObservation) -> None:
         cluster = seen.cluster
@@ -151,7 +148,26 @@ class Metrics:
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)
+        self._failing.labels(cluster).set(seen.failing)
         self._round_end.labels(cluster).set(seen.end_ms / 1000)
+        # Rounds are numbered by their start divided by their length, so the end tells the length.
+        self._round_length.labels(cluster).set(seen.end_ms / (seen.round + 1) / 1000)
+
+    def _show_balance(self, seen: RoundObservation) -> None:
+        outliers = sum(
+            count
+            for outcome, count in seen.examined.items()
+            if _plain(outcome) not in self._known.calm_outcomes
+        )
+        self._outliers.labels(seen.cluster).set(outliers)
+        found = seen.foremost
+        values = (
+            (math.nan,) * len(_FOREMOST)
+            if found is None
+            else (found.difference_points, found.threshold_points, found.hit_count, found.needed_hit_count)
+        )
+        for gauge, value in zip(self._foremost, values, strict=True):
+            gauge.labels(seen.cluster).set(math.nan if value is None else value)
 
     def observe_events(self, seen: EventObservation) -> None:
         """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
@@ -163,6 +179,34 @@ class Metrics:
             self._events.labels(cluster, name, entry.result).inc(entry.count)
         for reason, count in seen.rejected.items():
             self._rejected.labels(reason).inc(count)
+        for outcome, count in seen.action_results.items():
+            self._results.labels(cluster, outcome).inc(count)
+
+    def observe_followup(self, seen: Repeat | Effect) -> None:
+        """Count what later decisions and rounds say about earlier unloads."""
+        self._introduce(seen.cluster)
+        if isinstance(seen, Repeat):
+            self._repeated.labels(seen.cluster, seen.source).inc()
+            return
+        amounts = (
+            (seen.expected_messages_per_s, seen.achieved_messages_per_s),
+            (seen.expected_bytes_per_s, seen.achieved_bytes_per_s),
+        )
+        for gauge, values in zip(self._effects, amounts, strict=True):
+            for effect, value in zip(_EFFECTS, values, strict=True):
+                gauge.labels(seen.cluster, effect).set(value)
+
+    def show_progress(
+        self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
+    ) -> None:
+        """Show what Spark last said of its state store and of the input; None: it did not say."""
+        values = (state_rows, state_memory_bytes, input_behind_records)
+        for gauge, value in zip(self._progress, values, strict=True):
+            gauge.set(math.nan if value is None else value)
+
+    def show_start(self, *, at_s: float) -> None:
+        """Show when this process started (Unix time)."""
+        self._start.set(at_s)
 
     def observe_batch(self, *, duration_s: float) -> None:
         """Record the duration of a whole micro-batch."""
@@ -190,6 +234,15 @@ class Metrics:
         for kind in self._known.action_kinds:
             for dry_run in (True, False):
                 self._actions.labels(cluster, kind, _flag(dry_run=dry_run))
+        for outcome in self._known.result_outcomes:
+            self._results.labels(cluster, outcome)
+        for source in get_args(Source):
+            self._repeated.labels(cluster, source)
+        for gauge in self._effects:
+            for effect in _EFFECTS:
+                gauge.labels(cluster, effect).set(math.nan)
+        for gauge in (self._outliers, *self._foremost):
+            gauge.labels(cluster).set(math.nan)
         self._introduce_events(cluster)
 
     def _introduce_events(self, cluster: str) -> None:
@@ -205,15 +258,3 @@ def _plain(outcome: str) -> str:
 
 def _flag(*, dry_run: bool) -> str:
     return "true" if dry_run else "false"
-
-
-def _counter(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Counter:
-    return Counter(f"trimtab_{name}_total", text, labels, registry=registry)
-
-
-def _gauge(registry: CollectorRegistry, name: str, text: str, *labels: str) -> Gauge:
-    return Gauge(f"trimtab_{name}", text, labels, registry=registry)
-
-
-def _histogram(registry: CollectorRegistry, name: str, text: str, buckets: Iterable[float]) -> Histogram:
-    return Histogram(f"trimtab_{name}", text, registry=registry, buckets=tuple(buckets))

@@ -9,7 +9,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-__all__ = ["EventCount", "EventObservation", "Resource", "RoundObservation", "UsageStats", "decode", "encode"]
+__all__ = [
+    "EventCount",
+    "EventObservation",
+    "Foremost",
+    "Resource",
+    "RoundObservation",
+    "UsageStats",
+    "decode",
+    "encode",
+]
 
 Resource = Literal["overall", "cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity"]
 RoundOutcome = Literal["decided", "warm-up", "no-quorum"]
@@ -26,12 +35,22 @@ class UsageStats(msgspec.Struct, frozen=True, array_like=True):
     stdev_points: float
 
 
+class Foremost(msgspec.Struct, frozen=True, array_like=True):
+    """The pair or broker that stands out most, and what it is judged by; None where a policy counts no hits."""
+
+    difference_points: float
+    threshold_points: float
+    hit_count: float | None
+    needed_hit_count: float | None
+
+
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):
     """One closed round of one cluster. A resource that no broker measured is absent from `usage`.
 
     `examined` counts pairs or brokers by outcome, `candidates` bundles considered for an unload by outcome, `splits`
     those that stand out for a split; `actions` published ones by kind (unload, split, throttle); `findings` what no
-    action can help, by kind. `end_ms` is the round's end in Unix milliseconds;
+    action can help, by kind; `foremost` is None where nothing was compared. `end_ms` is the round's end in Unix
+    milliseconds;
     `oldest_report_age_s` the age, at that end, of the oldest of the live brokers' newest reports.
     """
 
@@ -42,11 +61,13 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     policy: str
     mode: Literal["dry-run", "act"]
     paused: bool
+    failing: bool
     brokers_reporting_count: _Count
     brokers_missing_count: _Count
     brokers_excluded_count: _Count
     usage: dict[Resource, UsageStats]
     examined: dict[str, _Count]
+    foremost: Foremost | None
     candidates: dict[str, _Count]
     splits: dict[str, _Count]
     findings: dict[str, _Count]
@@ -65,12 +86,13 @@ class EventCount(msgspec.Struct, frozen=True, array_like=True):
 class EventObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="events"):
     """The input events of one cluster in one micro-batch; `cluster` is empty for records that name none.
 
-    `rejected` counts the rejected ones by reason.
+    `rejected` counts the rejected ones by reason, `action_results` the used results of actions by outcome.
     """
 
     cluster: str
     counts: list[EventCount]
     rejected: dict[str, _Count]
+    action_results: dict[str, _Count]
 
 
 _ENCODER = msgspec.msgpack.Encoder()

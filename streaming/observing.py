@@ -1,11 +1,19 @@
 """What the driver's metrics are told of a batch: taken from outputs and tallies, never computed again."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from state.controller import Result
-from state.outputs import Output, UsageSummary
+from state.outputs import ExaminedRow, Output, UsageSummary
 from streaming.intake import Tally
-from streaming.observation import EventCount, EventObservation, Resource, RoundObservation, UsageStats
+from streaming.observation import (
+    EventCount,
+    EventObservation,
+    Foremost,
+    Resource,
+    RoundObservation,
+    UsageStats,
+)
 
 _RESOURCES: tuple[Resource, ...] = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
 
@@ -18,7 +26,12 @@ def event_observation(cluster: str, tally: Tally) -> EventObservation:
     counts = [
         EventCount(type=kind, result=result, count=count) for (kind, result), count in sorted(by_type.items())
     ]
-    return EventObservation(cluster=cluster, counts=counts, rejected=dict(sorted(tally.reasons.items())))
+    return EventObservation(
+        cluster=cluster,
+        counts=counts,
+        rejected=dict(sorted(tally.reasons.items())),
+        action_results=dict(sorted(tally.action_results.items())),
+    )
 
 
 def round_observation(output: Output) -> RoundObservation:
@@ -39,17 +52,43 @@ def round_observation(output: Output) -> RoundObservation:
         policy=summary.policy,
         mode=summary.mode,
         paused=summary.paused,
+        failing=summary.failing_since is not None,
         brokers_reporting_count=summary.brokers_reporting_count,
         brokers_missing_count=summary.brokers_missing_count,
         brokers_excluded_count=len(summary.brokers_excluded),
         usage=usage,
         examined=summary.examined.outcomes,
+        foremost=_foremost(summary.examined.heaviest),
         candidates=summary.candidates.outcomes,
         splits=summary.splits.outcomes,
         findings=summary.findings.outcomes,
         actions={"unload": summary.actions_count - splits_count, "split": splits_count},
         oldest_report_age_s=summary.oldest_report_age_s,
     )
+
+
+def _foremost(rows: Sequence[ExaminedRow]) -> Foremost | None:
+    """Of the rows shown, which begin with what stands out most; None for a policy that does not compare points."""
+    compared = [_compared(row.evidence) for row in rows if "threshold_points" in row.evidence]
+    return max(compared, key=lambda found: found.difference_points, default=None)
+
+
+def _compared(evidence: dict[str, float | int]) -> Foremost:
+    return Foremost(
+        difference_points=_difference_points(evidence),
+        threshold_points=evidence["threshold_points"],
+        hit_count=evidence.get("hit_count"),
+        needed_hit_count=evidence.get("needed_hit_count"),
+    )
+
+
+def _difference_points(evidence: dict[str, float | int]) -> float:
+    """Of a pair, of a broker's history from the mean, or a broker's usage from nothing: what its policy looks at."""
+    if "difference_points" in evidence:
+        return evidence["difference_points"]
+    if "history_points" in evidence:
+        return evidence["history_points"] - evidence["mean_points"]
+    return evidence["usage_points"]
 
 
 def _stats(found: UsageSummary) -> UsageStats:

@@ -23,13 +23,17 @@ def draw(plan: Plan) -> str:
         f"{plan.bundle}  {plan.algorithm}",
         f"{'' if plan.cut.boundaries else 'no split: '}{plan.cut.reason}",
         "",
-        f" {_loads(plan)}".rstrip(),
-        _bar(plan),
+        *bar(plan),
         f"0x{plan.bundle.range.lower:08x}{f'0x{plan.bundle.range.upper:08x}':>{_WIDTH - 8}}",
         *_children(plan),
         *(f"warning: {text}" for text in plan.warnings),
     ]
     return "\n".join([*lines, ""])
+
+
+def bar(plan: Plan) -> tuple[str, str]:
+    """The load of the topics where they are, and below it the bundle with its cuts; 66 columns at most."""
+    return f" {_loads(plan)}".rstrip(), _bar(plan)
 
 
 def _columns(plan: Plan, positions: Ints) -> Ints:

@@ -40,7 +40,10 @@ def apply_plan(
     }
     _refuse_other_rates(found.throttle, rates, replace_rates=replace_rates)
     lists, _ = merged(found.throttle.lists, plan.lists)
-    changes = changes_of(found.throttle, lists, rates)
+    try:
+        changes = changes_of(found.throttle, lists, rates)
+    except ValueError as error:
+        raise NotApplied(f"not applied: {error}") from error
     apply(admin, changes)
     done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
     return [

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType, ModuleType
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
+from streaming.link import Link, input_link, output_link
+from streaming.permissions import Seen, Subject, acl_command, controller_operations, missing_permissions
 from streaming.settings import Settings, TopicNames
 
 __all__ = [
@@ -48,6 +51,9 @@ MARKER_SEGMENT_BYTES = 1024 * 1024
 
 REPLICAS_MAX = 3
 """Replicas of a new topic where there are as many brokers; two of them must then be in sync."""
+
+ANYBODY = "User:ANONYMOUS"
+"""Whom brokers see that ask for no name."""
 
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
@@ -160,13 +166,15 @@ def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcom
     )
     return on_pulsar + [
         outcome
-        for bootstrap, only in _sides(settings)
+        for link, only in _sides(settings)
         for outcome in create(
-            bootstrap,
+            link.bootstrap,
             settings.topics,
             input_partitions=input_partitions,
             max_record_bytes=settings.controller.max_record_bytes,
             only=only,
+            client_options=link.client_options(),
+            principal=link.principal,
         )
     ]
 
@@ -176,14 +184,19 @@ def validate_all(settings: Settings) -> list[str]:
     on_pulsar = _pulsar_topics().validate(settings) if settings.input.is_pulsar else []
     return on_pulsar + [
         warning
-        for bootstrap, only in _sides(settings)
+        for link, only in _sides(settings)
         for warning in validate(
-            bootstrap, settings.topics, max_record_bytes=settings.controller.max_record_bytes, only=only
+            link.bootstrap,
+            settings.topics,
+            max_record_bytes=settings.controller.max_record_bytes,
+            only=only,
+            client_options=link.client_options(),
+            principal=link.principal,
         )
     ]
 
 
-def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
+def _sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
     """Where to look for which topics; None is all of them."""
     names = settings.topics
     read = frozenset({names.input, names.control})
@@ -198,10 +211,11 @@ def _sides(settings: Settings) -> list[tuple[str, frozenset[str] | None]]:
         }
     )
     if settings.input.is_pulsar:
-        return [(settings.output_bootstrap, written)]
-    if settings.output_bootstrap == settings.input.bootstrap:
-        return [(settings.input.bootstrap, None)]
-    return [(settings.input.bootstrap, read), (settings.output_bootstrap, written)]
+        return [(output_link(settings), written)]
+    source, target = input_link(settings), output_link(settings)
+    if (source.bootstrap, source.security) == (target.bootstrap, target.security):
+        return [(source, None)]
+    return [(source, read), (target, written)]
 
 
 def _pulsar_topics() -> ModuleType:
@@ -222,6 +236,7 @@ def create(
     max_record_bytes: int,
     only: frozenset[str] | None = None,
     client_options: Mapping[str, object] = MappingProxyType({}),
+    principal: str = ANYBODY,
 ) -> list[TopicOutcome]:
     """Create the topics that are missing (of `only`, where given), compare those that exist, and alter none.
 
@@ -231,11 +246,14 @@ def create(
     specs = _chosen(
         specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
     )
+    subject = Subject(bootstrap=bootstrap, principal=principal)
     with _admin(bootstrap, client_options) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
-        found = _describe(admin, [spec.name for spec in specs])
-        made = {spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas)}
-        found |= _describe(admin, [spec.name for spec in specs if spec.name not in found])
+        found, _ = _describe(admin, [spec.name for spec in specs])
+        made = {
+            spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, subject)
+        }
+        found |= _describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
@@ -251,16 +269,21 @@ def validate(
     max_record_bytes: int,
     only: frozenset[str] | None = None,
     client_options: Mapping[str, object] = MappingProxyType({}),
+    principal: str = ANYBODY,
 ) -> list[str]:
     """Check at start that the topics (of `only`, where given) can be worked with; returns warnings.
 
     Raises one `StartError` naming every obstacle: the address not reachable within about 10 s, a missing
-    topic, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
+    topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
     order or markers. A `max.message.bytes` below the largest accepted record is only a warning.
     """
     specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     with _admin(bootstrap, client_options) as admin:
-        found = _describe(admin, [spec.name for spec in specs])
+        found, seen = _describe(admin, [spec.name for spec in specs])
+    subject = Subject(bootstrap=bootstrap, principal=principal)
+    refused = list(missing_permissions(subject, controller_operations(names), seen))
+    if refused:
+        raise StartError("\n".join(refused))
     missing = [spec.name for spec in specs if spec.name not in found]
     differences = [
         difference
@@ -337,24 +360,35 @@ def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[Kaf
         ) from error
 
 
-def _describe(admin: KafkaAdminClient, names: list[str]) -> dict[str, _Found]:
-    """Partitions and settings of the topics that exist."""
+def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Found], list[Seen]]:
+    """Partitions and settings of the topics that exist, and what may be done with those and with hidden ones."""
     if not names:
-        return {}
-    partitions = {
-        topic["name"]: len(topic["partitions"])
-        for topic in admin.describe_topics(names)
-        if topic["error_code"] == 0
-    }
+        return {}, []
+    described = admin.describe_topics(names)
+    partitions = {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
     configs = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}
-    return {
+    found = {
         name: _Found(count, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
         for name, count in partitions.items()
     }
+    return found, list(_seen(described))
 
 
-def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int) -> bool:
+def _seen(described: list[dict[str, Any]]) -> Iterator[Seen]:
+    for topic in described:
+        hidden = topic["error_code"] == TopicAuthorizationFailedError.errno
+        if hidden or topic["error_code"] == 0:
+            yield Seen(name=topic["name"], hidden=hidden, allowed=_allowed(topic))
+
+
+def _allowed(topic: Mapping[str, Any]) -> frozenset[str] | None:
+    """Names of the operations that are allowed; None where the broker does not tell."""
+    operations = topic.get("authorized_operations")
+    return None if operations is None else frozenset(operations)
+
+
+def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subject) -> bool:
     """Create one topic; False when somebody else was faster."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
@@ -366,4 +400,9 @@ def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int) -> bool:
         admin.create_topics({spec.name: options}, wait_for_metadata=True)
     except TopicAlreadyExistsError:
         return False
+    except TopicAuthorizationFailedError as error:
+        needed = acl_command(subject, "topic", spec.name, ["Create", "Describe", "DescribeConfigs"])
+        raise StartError(
+            f"{subject.principal} lacks the permission Create on topic {spec.name}. Run: {needed}"
+        ) from error
     return True

@@ -24,20 +24,19 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Literal, Self
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from deploy.local.ports import free_ports
 from deploy.local.processes import LOGGING, answers, end_of, spawn
-from deploy.local.processes import free_ports as _free_ports
 from streaming.jars import ensure, find_java
 
 __all__ = ["KAFKA_LOCK", "LocalKafka", "LocalKafkaError"]
@@ -89,7 +88,7 @@ class LocalKafkaError(RuntimeError):
 
 
 @dataclass(slots=True)
-class _Node:
+class Node:
     """One broker: its place in the cluster's directory and, while it runs, its process."""
 
     number: int
@@ -124,13 +123,9 @@ class LocalKafka:
     Not for several threads at once.
     """
 
-    def __init__(
-        self, directory: Path, nodes: Literal[1, 3] = 1, *, more: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
-        """``more`` are settings of every broker that go before those of this module."""
-        self._more = dict(more)
+    def __init__(self, directory: Path, nodes: Literal[1, 3] = 1) -> None:
         self._directory = directory.absolute()
-        self._nodes = {number: _Node(number, self._directory) for number in range(1, nodes + 1)}
+        self._nodes = {number: Node(number, self._directory) for number in range(1, nodes + 1)}
 
     @property
     def bootstrap(self) -> str:
@@ -216,22 +211,31 @@ class LocalKafka:
         """Choose ports, write each node's settings, and format the stores that are new."""
         self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / "log4j2.xml").write_text(LOGGING, encoding="utf-8")
-        ports = _free_ports(len(self._nodes) + 1)
+        ports = free_ports(len(self._nodes) + 1)
         for node in self._nodes.values():
             node.port, node.controller_port = ports[node.number], ports[0]
-            node.settings.write_text(_properties(node, self._more), encoding="utf-8")
+            node.settings.write_text(_properties(node) + self._more_properties(node), encoding="utf-8")
         new = [node for node in self._nodes.values() if not (node.store / "meta.properties").exists()]
         cluster = _cluster_id(self._directory / "cluster.id")
         with ThreadPoolExecutor(max_workers=len(self._nodes)) as pool:
             list(pool.map(lambda node: self._format(node, cluster), new))
 
-    def _format(self, node: _Node, cluster: str) -> None:
+    def _format(self, node: Node, cluster: str) -> None:
         command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.settings)]
+        command += self._format_options()
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode != 0:
             raise LocalKafkaError(f"formatting {node.store} ended with {done.returncode}:\n{done.stdout}")
+
+    def _more_properties(self, _node: Node) -> str:
+        """What a kind of cluster adds to a node's settings; a later line wins."""
+        return ""
+
+    def _format_options(self) -> list[str]:
+        """What a kind of cluster writes into the metadata before its first start."""
+        return []
 
     @cached_property
     def _java(self) -> list[str]:
@@ -249,7 +253,7 @@ class LocalKafka:
             self.kill()
             raise
 
-    def _launch(self, node: _Node) -> None:
+    def _launch(self, node: Node) -> None:
         atexit.unregister(self.kill)
         atexit.register(self.kill)
         node.process = spawn([*self._java, "kafka.Kafka", str(node.settings)], node.log)
@@ -289,7 +293,7 @@ class LocalKafka:
         return any("Address already in use" in node.log_end() for node in self._nodes.values())
 
 
-def _reap(node: _Node) -> None:
+def _reap(node: Node) -> None:
     if node.process is not None:
         node.process.wait()
         node.process = None
@@ -304,7 +308,7 @@ def _cluster_id(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def _properties(node: _Node, more: Mapping[str, str]) -> str:
+def _properties(node: Node) -> str:
     """The settings file of one node; the keys are those of Kafka's broker configuration."""
     leads = node.number == 1
     controller = f",CONTROLLER://127.0.0.1:{node.controller_port}" if leads else ""
@@ -318,11 +322,7 @@ def _properties(node: _Node, more: Mapping[str, str]) -> str:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": node.store,
     }
-    return (
-        "".join(f"{key}={value}\n" for key, value in own.items())
-        + _SETTINGS
-        + "".join(f"{key}={value}\n" for key, value in more.items())
-    )
+    return "".join(f"{key}={value}\n" for key, value in own.items()) + _SETTINGS
 
 
 def _main() -> None:

@@ -1,10 +1,9 @@
-"""What every local broker needs: processes that do not outlive us, free ports, one way to log.
+"""What every local broker needs: processes that do not outlive us, and one way to log.
 
-Invariants: on Linux no process started here outlives this one, even when this one is killed; ports are below the
-kernel's ephemeral range. Nothing here knows Kafka or Pulsar.
+Invariant: on Linux no process started here outlives this one, even when this one is killed. Nothing here knows Kafka or
+Pulsar.
 """
 
-import secrets
 import shutil
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["LOGGING", "answers", "end_of", "free_ports", "spawn"]
+__all__ = ["LOGGING", "answers", "end_of", "spawn"]
 
 LOG_LINES_SHOWN = 30
 
@@ -22,10 +21,6 @@ LOGGING = """\
 <Loggers><Root level="INFO"><AppenderRef ref="out"/></Root></Loggers></Configuration>
 """
 """Log4j 2: everything to standard output."""
-
-_PORTS = range(15_000, 30_000)
-"""Below the kernel's ephemeral range. A client that reconnects to a broker that is down, on an ephemeral port of
-loopback, can be given that very port as its own, connect to itself, and keep the broker from binding it again."""
 
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-process")
 """Starts every process: a parent-death signal comes when the *thread* that forked ends, and this one stays."""
@@ -54,17 +49,6 @@ def answers(port: int) -> bool:
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Return distinct ports that nothing on loopback has bound at this moment."""
-    found: set[int] = set()
-    while len(found) < count:
-        port = secrets.choice(_PORTS)
-        with suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            found.add(port)
-    return list(found)
 
 
 def end_of(log: Path) -> str:

@@ -14,191 +14,26 @@ ZooKeeper session ends after 10 s.
 """
 
 import argparse
-import atexit
-import os
 import signal
 import socket
-import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
 import httpx
 
 from deploy.local import pulsar_settings as settings
-from deploy.local.processes import LOGGING, end_of, free_ports, spawn
+from deploy.local.ports import free_ports
+from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, LocalPulsarError, Process
 from deploy.local.pulsar_settings import LoadManager
-from streaming.jars import ensure, find_java
 
 __all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 
-PULSAR_LOCK = Path(__file__).with_name("locks") / "pulsar.lock"
-READY_TIMEOUT_S = 120.0
-"""Three brokers need 15 s on two idle cores."""
-STOP_TIMEOUT_S = 30.0
-"""Standalone stops in 6 s; what has not ended after this long is killed."""
-POLL_S = 0.1
-ATTEMPTS_MAX = 3
-"""Ports are found free and bound later; losing that race three times in a row is not chance."""
 
-
-class LocalPulsarError(RuntimeError):
-    """A process did not start, or is not in the state that was asked for."""
-
-
-@dataclass(slots=True)
-class _Process:
-    """One JVM: what it is called, how it is started, where it logs and, while it runs, its process."""
-
-    name: str
-    command: list[str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    def launch(self) -> None:
-        if self.running():
-            raise LocalPulsarError(f"{self.name} (log {self.log}) is already running")
-        self.process = spawn(self.command, self.log)
-
-    def check(self) -> None:
-        if self.process is not None and not self.running():
-            raise LocalPulsarError(
-                f"{self.name} ended with {self.process.returncode}; the end of {self.log}:\n{end_of(self.log)}"
-            )
-
-    def end(self, number: signal.Signals) -> None:
-        """Send a signal and wait; SIGKILL after 30 s. Returns at once if it does not run."""
-        if self.process is None:
-            return
-        self.process.send_signal(number)
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process = None
-
-
-class _Local:
-    """Processes in one directory that start one after the other and end in the opposite order."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory.absolute()
-        self._processes: dict[str, _Process] = {}
-
-    def start(self) -> None:
-        """Start everything and wait for it. Raises LocalPulsarError with the end of a log if something does not come up."""
-        if any(process.running() for process in self._processes.values()):
-            raise LocalPulsarError(f"the Pulsar in {self._directory} is already running: stop it first")
-        atexit.register(self.kill)
-        if self._processes:
-            self._start_or_kill()
-            return
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            (self._directory / "log4j2.xml").write_text(LOGGING, encoding="utf-8")
-            self._configure()
-            try:
-                self._start_or_kill()
-            except LocalPulsarError:
-                if attempt == ATTEMPTS_MAX or not self._lost_a_port():
-                    raise
-            else:
-                return
-
-    def stop(self) -> None:
-        """Stop everything in order: brokers, bookie, ZooKeeper. Returns at once if nothing runs."""
-        for group in reversed(list(self._groups())):
-            with ThreadPoolExecutor(max_workers=len(group)) as pool:
-                list(pool.map(lambda process: process.end(signal.SIGTERM), group))
-        atexit.unregister(self.kill)
-
-    def kill(self) -> None:
-        """End everything at once, as a power cut would: SIGKILL."""
-        for process in self._processes.values():
-            if process.process is not None:
-                process.process.kill()
-        for process in self._processes.values():
-            process.end(signal.SIGKILL)
-        atexit.unregister(self.kill)
-
-    def restart(self) -> None:
-        """Stop and start on the same ports with the same data."""
-        self.stop()
-        self.start()
-
-    def check(self) -> None:
-        """Raise LocalPulsarError with the end of its log if a process that was started has ended by itself."""
-        for process in self._processes.values():
-            process.check()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _configure(self) -> None:
-        """Choose ports, write the settings and fill `_processes`."""
-        raise NotImplementedError
-
-    def _start_all(self) -> None:
-        raise NotImplementedError
-
-    def _groups(self) -> Iterable[list[_Process]]:
-        """The processes in the order of starting; those of a group end together."""
-        raise NotImplementedError
-
-    def _start_or_kill(self) -> None:
-        try:
-            self._start_all()
-        except BaseException:
-            self.kill()
-            raise
-
-    def _process(self, name: str, main: str, *arguments: str, heap_mb: int, direct_mb: int) -> _Process:
-        memory = settings.heap(heap_mb=heap_mb, direct_mb=direct_mb)
-        return _Process(name, [*self._java, *memory, main, *arguments], self._directory / f"{name}.log")
-
-    def _write(self, name: str, values: Mapping[str, object]) -> str:
-        file = self._directory / name
-        file.write_text(settings.properties(values), encoding="utf-8")
-        return str(file)
-
-    @cached_property
-    def _java(self) -> list[str]:
-        jars = os.pathsep.join(str(jar) for jar in ensure(PULSAR_LOCK))
-        logging = f"-Dlog4j2.configurationFile={self._directory / 'log4j2.xml'}"
-        return [str(find_java()), *settings.JVM, logging, "-cp", jars]
-
-    def _wait_for(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while not condition():
-            self.check()
-            if time.monotonic() > deadline_s:
-                logs = "\n".join(f"{each.log}:\n{end_of(each.log)}" for each in self._processes.values())
-                raise LocalPulsarError(f"{what} is not ready after {READY_TIMEOUT_S:.0f} s:\n{logs}")
-            time.sleep(POLL_S)
-
-    def _lost_a_port(self) -> bool:
-        return any("Address already in use" in end_of(each.log) for each in self._processes.values())
-
-
-class LocalPulsar(_Local):
+class LocalPulsar(Local):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
     Brokers are numbered from 1. Not for several threads at once.
@@ -247,15 +82,15 @@ class LocalPulsar(_Local):
         self._broker(number).launch()
         self._wait_until_ready()
 
-    def _broker(self, number: int) -> _Process:
-        return self._processes[f"broker{number}"]
+    def _broker(self, number: int) -> Process:
+        return self.processes[f"broker{number}"]
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
         self._zookeeper_port, bookie_port, *ports = free_ports(2 + 2 * len(self._numbers))
         self._ports = {
             number: (ports[2 * index], ports[2 * index + 1]) for index, number in enumerate(self._numbers)
         }
-        self._processes = {
+        self.processes = {
             each.name: each
             for each in (
                 self._zookeeper(),
@@ -264,23 +99,23 @@ class LocalPulsar(_Local):
             )
         }
 
-    def _zookeeper(self) -> _Process:
-        store = self._directory / "zookeeper"
+    def _zookeeper(self) -> Process:
+        store = self.directory / "zookeeper"
         store.mkdir(exist_ok=True)
-        file = self._write("zoo.cfg", settings.zookeeper(port=self._zookeeper_port, store=store))
+        file = self.write("zoo.cfg", settings.zookeeper(port=self._zookeeper_port, store=store))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        return self._process("zookeeper", main, file, heap_mb=64, direct_mb=32)
+        return self.process("zookeeper", main, file, heap_mb=64, direct_mb=32)
 
-    def _bookie(self, port: int) -> _Process:
+    def _bookie(self, port: int) -> Process:
         values = settings.bookie(
-            port=port, zookeeper_port=self._zookeeper_port, store=self._directory / "bookie"
+            port=port, zookeeper_port=self._zookeeper_port, store=self.directory / "bookie"
         )
         main = "org.apache.bookkeeper.server.Main"
-        return self._process(
-            "bookie", main, "--conf", self._write("bookie.conf", values), heap_mb=128, direct_mb=192
+        return self.process(
+            "bookie", main, "--conf", self.write("bookie.conf", values), heap_mb=128, direct_mb=192
         )
 
-    def _broker_process(self, number: int) -> _Process:
+    def _broker_process(self, number: int) -> Process:
         port, web_port = self._ports[number]
         values = settings.broker(
             cluster=self.cluster,
@@ -289,19 +124,19 @@ class LocalPulsar(_Local):
             zookeeper_port=self._zookeeper_port,
             load_manager=self._load_manager,
         )
-        file = self._write(f"broker{number}.conf", values)
+        file = self.write(f"broker{number}.conf", values)
         main = "org.apache.pulsar.PulsarBrokerStarter"
-        return self._process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+        return self.process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
 
-    def _groups(self) -> Iterable[list[_Process]]:
-        each = list(self._processes.values())
+    def groups(self) -> Iterable[list[Process]]:
+        each = list(self.processes.values())
         return filter(None, ([*each[:1]], [*each[1:2]], each[2:]))
 
-    def _start_all(self) -> None:
-        zookeeper, bookie, *brokers = self._processes.values()
+    def start_all(self) -> None:
+        zookeeper, bookie, *brokers = self.processes.values()
         zookeeper.launch()
-        self._wait_for("ZooKeeper", lambda: _ruok(self._zookeeper_port))
-        if not (self._directory / "initialized").exists():
+        self.wait_for("ZooKeeper", lambda: _ruok(self._zookeeper_port))
+        if not (self.directory / "initialized").exists():
             self._initialize()
         for process in (bookie, *brokers):
             process.launch()
@@ -316,20 +151,20 @@ class LocalPulsar(_Local):
         arguments += ["--web-service-url", f"http://127.0.0.1:{web_port}"]
         arguments += ["--broker-service-url", f"pulsar://127.0.0.1:{port}"]
         main = "org.apache.pulsar.PulsarClusterMetadataSetup"
-        once = self._process("initialize", main, *arguments, heap_mb=128, direct_mb=64)
+        once = self.process("initialize", main, *arguments, heap_mb=128, direct_mb=64)
         once.launch()
         assert once.process is not None
         if once.process.wait(READY_TIMEOUT_S) != 0:
             once.check()
-        (self._directory / "initialized").touch()
+        (self.directory / "initialized").touch()
 
     def _wait_until_ready(self) -> None:
         running = [number for number in self._numbers if self._broker(number).running()]
         ids = {f"127.0.0.1:{self._ports[number][1]}" for number in running}
-        self._wait_for("Pulsar", lambda: all(_healthy(each, self.cluster, ids) for each in ids))
+        self.wait_for("Pulsar", lambda: all(_healthy(each, self.cluster, ids) for each in ids))
 
 
-class StandalonePulsar(_Local):
+class StandalonePulsar(Local):
     """Pulsar in one process, with RocksDB for its metadata; `extra` goes over `standalone.conf`."""
 
     def __init__(
@@ -356,7 +191,7 @@ class StandalonePulsar(_Local):
         """`http://127.0.0.1:port`."""
         return f"http://127.0.0.1:{self._web_port}"
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
         self._port, self._web_port = free_ports(2)
         values = settings.standalone(
             port=self._port, web_port=self._web_port, load_manager=self._load_manager, extra=self._extra
@@ -364,26 +199,26 @@ class StandalonePulsar(_Local):
         stores = [
             text
             for kind in ("metadata", "bookkeeper", "zookeeper")
-            for text in (f"--{kind}-dir", str(self._directory / kind))
+            for text in (f"--{kind}-dir", str(self.directory / kind))
         ]
-        self._processes = {
-            "standalone": self._process(
+        self.processes = {
+            "standalone": self.process(
                 "standalone",
                 "org.apache.pulsar.PulsarStandaloneStarter",
-                *("--config", self._write("standalone.conf", values), "-nfw", "-nss", "-a", "127.0.0.1"),
+                *("--config", self.write("standalone.conf", values), "-nfw", "-nss", "-a", "127.0.0.1"),
                 *stores,
                 heap_mb=384,
                 direct_mb=384,
             )
         }
 
-    def _groups(self) -> Iterable[list[_Process]]:
-        return [list(self._processes.values())] if self._processes else []
+    def groups(self) -> Iterable[list[Process]]:
+        return [list(self.processes.values())] if self.processes else []
 
-    def _start_all(self) -> None:
-        self._processes["standalone"].launch()
+    def start_all(self) -> None:
+        self.processes["standalone"].launch()
         broker = f"127.0.0.1:{self._web_port}"
-        self._wait_for(
+        self.wait_for(
             "Pulsar", lambda: _healthy(broker, self.cluster, set()) and _has_default_namespace(broker)
         )
 

@@ -7,7 +7,17 @@ them, so that the order within the lateness changes nothing.
 
 import msgspec
 
-from state.events import Event, KafkaLoadReport, LoadReport, Reassignment, Rejection, System, Tick, TopicStats
+from state.events import (
+    ClusterFacts,
+    Event,
+    KafkaLoadReport,
+    LoadReport,
+    Reassignment,
+    Rejection,
+    System,
+    Tick,
+    TopicStats,
+)
 from state.memory import ControlRecord, Header, OpenRound, TickRecord
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
@@ -15,6 +25,7 @@ from state.settings import ClusterSettings
 _SYSTEMS: dict[type[Event], System] = {
     LoadReport: "pulsar",
     TopicStats: "pulsar",
+    ClusterFacts: "pulsar",
     KafkaLoadReport: "kafka",
     Reassignment: "kafka",
 }

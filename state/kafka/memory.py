@@ -12,8 +12,8 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.rates import Role
+from state.encoding import sealed, unsealed
 from state.kafka.reports import BrokerLogs, MovesReport, Partition
-from state.memory import sealed, unsealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from state.kafka.settings import KafkaSettings
 from state.kafka.snapshot import Seen, others_lists
 from state.memory import ControlRecord, OpenRound
 from state.outputs import Output, RoundSummary, rfc3339
-from state.rounds import control_in_force
+from state.round_summary import control_in_force
 from state.settings import MS_PER_S, Mode
 
 
@@ -77,6 +77,9 @@ def round_summary(
         policy=NAME,
         mode=closed.mode,
         paused=closed.paused,
+        failing_since=None,
+        other_balancers=None,
+        last_actions={},
         control=control_in_force(closed.record, closed.settings_problem),
         settings_digest=closed.digest,
         brokers_reporting_count=len(closed.reports),

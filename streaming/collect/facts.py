@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 
 from streaming.pulsar_admin import AdminError, BrokerConfiguration, PulsarAdmin
-from streaming.wire.cluster import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
+from streaming.wire.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
 
 __all__ = ["WrongLoadManager", "read_facts", "require_reports"]
 

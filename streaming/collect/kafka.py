@@ -113,7 +113,7 @@ class KafkaCollector:
         return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
 
     def _connect(self) -> KafkaAdminClient:
-        return self._connection.enter_context(admin_of(self._target))
+        return self._connection.enter_context(admin_of(self._target, cluster=self._cluster))
 
     def _connected(self) -> KafkaAdminClient:
         if self._admin is None:

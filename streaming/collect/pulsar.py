@@ -108,9 +108,10 @@ class PulsarCollector:
         return True
 
     def join_facts(self) -> None:
-        """Wait for the facts being read, if any."""
+        """Wait for the facts being read, if any, and until they are written. Raises ``PublishError``."""
         if self._facts_reader is not None:
             self._facts_reader.join()
+        self._speaker.flush()
 
     def stop(self) -> None:
         """End ``run`` soon; for signal handlers."""

@@ -19,9 +19,16 @@ from streaming.collect.reports import ForeignReport, read_report, topic_traffic,
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.settings.targets import PulsarTarget
 from streaming.sinks.input_events import EventSink
-from streaming.wire.cluster import PulsarClusterData, PulsarClusterMessage
 from streaming.wire.encode import encode_input
-from streaming.wire.messages import LoadReportMessage, TickData, TickMessage, TopicStatsMessage, type_of
+from streaming.wire.messages import (
+    LoadReportMessage,
+    PulsarClusterData,
+    PulsarClusterMessage,
+    TickData,
+    TickMessage,
+    TopicStatsMessage,
+    type_of,
+)
 
 __all__ = ["Speaker", "Sweep", "Sweeper"]
 
@@ -63,6 +70,10 @@ class Speaker:
         """A sweep is complete. Returns when it and everything said before is written."""
         data = TickData(asked=list(sweep.asked), failed=dict(sweep.failed))
         self._say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
+        self.flush()
+
+    def flush(self) -> None:
+        """Return when everything said before is written."""
         self._sink.flush()
 
     def _say(self, kind: str, type_: str, subject: str, data: bytes) -> None:

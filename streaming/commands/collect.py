@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.commands.targets import (
-    kafka_target,
-    log_to_stderr,
-    pulsar_target,
-    read_settings,
-    stop_on_signals,
-)
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, stop_on_signals
 from streaming.exits import Refused
+from streaming.link import input_link
+from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -66,7 +62,7 @@ def pulsar_command(
     flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
     settings = read_settings(config, flags)
     target = pulsar_target(settings, cluster)
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415  httpx and Kafka come late
 
@@ -77,7 +73,7 @@ def pulsar_command(
         ):
             if once:
                 _sweep_once(collector)
-                collector.join_facts()
+                _join_facts(collector)
             else:
                 _run(collector, settings)
     except StartRefused as error:
@@ -119,7 +115,7 @@ def kafka_command(
     flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
     settings = read_settings(config, flags)
     target = kafka_target(settings, cluster)
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.collect.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
@@ -159,6 +155,15 @@ def _sweep_once(collector: "PulsarCollector | KafkaCollector") -> None:
         raise Refused("; ".join(check.detail for check in collector.readiness()))
 
 
+def _join_facts(collector: "PulsarCollector") -> None:
+    from streaming.sinks import PublishError  # noqa: PLC0415
+
+    try:
+        collector.join_facts()
+    except PublishError as error:
+        raise Refused(str(error)) from error
+
+
 def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
     from streaming.sinks import PublishError  # noqa: PLC0415
     from streaming.sinks.input_events import KafkaEvents, LineEvents, NoInputTopic  # noqa: PLC0415
@@ -174,6 +179,7 @@ def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
             settings.input.bootstrap,
             topic=settings.topics.input,
             max_record_bytes=settings.controller.max_record_bytes,
+            client_options=input_link(settings).client_options(),
         )
     except (PublishError, NoInputTopic) as error:
         raise Refused(str(error)) from error

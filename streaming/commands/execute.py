@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.commands.targets import (
-    kafka_target,
-    log_to_stderr,
-    pulsar_target,
-    read_settings,
-    stop_on_signals,
-)
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, stop_on_signals
 from streaming.exits import Refused
+from streaming.logs import log_to_stderr
 from streaming.settings import PulsarTarget, Settings
 
 if TYPE_CHECKING:
@@ -66,7 +61,7 @@ def pulsar_command(
     }
     settings = read_settings(config, flags)
     target = pulsar_target(settings, cluster)
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.sinks import PublishError  # noqa: PLC0415  httpx and Kafka come late
 
@@ -118,7 +113,7 @@ def kafka_command(
     }
     settings = read_settings(config, flags)
     target = kafka_target(settings, cluster)
-    log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.execute.kafka import start  # noqa: PLC0415  Kafka comes late
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415

@@ -1,14 +1,14 @@
 """``trimtab run``: the long-running controller."""
 
-import logging
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, cast
 
 import click
 
+from streaming.commands.beginning import Begin, begin_of
 from streaming.exits import WrongUse
+from streaming.logs import log_to_stderr
 from streaming.settings import Settings, SettingsError, load
 
 
@@ -79,7 +79,7 @@ def run_command(
         settings = load(file=config, flags=flags, environ=os.environ).settings
     except SettingsError as error:
         raise WrongUse(str(error)) from error
-    _log_to_stderr(verbose=verbose)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
     first = _begin(begin, settings)
 
     from streaming.spark.application import Application  # noqa: PLC0415  Spark takes a second to import
@@ -87,27 +87,7 @@ def run_command(
     Application(settings, begin=first, fresh=fresh, adopt=adopt).run()
 
 
-def _begin(text: str | None, settings: Settings) -> Literal["earliest", "latest"] | int:
+def _begin(text: str | None, settings: Settings) -> Begin:
     if text is None:
         return round((datetime.now(UTC).timestamp() - settings.controller.warm_start_s) * 1000)
-    if text in {"earliest", "latest"}:
-        return cast("Literal['earliest', 'latest']", text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{text!r} is neither earliest nor latest nor RFC 3339", param_hint="--from"
-        ) from error
-    if moment.tzinfo is None:
-        raise click.BadParameter(f"{text!r} has no offset: add Z for UTC", param_hint="--from")
-    return round(moment.timestamp() * 1000)
-
-
-def _log_to_stderr(*, verbose: bool) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    # They write five lines a second while a broker is down, and what matters is raised anyway.
-    for chatty in ("kafka", "py4j"):
-        logging.getLogger(chatty).setLevel(logging.INFO if verbose else logging.CRITICAL)
+    return begin_of(text)

@@ -1,6 +1,5 @@
-"""What ``collect`` and ``execute`` share: the target, the log, the signals."""
+"""What ``collect`` and ``execute`` share: the settings, the target, the signals."""
 
-import logging
 import os
 import signal
 from collections.abc import Callable
@@ -8,9 +7,6 @@ from pathlib import Path
 
 from streaming.exits import WrongUse
 from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
-
-CHATTY = ("kafka", "httpx", "httpcore")
-"""They write lines for every request, and what matters is raised anyway."""
 
 
 def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
@@ -43,16 +39,6 @@ def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
             "addresses of the cluster's brokers"
         )
     return section.kafka
-
-
-def log_to_stderr(*, verbose: bool) -> None:
-    """One line an event."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for chatty in CHATTY:
-        logging.getLogger(chatty).setLevel(logging.INFO if verbose else logging.CRITICAL)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

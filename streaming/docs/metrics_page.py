@@ -6,15 +6,15 @@ from typing import get_args
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
-from state.events import RejectReason
+from state.events import ActionOutcome, RejectReason
 from streaming.intake import EVENT_TYPES
 from streaming.metrics import KnownLabels, Metrics
-from streaming.observation import EventCount, EventObservation, RoundObservation, UsageStats
+from streaming.observation import EventCount, EventObservation, Foremost, RoundObservation, UsageStats
 
 _HEAD = """\
 # Metrics
 
-<!-- Written by `python -m streaming.docs`; edit streaming/metrics.py, not this page. -->
+<!-- Written by `python -m streaming.docs`; edit streaming/families.py, not this page. -->
 
 Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Counters move when a batch has been
 published, and not for one that is skipped as already published. Bundles, topics and brokers are never labels; a
@@ -46,11 +46,13 @@ _ROUND = RoundObservation(
     policy="avg-shedder",
     mode="act",
     paused=False,
+    failing=False,
     brokers_reporting_count=3,
     brokers_missing_count=0,
     brokers_excluded_count=0,
     usage={"overall": UsageStats(50.0, 80.0, 20.0)},
     examined={"fired": 1},
+    foremost=Foremost(45.0, 40.0, 2, 2),
     candidates={"acted": 1},
     splits={},
     findings={"hot-partition": 1},
@@ -58,7 +60,10 @@ _ROUND = RoundObservation(
     oldest_report_age_s=1.0,
 )
 _EVENTS = EventObservation(
-    cluster="east-1", counts=[EventCount(EVENT_TYPES[0], "used", 3)], rejected={"not-json": 1}
+    cluster="east-1",
+    counts=[EventCount(EVENT_TYPES[0], "used", 3)],
+    rejected={"not-json": 1},
+    action_results={"succeeded": 1},
 )
 
 
@@ -75,7 +80,11 @@ def render_metrics() -> str:
 
 
 def _used() -> Metrics:
-    known = KnownLabels(rejected_reasons=get_args(RejectReason), event_types=EVENT_TYPES)
+    known = KnownLabels(
+        rejected_reasons=get_args(RejectReason),
+        event_types=EVENT_TYPES,
+        result_outcomes=get_args(ActionOutcome),
+    )
     metrics = Metrics(known, version="", pyspark_version="")
     metrics.observe_round(_ROUND, published_ms=_ROUND.end_ms)
     metrics.observe_events(_EVENTS)

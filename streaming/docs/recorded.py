@@ -1,7 +1,7 @@
 """Real examples: the recorded cluster is replayed, and one decision of it is told from its report to its result.
 
-What the recording lacks is made to fit it: the tick and the result that would have accompanied that decision, a control
-event, and a record that is refused. They go through the same controller, which must refuse that record alone.
+What the recording lacks is made to fit it: the tick, the facts and the result that would have accompanied that decision, a
+control event, and a record that is refused. They go through the same controller, which must refuse that record alone.
 """
 
 import gzip
@@ -28,6 +28,9 @@ from streaming.wire.messages import (
     ControlMessage,
     Envelope,
     LoadReportMessage,
+    PulsarBrokerFacts,
+    PulsarClusterData,
+    PulsarClusterMessage,
     TickData,
     TickMessage,
     TopicStatsMessage,
@@ -58,6 +61,9 @@ _ATTRIBUTES = (
     "data",
 )
 _COLLECTOR = "/collector/pulsar/lab"
+_QUIET_BROKER = PulsarBrokerFacts(
+    load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
+)
 _EXECUTOR = "/executor/pulsar/lab"
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)
 _SWEPT_BEFORE = timedelta(milliseconds=500)
@@ -150,6 +156,20 @@ class _Story:
                 time=swept,
                 cluster=cluster,
                 data=TickData(asked=brokers),
+            ),
+            PulsarClusterMessage(
+                specversion="1.0",
+                id=f"cluster/{_text(swept)}",
+                source=_COLLECTOR,
+                subject="cluster",
+                time=swept,
+                cluster=cluster,
+                data=PulsarClusterData(
+                    pulsar_cluster=cluster,
+                    brokers=dict.fromkeys(brokers, _QUIET_BROKER),
+                    isolation_policies={},
+                    anti_affinity_groups={"spread": ["public/default", "public/orders"]},
+                ),
             ),
             ActionResultMessage(
                 specversion="1.0",

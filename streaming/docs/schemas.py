@@ -2,7 +2,8 @@
 
 Descriptions are the strings below the fields. What ``streaming.wire.decode`` checks beyond the types is added, so that
 a producer learns from the schema what trimtab would refuse. As in the decoder, unknown fields are allowed: a later
-version may add some. Two refusals cannot be said in a schema: a time too far ahead of its log, and the wrong topic.
+version may add some. Refusals that cannot be said in a schema: a time too far ahead of its log, the wrong topic, a
+``resumed_at`` after the event's own time, a regular expression that Python does not understand.
 """
 
 from collections.abc import Mapping

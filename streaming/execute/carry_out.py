@@ -26,6 +26,7 @@ _PROBE_TOPICS_MAX = 100_000
 _PASSING = ("broker-failed", "conflict", "busy")
 """Failures that often pass: a bundle just unloaded or split is not served for a second or two."""
 _ATTEMPTS_MAX = 4
+_NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,9 @@ class Executor:
             return Skip(
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
+        topic = next(iter(self._admin.topics(bundle)), None)
         failure = self._insist(lambda: self._admin.unload(bundle, destination=destination))
-        return self._landed(bundle, source=owner, destination=destination, failure=failure)
+        return self._landed(order, topic, failure)
 
     def _split(self, order: Order, action: SplitOrder) -> Done | Skip:
         bundle, boundaries = order.bundle, sorted(set(action.boundaries))
@@ -150,16 +152,16 @@ class Executor:
                 return None
         raise AssertionError("every attempt returns")
 
-    def _landed(
-        self, bundle: BundleName, *, source: str | None, destination: str | None, failure: AdminError | None
-    ) -> Done:
-        """Look where a bundle went, and have it assigned by looking one of its topics up."""
+    def _landed(self, order: Order, topic: str | None, failure: AdminError | None) -> Done:
+        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then."""
+        assert isinstance(order.action, UnloadOrder)
+        source, destination = order.action.precondition.owner, order.action.destination_broker
         deadline_s = time.monotonic() + self._verify_timeout_s
         seen: str | None = None
         while True:
             try:
-                self._assign(bundle)
-                seen = self._owner(bundle, first=(destination, source))
+                self._assign(order.bundle, topic)
+                seen = self._owner(order.bundle, first=(destination, source))
             except AdminError as error:
                 failure = failure or error
             if seen is not None and seen != source:
@@ -176,10 +178,13 @@ class Executor:
         where = f"still on {seen}" if seen else "owned by nobody that can be asked"
         return Done(outcome="failed", reason=f"{where}: {why}", broker=seen)
 
-    def _assign(self, bundle: BundleName) -> None:
-        """An unloaded bundle belongs to nobody until a topic of it is looked up."""
-        topics = self._admin.topics(bundle)
-        self._admin.lookup(topics[0] if topics else _probe(bundle))
+    def _assign(self, bundle: BundleName, topic: str | None) -> None:
+        """A bundle without topics is looked up by a name that would be in it; some clusters do not answer that."""
+        try:
+            self._admin.lookup(topic or _probe(bundle))
+        except AdminError as error:
+            if topic is not None or error.failure != "not-found":
+                raise
 
     def _cut(self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None) -> Done:
         wanted = {edge for child in children for edge in (child.low, child.high)}
@@ -194,7 +199,7 @@ class Executor:
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
             refused = failure is not None and failure.failure != "no-answer"
             if refused or time.monotonic() > deadline_s:
-                why = str(failure) if failure else f"no new boundary within {self._verify_timeout_s:g} s"
+                why = str(failure) if failure else _NOT_CUT
                 return Done(outcome="failed", reason=f"the bundles are as before: {why}")
             self._pause(_POLL_S)
 

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,6 +18,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlTopic
+from streaming.execute.input_side import input_side
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_memory import ExecutorMemory
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
@@ -25,10 +26,12 @@ from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Skip, gate
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
+from streaming.link import output_link
 from streaming.serve import Check
 from streaming.settings import KafkaTarget, Settings
 from streaming.sinks import PublishError
-from streaming.sinks.input_events import EventSink, KafkaEvents
+from streaming.sinks.input_events import EventSink
+from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.encode import encode_input
 from streaming.wire.messages import ActionResultData, ActionResultMessage, type_of
 
@@ -55,7 +58,7 @@ class ThrottleLoop:
         cluster: str,
         target: KafkaTarget,
         actions: ActionsTopic,
-        control: ControlTopic,
+        control: ControlTopic | PulsarControl,
         results: EventSink,
         epochs: Epochs,
         clock_s: Callable[[], float] = time.time,
@@ -135,7 +138,7 @@ class ThrottleLoop:
 
     def _carry_out(self, order: ThrottleOrder) -> Paced | Skip:
         try:
-            with admin_of(self._target) as admin:
+            with admin_of(self._target, cluster=self._cluster) as admin:
                 return self._executor.carry_out(admin, order.action)
         except (ClusterError, KafkaError, ValueError) as error:
             return Paced(outcome="failed", reason=str(error) or repr(error))
@@ -150,7 +153,7 @@ class ThrottleLoop:
         if control is not None and control.paused:
             return
         try:
-            with admin_of(self._target) as admin:
+            with admin_of(self._target, cluster=self._cluster) as admin:
                 for line in self._executor.sweep(admin):
                     _LOG.info("left over on %s, nothing moves: %s", self._cluster, line)
         except (ClusterError, KafkaError) as error:
@@ -189,15 +192,12 @@ def start(
 
     Raises ``ClusterError``, ``PublishError`` or ``NoInputTopic``, each with its remedy.
     """
-    with admin_of(target) as admin:
+    with admin_of(target, cluster=cluster) as admin:
         _require_answer(admin)
-    bootstrap, topics = settings.input.bootstrap, settings.topics
-    results = stack.enter_context(
-        KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=settings.controller.max_record_bytes)
-    )
-    control = stack.enter_context(closing(ControlTopic(bootstrap, topic=topics.control, cluster=cluster)))
+    topics, options = settings.topics, output_link(settings).client_options()
+    results, control = input_side(stack, settings, cluster)
     control.newest()
-    memory = ExecutorMemory(settings.output_bootstrap, topics.executor_kafka, cluster)
+    memory = ExecutorMemory(settings.output_bootstrap, topics.executor_kafka, cluster, options)
     memory.read()
     epochs = Epochs()
     actions = stack.enter_context(
@@ -208,6 +208,7 @@ def start(
             epochs=epochs,
             records_max=_RECORDS_MAX,
             now_s=time.time(),
+            client_options=options,
         )
     )
     if not actions.exists():

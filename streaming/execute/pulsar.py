@@ -1,7 +1,8 @@
 """``trimtab execute pulsar``: carries out the actions of one cluster for as long as it runs.
 
-A batch of actions is taken up together, at most as many at a time as allowed, those of one bundle one after the other;
-its results are written, then its position is committed. So an action may be taken up again after a crash; it then
+A batch of actions is taken up together, at most as many at a time as allowed, those of one namespace one after the other: a
+split rewrites the bundles of its namespace, and lookups meanwhile are what brokers have blocked on (Pulsar #20189). The
+results are written, then the position is committed. So an action may be taken up again after a crash; it then
 finds its aim reached, and gives the same result under the same id.
 """
 
@@ -11,22 +12,24 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import msgspec
 
 from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlTopic
 from streaming.execute.carry_out import Done, Executor
+from streaming.execute.input_side import input_side
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Order, Skip, gate, read_order
+from streaming.link import output_link
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.serve import Check
 from streaming.settings import PulsarTarget, Settings
 from streaming.sinks import PublishError
-from streaming.sinks.input_events import EventSink, KafkaEvents
-from streaming.sinks.pulsar_events import PulsarControl, PulsarEvents
+from streaming.sinks.input_events import EventSink
+from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.encode import encode_input
 from streaming.wire.messages import ActionResultData, ActionResultMessage, type_of
 
@@ -97,7 +100,7 @@ class ExecutorLoop:
         for order in orders:
             skip = self._gate(order)
             if skip is None:
-                chains[order.action.bundle].append(order)
+                chains[order.bundle.namespace].append(order)
             else:
                 self._tell_skip(order, skip, took_s=None)
         for future in [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]:
@@ -207,7 +210,7 @@ def start(
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
-    results, control = _input_side(stack, settings, cluster)
+    results, control = input_side(stack, settings, cluster)
     control.newest()
     epochs = Epochs()
     actions = stack.enter_context(
@@ -218,6 +221,7 @@ def start(
             epochs=epochs,
             records_max=target.concurrent_actions_count,
             now_s=time.time(),
+            client_options=output_link(settings).client_options(),
         )
     )
     if not actions.exists():
@@ -239,20 +243,3 @@ def start(
     )
     stack.callback(loop.close)
     return loop
-
-
-def _input_side(
-    stack: ExitStack, settings: Settings, cluster: str
-) -> tuple[EventSink, ControlTopic | PulsarControl]:
-    """Where results go and control events come from."""
-    if settings.input.is_pulsar:
-        return (
-            stack.enter_context(closing(PulsarEvents(settings))),
-            stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
-        )
-    bootstrap, topics = settings.input.bootstrap, settings.topics
-    most = settings.controller.max_record_bytes
-    return (
-        stack.enter_context(KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most)),
-        stack.enter_context(closing(ControlTopic(bootstrap, topic=topics.control, cluster=cluster))),
-    )

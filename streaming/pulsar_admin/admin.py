@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from streaming.pulsar_admin.bundles import BundleName
+from streaming.pulsar_admin.bundles import BundleName, topic_hash
 from streaming.pulsar_admin.errors import AdminError
 from streaming.pulsar_admin.http import HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
@@ -20,9 +20,6 @@ from streaming.settings.targets import PulsarTarget
 __all__ = ["BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
 
 Value = TypeVar("Value")
-
-_OWN_TOPIC_PREFIX = "__"
-"""Pulsar's own topics of a namespace, such as ``__change_events``."""
 
 
 class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,10 +111,14 @@ class PulsarAdmin:
         return sorted(int(each, 16) for each in found.boundaries)
 
     def topics(self, bundle: BundleName) -> list[str]:
-        """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending."""
-        query = {"bundle": bundle.range}
-        found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str], query=query)
-        return sorted(each for each in found if not each.rpartition("/")[2].startswith(_OWN_TOPIC_PREFIX))
+        """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
+
+        All of the namespace are listed and sorted out here. Pulsar's own filter (``?bundle=``) looks bundles up on its
+        metadata thread: asked while a split changes them, it blocks that thread, and with it the broker, for ever
+        (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
+        """
+        found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
+        return sorted(each for each in found if not _is_own(each) and bundle.holds(topic_hash(each)))
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns it to one if nobody does."""
@@ -202,3 +203,8 @@ class PulsarAdmin:
                 if error.failure != "unreachable":
                     raise
         return ask(bases[-1])
+
+
+def _is_own(topic: str) -> bool:
+    """Whether a topic is Pulsar's own, such as ``__change_events``."""
+    return topic.rpartition("/")[2].startswith("__")

@@ -117,7 +117,7 @@ class HttpClient:
             raise AdminError(
                 "no-answer", call=call, said=f"no answer within {self._timeout_s:g} s"
             ) from error
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except (httpx.RequestError, httpx.InvalidURL) as error:
             raise AdminError("unreachable", call=call, said=f"{type(error).__name__}: {error}") from error
         finally:
             if response is not None:

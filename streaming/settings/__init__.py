@@ -18,6 +18,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
@@ -32,6 +33,7 @@ __all__ = [
     "OutputSettings",
     "PulsarInput",
     "PulsarTarget",
+    "SecuritySettings",
     "Settings",
     "SettingsError",
     "SparkSettings",

@@ -2,12 +2,18 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping
+
+from pydantic import SecretStr
 
 from streaming.settings.catalog import Path, values
 from streaming.settings.clusters import ClusterSettingsSource
 from streaming.settings.errors import dotted
 from streaming.settings.load import DEFAULT, Loaded
+
+_SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Keys of Spark whose values it hides itself. Spark: ``spark.redaction.regex``."""
 
 _EXACT_WHOLE_MAX = 2**53
 """Below it a whole number stands for exactly one double, so it can be written without a fraction."""
@@ -31,11 +37,11 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:
-            yield InForce(key=dotted(path), value=value, source=source)
+            yield InForce(key=dotted(path), value=_guarded(path, value), source=source)
 
 
 def render_toml(settings: Iterator[InForce]) -> str:
-    """A line a setting, ``key = value  # source``; one that is unset is a comment."""
+    """A line a setting, ``key = value  # source``; one that is unset, or a secret, is a comment."""
     lines = [(_assignment(each), each.source) for each in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
@@ -44,7 +50,13 @@ def render_toml(settings: Iterator[InForce]) -> str:
 def render_json(settings: Iterator[InForce]) -> str:
     """One object, ``{key: {"value": …, "source": …}}``."""
     tree = {each.key: {"value": each.value, "source": each.source} for each in settings}
-    return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def _guarded(path: Path, value: object) -> object:
+    """Spark's own settings are text, so what of them is a secret is known by its name only."""
+    is_secret = path[:2] == ("spark", "extra") and _SECRET_KEY.search(path[-1]) is not None
+    return SecretStr(str(value)) if is_secret else value
 
 
 def toml_value(value: object) -> str:
@@ -64,6 +76,8 @@ def is_unset(value: object) -> bool:
 
 
 def _assignment(each: InForce) -> str:
+    if isinstance(each.value, SecretStr):
+        return f"# {each.key} is set and not shown"
     return f"# {each.key} is unset" if is_unset(each.value) else f"{each.key} = {toml_value(each.value)}"
 
 

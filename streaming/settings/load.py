@@ -20,7 +20,7 @@ from streaming.settings.catalog import (
     settings_by_path,
 )
 from streaming.settings.errors import Problem, SettingsError, dotted, nearest
-from streaming.settings.reader import WRONG, TreeReader, expectation, read_strictly, read_text, shown
+from streaming.settings.reader import WRONG, TreeReader, expectation, found, read_strictly, read_text
 from streaming.settings.tree import Settings, Tree, composed
 
 DEFAULT_FILE = FilePath("trimtab.toml")
@@ -158,7 +158,7 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
         else:
             read = read_text(value, kind) if isinstance(value, str) else read_strictly(value, kind)
     except ValueError:
-        layer.problems.append(Problem(origin, path, f"expected {_in_text(kind)}, found {shown(value)}"))
+        layer.problems.append(Problem(origin, path, f"expected {_in_text(kind)}, found {found(value, kind)}"))
         return
     if read is not WRONG:
         layer.put(path, read, source)

@@ -11,11 +11,12 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
 
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
 from streaming.settings.errors import Problem, dotted, nearest
 from streaming.settings.sections import NAME_PATTERN
+from streaming.settings.security import is_secret
 from streaming.settings.tree import Tree
 
 _TYPE_NAMES: Mapping[Any, str] = {
@@ -23,6 +24,7 @@ _TYPE_NAMES: Mapping[Any, str] = {
     int: "a whole number",
     bool: "true or false",
     str: "a text in quotes",
+    SecretStr: "a text in quotes",
     tuple[str, ...]: "a list of texts",
 }
 
@@ -64,7 +66,7 @@ class TreeReader:
         try:
             return read_strictly(raw, kind)
         except ValidationError:
-            self._complain(path, f"expected {expectation(kind)}, found {shown(raw)}")
+            self._complain(path, f"expected {expectation(kind)}, found {found(raw, kind)}")
             return WRONG
 
     def _free_table(self, raw: object, below: Any, path: Path) -> object:
@@ -102,6 +104,11 @@ def expectation(kind: Any) -> str:
     if NoneType in get_args(kind):
         return expectation(choices[0])
     return _TYPE_NAMES.get(kind, "a table")
+
+
+def found(value: object, kind: Any) -> str:
+    """What was found where a value of type ``kind`` belongs, for a message."""
+    return "something else (not shown: it is a secret)" if is_secret(kind) else shown(value)
 
 
 def shown(value: object) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
+from pydantic import SecretStr
+
 from streaming.settings.catalog import FREE_NAME, Member, Path, Section, free_names_of, is_section, sections
 from streaming.settings.effective import is_unset, toml_value
 from streaming.settings.errors import dotted
@@ -64,7 +66,7 @@ def type_name(kind: Any) -> str:
         return type_name(choices[0])
     if free_names_of(kind) is not None:
         return "table of sections" if is_section(free_names_of(kind)) else "table of texts"
-    return {float: "number", int: "whole number", bool: "true or false", str: "text"}.get(
+    return {float: "number", int: "whole number", bool: "true or false", str: "text", SecretStr: "text"}.get(
         kind, "list of texts"
     )
 
@@ -107,15 +109,15 @@ def _sample_section(section: Section) -> str:
     return (
         "".join(lines)
         + f"\n{mark}[{_heading(section.path)}]\n"
-        + "".join(map(_sample_lines, section.settings))
+        + "".join(_sample_lines(member, mark) for member in section.settings)
     )
 
 
-def _sample_lines(member: Member) -> str:
+def _sample_lines(member: Member, mark: str) -> str:
     comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
     if is_unset(member.default):
         return f"{comment}# {member.name}: unset\n"
-    return f"{comment}#{member.name} = {toml_value(member.default)}\n"
+    return f"{comment}{mark or '#'}{member.name} = {toml_value(member.default)}\n"
 
 
 def _sample_comment(doc: str) -> Iterator[str]:

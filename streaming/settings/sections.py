@@ -7,8 +7,10 @@ loader adds the section's name and where the value was written.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from state.settings import KafkaSettings, Mode, PulsarSettings
+from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -54,6 +56,9 @@ class ControllerSettings:
     max_record_bytes: int = 33554432
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
+    log_format: Literal["console", "json"] = "console"
+    """``console`` for people; ``json`` for collectors of logs: one object a line, with ``cluster``, ``round`` and
+    ``action_id`` where they apply."""
 
     def __post_init__(self) -> None:
         _require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
@@ -98,6 +103,7 @@ class InputSettings:
     """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). A Kafka on this
     machine. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarInput = field(default_factory=PulsarInput)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
         if self.url.startswith("pulsar"):
@@ -123,10 +129,13 @@ class OutputSettings:
     url: str | None = None
     """Address of the brokers, ``kafka://host:port[,host:port]``; unset = that of ``[input]``, which is the usual case.
     Kafka: ``bootstrap.servers``."""
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
         if self.url is not None:
             kafka_bootstrap(self.url)
+        elif self.security != SecuritySettings():
+            raise ValueError("url is unset, so the connection is [input]'s: give url too, or remove security")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class PulsarTarget:
     """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: a call for
     each namespace."""
     concurrent_actions_count: int = 4
-    """Actions carried out at the same time; each unload disconnects the clients of a bundle."""
+    """Actions carried out at the same time, each in another namespace; an unload disconnects the clients of a bundle."""
     verify_timeout_s: float = 30.0
     """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
 

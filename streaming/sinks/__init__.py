@@ -5,7 +5,10 @@ be kept. The three errors say what the caller has to do: stop with an explanatio
 stop because another controller has taken over (`Fenced`), or try again later (`PublishError`).
 """
 
-__all__ = ["CheckpointMismatch", "Fenced", "PublishError"]
+__all__ = ["EPOCH_HEADER", "CheckpointMismatch", "Fenced", "PublishError"]
+
+EPOCH_HEADER = "trimtab-epoch"
+"""Record header that rises by one at every start of the controller of a source."""
 
 
 class CheckpointMismatch(Exception):

@@ -18,16 +18,21 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from kafka import KafkaProducer
-from kafka.errors import InvalidProducerEpochError, KafkaError, KafkaTimeoutError, ProducerFencedError
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
 
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.permissions import Subject, acl_command
+from streaming.sinks import EPOCH_HEADER, CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 
 __all__ = ["EPOCH_HEADER", "KafkaPublisher"]
-
-EPOCH_HEADER = "trimtab-epoch"
 
 _LOG = logging.getLogger(__name__)
 _TRANSACTION_TIMEOUT_MS = 60_000
@@ -37,7 +42,7 @@ _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 class KafkaPublisher:
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
-    `client_options` are passed to every Kafka client (security). `timeout_s` bounds each wait for the broker
+    `client_options` are passed to every Kafka client (security); `principal` is who they make us there. `timeout_s` bounds each wait for the broker
     while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
     publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
     called from another.
@@ -50,6 +55,7 @@ class KafkaPublisher:
         name: str,
         commits_topic: str,
         client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = "User:ANONYMOUS",
         timeout_s: float = 20.0,
         claim_wait_s: float = 5.0,
     ) -> None:
@@ -57,6 +63,7 @@ class KafkaPublisher:
         self._name = name
         self._commits_topic = commits_topic
         self._options = client_options
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
         self._claim_wait_s = claim_wait_s
         self._markers = MarkerTopic(
@@ -187,10 +194,20 @@ class KafkaPublisher:
                 **self._options,
             )
             producer.init_transactions()
+        except TransactionalIdAuthorizationFailedError as error:
+            _end(producer)
+            raise PublishError(self._not_allowed()) from error
         except KafkaError as error:
             _end(producer)
             raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
         return producer
+
+    def _not_allowed(self) -> str:
+        needed = acl_command(self._subject, "transactional-id", self._name, ["Write"])
+        return (
+            f"{self._subject.principal} lacks the permission Write on transactional id {self._name} "
+            f"(controller.name). Run: {needed}"
+        )
 
     @property
     def _timeout_ms(self) -> int:

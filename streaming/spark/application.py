@@ -25,6 +25,7 @@ from streaming import topics
 from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
+from streaming.link import output_link
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
 from streaming.settings import ClusterSettingsSource, Settings
@@ -34,6 +35,7 @@ from streaming.spark import session, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.operator import ClusterProcessor
+from streaming.spark.progress import show_progress
 from streaming.spark.rows import OUTPUT_SCHEMA
 
 _LOG = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class Application:
         self._fresh = fresh
         self._adopt = adopt
         self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
+        self._metrics.show_start(at_s=time.time())
         self._stopping = False
         self._query: StreamingQuery | None = None
         self._batches: BatchPublisher | None = None
@@ -117,8 +120,13 @@ class Application:
 
     def _run_on(self, spark: SparkSession) -> None:
         settings = self._settings
+        link = output_link(settings)
         publisher = KafkaPublisher(
-            settings.output_bootstrap, name=settings.controller.name, commits_topic=settings.topics.commits
+            link.bootstrap,
+            name=settings.controller.name,
+            commits_topic=settings.topics.commits,
+            client_options=link.client_options(),
+            principal=link.principal,
         )
         try:
             checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
@@ -184,6 +192,7 @@ class Application:
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
                 self._look(query, batches)
+                show_progress(query, self._metrics)
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"

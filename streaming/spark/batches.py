@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row
 
+from streaming.followup import FollowUp
 from streaming.metrics import Metrics
 from streaming.observation import EventObservation, decode
 from streaming.settings import TopicNames
 from streaming.sinks.kafka import KafkaPublisher
 from streaming.sinks.outbox import OutboundRecord
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
+from streaming.spark.said import log_output
 
 _LOG = logging.getLogger(__name__)
 
@@ -26,6 +28,7 @@ class BatchPublisher:
     def __init__(self, publisher: KafkaPublisher, metrics: Metrics, topics: TopicNames) -> None:
         self._publisher = publisher
         self._metrics = metrics
+        self._followup = FollowUp()
         self._topic_of: Mapping[str, str] = {
             ACTION: topics.actions,
             DRY_RUN_ACTION: topics.actions_dry_run,
@@ -58,7 +61,10 @@ class BatchPublisher:
             self._metrics.count_skipped_batch()
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
+        for row in rows:
+            log_output(row.kind, bytes(row.value))
         self._observe([bytes(row.value) for row in rows if row.kind == OBSERVED])
+        self._follow_up([row for row in rows if row.kind in {ACTION, ROUND}])
 
     def _record(self, row: Row) -> OutboundRecord:
         coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)
@@ -70,6 +76,11 @@ class BatchPublisher:
             place=row.place,
             coordinates=coordinates,
         )
+
+    def _follow_up(self, rows: Sequence[Row]) -> None:
+        ordered = sorted(rows, key=lambda row: (row.key, row.round, row.place))
+        for seen in self._followup.see(bytes(row.value) for row in ordered):
+            self._metrics.observe_followup(seen)
 
     def _observe(self, observations: Sequence[bytes]) -> None:
         published_ms = round(time.time() * 1000)

@@ -8,8 +8,6 @@ A pause would otherwise come after the rounds it is meant for, and how late woul
 """
 
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 from kafka import KafkaConsumer, TopicPartition
@@ -17,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from streaming.link import input_link
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
@@ -69,6 +68,7 @@ def _kafka_records(spark: SparkSession, settings: Settings, starting_offsets: st
 def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets: str) -> DataStreamReader:
     return (
         spark.readStream.format("kafka")
+        .options(**input_link(settings).spark_options())
         .option("kafka.bootstrap.servers", settings.input.bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", starting_offsets)
@@ -80,14 +80,14 @@ def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets
     )
 
 
-def starting_offsets(
-    settings: Settings, begin: Begin, client_options: Mapping[str, object] = MappingProxyType({})
-) -> str:
+def starting_offsets(settings: Settings, begin: Begin) -> str:
     """Where the input's source begins, in its own words: for Kafka the JSON of the first offsets."""
     if settings.input.is_pulsar:
         return str(max(0, begin) if isinstance(begin, int) else begin)
     topic = settings.topics.input
-    consumer = KafkaConsumer(bootstrap_servers=settings.input.bootstrap, **client_options)
+    consumer = KafkaConsumer(
+        bootstrap_servers=settings.input.bootstrap, **input_link(settings).client_options()
+    )
     try:
         return json.dumps({topic: _offsets(consumer, topic, begin)})
     finally:

@@ -109,6 +109,41 @@ class ActionResultData(msgspec.Struct, frozen=True):
     """From taking it up to having seen what became of it."""
 
 
+class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker is configured to do by itself; null: it could not be asked."""
+
+    load_manager: str | None = None
+    """Class name without its package."""
+    shedding_enabled: bool | None = None
+    """Whether Pulsar's own shedding is on there. Pulsar: ``loadBalancerSheddingEnabled``."""
+    auto_split_enabled: bool | None = None
+    """Whether Pulsar's own splitting is on there. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+
+
+class IsolationPolicyFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One of Pulsar's namespace isolation policies; all are regular expressions that must match whole names."""
+
+    namespaces: list[str]
+    """Namespaces it is about."""
+    primary: list[str]
+    """Hosts of the brokers they belong on."""
+    secondary: list[str]
+    """Hosts of the brokers they may use when too few primary ones are left."""
+
+
+class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.pulsar.cluster.v1`: replaces what the one before it said."""
+
+    pulsar_cluster: str
+    """Pulsar's own name of the cluster."""
+    brokers: dict[str, PulsarBrokerFacts]
+    """By broker id."""
+    isolation_policies: dict[str, IsolationPolicyFacts]
+    """By name; empty where there are none."""
+    anti_affinity_groups: dict[str, list[str]]
+    """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
+
+
 class ControlData(msgspec.Struct, frozen=True):
     """The whole overlay of one cluster; a newer event replaces it whole."""
 
@@ -122,6 +157,9 @@ class ControlData(msgspec.Struct, frozen=True):
     """Who asked for it; shown in the round summaries."""
     why: str | None = None
     """For which reason; shown there too."""
+    resumed_at: Time | None = None
+    """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
+    since before acts again. Later events keep it: said again it changes nothing."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -179,21 +217,22 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
     data: ActionResultData
 
 
+class PulsarClusterMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.cluster.v1"):
+    """Who else balances a Pulsar cluster, and what must stay where; the subject is `cluster`."""
+
+    data: PulsarClusterData
+
+
 class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v1"):
     """An operator's overlay of one cluster."""
 
     data: ControlData
 
 
-Message = (
-    LoadReportMessage
-    | TopicStatsMessage
-    | KafkaLoadReportMessage
-    | ReassignmentMessage
-    | TickMessage
-    | ActionResultMessage
-    | ControlMessage
-)
+PulsarMessage = LoadReportMessage | TopicStatsMessage | PulsarClusterMessage
+KafkaMessage = KafkaLoadReportMessage | ReassignmentMessage
+CommonMessage = TickMessage | ActionResultMessage | ControlMessage
+Message = PulsarMessage | KafkaMessage | CommonMessage
 
 INPUT_TYPES: tuple[type[Envelope], ...] = (
     LoadReportMessage,
@@ -201,6 +240,7 @@ INPUT_TYPES: tuple[type[Envelope], ...] = (
     KafkaLoadReportMessage,
     ReassignmentMessage,
     TickMessage,
+    PulsarClusterMessage,
     ActionResultMessage,
 )
 MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)

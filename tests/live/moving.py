@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
-from deploy.local.kafka import LocalKafka
+from deploy.local.kafka import LocalKafka, Node
 from streaming.collect.kafka import KafkaCollector
 from streaming.execute.kafka import ThrottleLoop, start
 from streaming.kafka_admin.reading import read_log_sizes, read_partitions, read_reassignments
@@ -19,11 +19,17 @@ from streaming.settings import Settings
 from streaming.sinks.input_events import KafkaEvents
 
 BROKERS = (1, 2, 3)
-USUAL_FETCHES = {"replica.fetch.max.bytes": "1048576", "replica.fetch.response.max.bytes": "10485760"}
-"""Kafka's own; a throttle is only as fine as a fetch, and the local Kafka's are made for records of 32 MiB."""
 RECORD_BYTES = 16_384
 _FILL_BYTES = 100_000
 _STEP_S = 0.02
+
+
+class UsualFetches(LocalKafka):
+    """With Kafka's own fetch sizes: a throttle is only as fine as a fetch, and the local Kafka's are for 32 MiB records."""
+
+    def _more_properties(self, _node: Node) -> str:
+        return "replica.fetch.max.bytes=1048576\nreplica.fetch.response.max.bytes=10485760\n"
+
 
 Target = Mapping[int, Sequence[int]]
 """Replicas of each partition."""

@@ -19,107 +19,38 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from deploy.local.demo.child import SETTINGS, ChildError, Trimtab, free_metrics_port
-from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet, Sweep
+from deploy.local.demo.bundles import HOT_BUNDLE
+from deploy.local.demo.child import ChildError, Trimtab, free_metrics_port, members
+from deploy.local.demo.fleet import BROKERS, CLUSTER, Fleet
 from deploy.local.demo.lines import Lines
-from deploy.local.demo.link import Closed, Decided, reports_of
+from deploy.local.demo.link import reports_of
 from deploy.local.demo.screen import render, save_picture
-from deploy.local.demo.story import CALM_ROUNDS, Story
-from state.controller import Controller
-from state.events import LoadReport
-from state.outputs import Output, RoundSummary, Unload
-from state.rounds import Identity
-from state.store import DictStore
-from streaming.settings import ClusterSettingsSource, load
+from deploy.local.demo.story import CALM_ROUNDS
+from state.events import LoadReport, TopicStats
 from streaming.wire.decode import decode
+from tests.live.rehearsal import START_MS, SWEEP_MS, bundle_of, listed_by, play, unload_of
 
 ROOT = Path(__file__).parents[2]
-START_MS = 1_800_000_001_000
-SWEEP_MS = 2_000
 STOP_S_MAX = 15.0
+LEAVING = """
+import subprocess
+worker = subprocess.Popen(["sleep", "600"], process_group=0)
+print(worker.pid, flush=True)
+worker.wait()
+"""
 
 
-def unload_of(
-    fleet: Fleet, bundle: str, *, to: str | None, expires_at: str = "2999-01-01T00:00:00.000Z"
-) -> Unload:
-    owner = fleet.owner(bundle)
-    assert owner is not None
-    return Unload(
-        cluster=CLUSTER,
-        round=1,
-        policy="avg-shedder",
-        trigger="low-threshold",
-        reason="a test",
-        evidence={"bundle_messages_per_s": 1.0},
-        expected={},
-        precondition={"owner": owner},
-        expires_at=expires_at,
-        dry_run=False,
-        bundle=bundle,
-        source_broker=owner,
-        destination_broker=to,
-    )
-
-
-def listed_by(sweep: Sweep, bundle: str) -> set[str]:
-    return {broker.broker for broker in sweep.brokers if bundle in (broker.report.bundles or [])}
-
-
-def bundle_of(sweep: Sweep, broker: str) -> str:
-    return next(
-        name
-        for now in sweep.brokers
-        if now.broker == broker
-        for name in now.report.bundles or []
-        if not name.startswith("pulsar/")
-    )
-
-
-def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
-    """The demo without Kafka and Spark: decisions arrive one sweep after the one that closed their round."""
-    settings = load(file=SETTINGS, flags={}, environ={}).settings
-    identity = Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s)
-    controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
-    fleet, waiting, sweeps = Fleet(), list[Output](), list[Sweep]()
-    story = Story(
-        bundles_count=fleet.bundles_count,
-        low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
-        metrics_url="http://127.0.0.1:9464/metrics",
-        bootstrap="127.0.0.1:29092",
-        settings_file="deploy/local/demo/demo.toml",
-        clock=lambda: sweeps[-1].time_ms / 1000 if sweeps else 0.0,
-    )
-    for number in range(sweeps_count):
-        now_ms = START_MS + number * SWEEP_MS
-        for output in waiting:
-            hear(story, fleet, output, now_ms)
-        sweeps.append(fleet.sweep(now_ms))
-        story.swept(sweeps[-1])
-        events = [decode(msgspec.json.encode(report))[1] for report in reports_of(sweeps[-1])]
-        waiting = [output for event in events for output in controller.step(event).outputs]  # type: ignore[arg-type]
-    return story, sweeps
-
-
-def hear(story: Story, fleet: Fleet, output: Output, now_ms: int) -> None:
-    if output.kind == "round":
-        story.closed(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
-        return
-    unload = msgspec.json.decode(output.data, type=Unload)
-    story.decided(Decided(action_id=output.id, unload=unload))
-    assert fleet.follow(output.id, unload, now_ms=now_ms) is None
-
-
-def test_every_report_is_valid_and_two_brokers_are_hot_and_one_nearly_empty() -> None:
+def test_every_message_is_valid_and_two_brokers_are_hot_and_one_nearly_empty() -> None:
     sweep = Fleet().sweep(START_MS)
     for report in reports_of(sweep):
         cluster, event = decode(msgspec.json.encode(report), key=CLUSTER, appended_ms=START_MS, partition=0)
         assert cluster == CLUSTER
-        assert isinstance(event, LoadReport), event
+        assert isinstance(event, LoadReport | TopicStats), event
     usages = sorted(broker.usage_points for broker in sweep.brokers)
     assert usages[0] < 10
     assert usages[-2] > 70
     assert usages[-1] > 85
-    assert sum(broker.bundles_count for broker in sweep.brokers) == 64
+    assert sum(broker.bundles_count for broker in sweep.brokers) == sweep.bundles_count == 64
 
 
 def test_the_same_seed_gives_the_same_reports() -> None:
@@ -157,7 +88,7 @@ def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason() -> None:
     good = unload_of(fleet, bundle, to=BROKERS[4])
     cases = {
         "expired": unload_of(fleet, bundle, to=BROKERS[4], expires_at="2027-01-15T08:00:00.000Z"),
-        "belongs to": msgspec.structs.replace(good, precondition={"owner": BROKERS[2]}),
+        "belongs to": msgspec.structs.replace(good, precondition={**good.precondition, "owner": BROKERS[2]}),
         "no bundle": msgspec.structs.replace(good, bundle="shop/orders/0x00000001_0x00000002"),
         "no broker": unload_of(fleet, bundle, to="broker-9:8080"),
     }
@@ -215,10 +146,29 @@ def test_plain_lines_tell_decisions_moves_and_rounds_once_each() -> None:
     story, _ = play(40)
     lines.show(story)
     lines.show(story)
-    lines.end(story)
     text = out.getvalue()
-    assert text.count("decided: ") == text.count("moved: ") == story.moved_count > 0
+    assert text.count("decided: ") == story.decided_count
+    assert text.count("moved: ") == story.moved_count > 0
+    assert text.count("decided: split ") == text.count("  split: ") == story.split_count > 0
     assert text.count("  round ") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_stop_ends_processes_that_left_the_group_of_trimtab_but_not_its_session(tmp_path: Path) -> None:
+    trimtab = Trimtab(tmp_path, bootstrap="127.0.0.1:1", metrics_port=1)
+    trimtab._process = subprocess.Popen(
+        [sys.executable, "-c", LEAVING],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    session = trimtab._process.pid
+    assert trimtab._process.stdout is not None
+    worker = int(trimtab._process.stdout.readline())
+    assert os.getpgid(worker) == worker != session
+    assert set(members(session)) == {session, worker}
+    trimtab._process.stdout.close()
+    trimtab.stop()
+    assert members(session) == []
 
 
 @pytest.mark.live
@@ -261,6 +211,9 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
     assert re.search(r"balanced, first after \d+ s: spread", done.stdout)
     assert "decided: " in done.stdout
     assert "moved: " in done.stdout
+    assert f"decided: split {HOT_BUNDLE} into " in done.stdout
+    assert f"  split: {HOT_BUNDLE} into " in done.stdout
+    assert re.search(r"├─+┼[─┼]*┤", done.stdout)
     assert done.stderr == ""
     assert picture.exists()
     assert list(temporary.iterdir()) == []

@@ -109,9 +109,9 @@ def test_a_port_lost_between_choosing_and_binding_is_replaced(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        choose = local_kafka._free_ports
+        choose = local_kafka.free_ports
         answers = iter([[choose(1)[0], port], choose(2)])
-        monkeypatch.setattr(local_kafka, "_free_ports", lambda _count: next(answers))
+        monkeypatch.setattr(local_kafka, "free_ports", lambda _count: next(answers))
         with LocalKafka(tmp_path) as kafka:
             assert kafka.bootstrap != f"127.0.0.1:{port}"
 

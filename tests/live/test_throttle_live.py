@@ -17,7 +17,7 @@ from streaming.cli import main
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
 from streaming.settings import load
 from tests.live.driving import Warm, until
-from tests.live.moving import USUAL_FETCHES, Moving, pipeline, planned
+from tests.live.moving import Moving, UsualFetches, pipeline, planned
 from tests.live.stage import Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -44,7 +44,7 @@ deadline_s = {DEADLINE_S}
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Of its own: its fetches are as small as Kafka's own."""
-    with LocalKafka(tmp_path_factory.mktemp("kafka"), nodes=3, more=USUAL_FETCHES) as running:
+    with UsualFetches(tmp_path_factory.mktemp("kafka"), nodes=3) as running:
         yield running
 
 

@@ -149,3 +149,11 @@ def test_a_tombstone_and_a_missing_key_are_refused_without_a_cluster():
     assert tombstone is not None
     assert tombstone.size_bytes == 0
     assert not desk.controllers
+
+
+def test_results_of_actions_are_counted_by_outcome_and_repeats_are_not() -> None:
+    desk = Desk()
+    for id_ in ("r-1", "r-1", "r-2"):
+        desk.take(result("x", "failed", time_s=20, id=id_))
+    desk.take(result("y", "succeeded", time_s=20, id="r-3"))
+    assert desk.intake.tally.action_results == {"failed": 2, "succeeded": 1}

@@ -22,6 +22,10 @@ def test_every_outcome_of_a_policy_is_a_label_from_the_first_scrape(policy: str)
     assert set(module.OUTCOMES) <= set(KNOWN_LABELS.examined_outcomes)
 
 
+def test_what_says_that_nothing_stands_out_is_an_outcome_of_some_policy() -> None:
+    assert set(KNOWN_LABELS.calm_outcomes) < set(KNOWN_LABELS.examined_outcomes)
+
+
 def test_every_outcome_of_a_bundle_is_a_label_from_the_first_scrape() -> None:
     assert set(BUNDLE_OUTCOMES) - {"masked"} <= set(KNOWN_LABELS.candidate_outcomes)
 

@@ -7,10 +7,13 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming import families
+from streaming.followup import Effect, Repeat
 from streaming.metrics import KnownLabels, Metrics
 from streaming.observation import (
     EventCount,
     EventObservation,
+    Foremost,
     RoundObservation,
     UsageStats,
     decode,
@@ -28,11 +31,13 @@ ROUND = RoundObservation(
     policy="avg-shedder",
     mode="act",
     paused=False,
+    failing=False,
     brokers_reporting_count=3,
     brokers_missing_count=1,
     brokers_excluded_count=0,
     usage={"overall": UsageStats(60.0, 80.0, 28.5), "cpu": UsageStats(50.0, 55.0, 2.0)},
-    examined={"fired": 1, "hit-count 3/8": 1},
+    examined={"fired": 1, "hit-count 3/8": 1, "below-threshold": 4},
+    foremost=Foremost(52.0, 40.0, 2, 2),
     candidates={"acted": 2, "cooldown": 5},
     splits={"acted": 1, "one-topic": 3},
     findings={"hot-partition": 4},
@@ -47,6 +52,8 @@ def new_metrics() -> Metrics:
         event_types=(REPORT, TICK),
         examined_outcomes=("fired", "hit-count", "below-threshold"),
         candidate_outcomes=("acted", "cooldown", "budget"),
+        calm_outcomes=("below-threshold",),
+        result_outcomes=("succeeded", "failed"),
         split_outcomes=("acted", "one-topic", "namespace-full"),
         finding_kinds=("hot-partition",),
     )
@@ -59,7 +66,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def events(cluster: str, *counts: EventCount, **rejected: int) -> EventObservation:
     reasons = {reason.replace("_", "-"): count for reason, count in rejected.items()}
-    return EventObservation(cluster=cluster, counts=list(counts), rejected=reasons)
+    return EventObservation(cluster=cluster, counts=list(counts), rejected=reasons, action_results={})
 
 
 def test_observations_survive_the_way_from_the_operator_to_the_driver() -> None:
@@ -162,6 +169,14 @@ def test_dry_run_actions_are_told_apart_from_real_ones() -> None:
     assert value(metrics, "trimtab_paused", cluster="east-1") == 1
 
 
+def test_a_cluster_that_is_held_because_its_actions_fail_is_shown() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    assert value(metrics, "trimtab_failing", cluster="east-1") == 0
+    metrics.observe_round(msgspec.structs.replace(ROUND, failing=True), published_ms=490_500)
+    assert value(metrics, "trimtab_failing", cluster="east-1") == 1
+
+
 def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() -> None:
     metrics = new_metrics()
     metrics.observe_events(events("east-1", EventCount(REPORT, "used", 3), EventCount(REPORT, "late", 1)))
@@ -191,3 +206,77 @@ def test_every_name_has_the_prefix_and_help_and_two_applications_do_not_share_se
     assert families
     assert all(family.name.startswith("trimtab_") and family.documentation for family in families)
     assert value(new_metrics(), "trimtab_query_restarts_total") == 0
+
+
+def test_a_round_shows_how_far_the_cluster_is_from_firing() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    assert value(metrics, "trimtab_outliers", cluster="east-1") == 2, "all but those below the threshold"
+    assert value(metrics, "trimtab_difference_points", cluster="east-1") == 52.0
+    assert value(metrics, "trimtab_threshold_points", cluster="east-1") == 40.0
+    assert value(metrics, "trimtab_hits", cluster="east-1") == 2
+    assert value(metrics, "trimtab_hits_needed", cluster="east-1") == 2
+    assert value(metrics, "trimtab_round_length_seconds", cluster="east-1") == 60
+
+
+def test_a_round_without_a_decision_does_not_say_that_the_cluster_is_balanced() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    quiet = msgspec.structs.replace(ROUND, outcome="no-quorum", examined={}, foremost=None)
+    metrics.observe_round(quiet, published_ms=490_500)
+    assert value(metrics, "trimtab_outliers", cluster="east-1") == 2
+    fresh = new_metrics()
+    fresh.observe_round(quiet, published_ms=490_500)
+    assert math.isnan(value(fresh, "trimtab_outliers", cluster="east-1") or 0)
+
+
+def test_a_policy_that_counts_no_hits_shows_none() -> None:
+    metrics = new_metrics()
+    shown = msgspec.structs.replace(ROUND, foremost=Foremost(12.0, 10.0, None, None))
+    metrics.observe_round(shown, published_ms=490_500)
+    assert value(metrics, "trimtab_difference_points", cluster="east-1") == 12.0
+    assert math.isnan(value(metrics, "trimtab_hits", cluster="east-1") or 0)
+
+
+def test_results_of_actions_are_counted_by_outcome() -> None:
+    metrics = new_metrics()
+    seen = events("east-1", EventCount(REPORT, "used", 1))
+    metrics.observe_events(msgspec.structs.replace(seen, action_results={"failed": 2}))
+    assert value(metrics, "trimtab_action_results_total", cluster="east-1", outcome="failed") == 2
+    assert value(metrics, "trimtab_action_results_total", cluster="east-1", outcome="succeeded") == 0
+
+
+def test_repeated_unloads_and_their_effect_are_shown() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    repeated = {"cluster": "east-1", "source": "other"}
+    assert value(metrics, "trimtab_repeated_unloads_total", **repeated) == 0
+    metrics.observe_followup(Repeat(cluster="east-1", source="other"))
+    metrics.observe_followup(
+        Effect(
+            cluster="east-1",
+            expected_messages_per_s=40.0,
+            achieved_messages_per_s=-5.0,
+            expected_bytes_per_s=4000.0,
+            achieved_bytes_per_s=3500.0,
+        )
+    )
+    assert value(metrics, "trimtab_repeated_unloads_total", **repeated) == 1
+    achieved = {"cluster": "east-1", "effect": "achieved"}
+    assert value(metrics, "trimtab_unloaded_messages_per_second", **achieved) == -5.0
+    assert value(metrics, "trimtab_unloaded_bytes_per_second", **achieved) == 3500.0
+
+
+def test_what_spark_has_not_said_yet_is_not_zero() -> None:
+    metrics = new_metrics()
+    assert math.isnan(value(metrics, "trimtab_state_rows") or 0)
+    metrics.show_progress(state_rows=3, state_memory_bytes=4096, input_behind_records=None)
+    assert value(metrics, "trimtab_state_memory_bytes") == 4096
+    assert math.isnan(value(metrics, "trimtab_input_behind_records") or 0)
+    metrics.show_start(at_s=1.5)
+    assert value(metrics, "trimtab_start_timestamp_seconds") == 1.5
+
+
+def test_the_catalogue_of_families_is_what_is_served() -> None:
+    served = {family.name for family in new_metrics().registry.collect()}
+    assert {family.name.removesuffix("_total") for family in families.FAMILIES} == served

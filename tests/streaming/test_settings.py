@@ -73,7 +73,7 @@ def source(tmp_path: Path, toml: str = "") -> ClusterSettingsSource:
         ),
         pytest.param(
             '[clusters."east.1".controller]\nmode = "act"',
-            'trimtab.toml: clusters."east.1".controller: unknown setting; known here: pulsar',
+            'trimtab.toml: clusters."east.1".controller: unknown setting; known here: kafka, pulsar',
             id="a cluster's section holds nothing but decisions",
         ),
         pytest.param(
@@ -497,8 +497,10 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     assert result.settings == Settings()
     written = {key for key, origin in result.sources.items() if origin.startswith("file ")}
     unset = {key for key in result.sources if key not in written}
+    security = ("ca_file", "certificate_file", "key_file", "username", "password", "password_file")
     assert unset == {
-        "clusters", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
+        *(f"{side}.security.{name}" for side in ("input", "output") for name in security),
+        "clusters", "targets", "input.pulsar.token_file", "input.pulsar.ca_file", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
     }  # fmt: skip
 

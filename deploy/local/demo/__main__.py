@@ -20,7 +20,7 @@ from typing import Protocol
 from kafka.errors import KafkaError
 from rich.console import Console
 
-from deploy.local.demo.child import ROOT, SETTINGS, ChildError, Trimtab, free_metrics_port
+from deploy.local.demo.child import METRICS_PORT, ROOT, SETTINGS, ChildError, Trimtab, free_metrics_port
 from deploy.local.demo.fleet import Fleet
 from deploy.local.demo.lines import Lines
 from deploy.local.demo.link import Closed, Link
@@ -74,14 +74,15 @@ class Stage:
 
 
 @contextmanager
-def _staged(directory: Path, view: View) -> Iterator[Stage]:
+def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
     """Start Kafka, the topics and trimtab, in this order, and stop them in the reverse one."""
     settings = load(file=SETTINGS, flags={}, environ={}).settings
     with ExitStack() as stack:
         kafka = LocalKafka(directory / "kafka")
         with view.doing("starting Kafka"):
             stack.enter_context(kafka)
-        trimtab = Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=free_metrics_port())
+        port = free_metrics_port() if metrics_port is None else metrics_port
+        trimtab = Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=port)
         stack.enter_context(trimtab)
         with view.doing("creating the topics"):
             trimtab.create_topics()
@@ -91,8 +92,8 @@ def _staged(directory: Path, view: View) -> Iterator[Stage]:
             _wait_until_ready(trimtab)
         fleet = Fleet()
         story = Story(
-            bundles_count=fleet.bundles_count,
             low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
+            limits=settings.pulsar.split.limits(),
             metrics_url=trimtab.metrics_url,
             bootstrap=kafka.bootstrap,
             settings_file=str(SETTINGS.relative_to(ROOT)),
@@ -143,21 +144,21 @@ def _hear(stage: Stage) -> None:
             stage.story.closed(heard)
             continue
         stage.story.decided(heard)
-        if heard.unload.dry_run:
+        if heard.action.dry_run:
             continue
         now_ms = round(time.time() * 1000)
-        result = stage.fleet.follow(heard.action_id, heard.unload, now_ms=now_ms)
+        result = stage.fleet.follow(heard.action_id, heard.action, now_ms=now_ms)
         if result is not None:
             stage.story.answered(result)
             stage.link.answer([result], now_ms=now_ms)
 
 
-def _run(view: View, limits: Limits, picture: Path | None) -> Story | None:
+def _run(view: View, limits: Limits, picture: Path | None, metrics_port: int | None) -> Story | None:
     """The whole demo; the story as far as it came, None if Ctrl-C was faster. Its directory stays after a failure."""
     directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
     story = None
     try:
-        with _staged(directory, view) as stage:
+        with _staged(directory, view, metrics_port) as stage:
             story = stage.story
             _play(stage, view, limits)
     except KeyboardInterrupt:
@@ -187,6 +188,11 @@ def _arguments() -> argparse.Namespace:
         help=f"play at most this long, start-up not counted (without a terminal: {PLAIN_SECONDS:g}, and at most "
         "until it is balanced; on a terminal: until Ctrl-C)",
     )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
+    )
     parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
     return parser.parse_args()
 
@@ -201,7 +207,8 @@ def main() -> int:
     view: View = Screen(console) if on_terminal else Lines()
     seconds = asked.seconds if asked.seconds is not None or on_terminal else PLAIN_SECONDS
     try:
-        story = _run(view, Limits(seconds=seconds, until_balanced=not on_terminal), asked.picture)
+        limits = Limits(seconds=seconds, until_balanced=not on_terminal)
+        story = _run(view, limits, asked.picture, asked.metrics_port)
     except (LocalKafkaError, ChildError, JarError, JavaError, KafkaError) as error:
         print(f"the demo failed: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,8 @@
 """The real `trimtab` as a child process: `topics create` once, then `run` until it is told to stop.
 
-What it logs goes to a file; when it ends by itself, the end of that file is in the error. It runs in a process group
-of its own, because Ctrl-C is for the demo, and on Linux it does not outlive the demo.
+What it logs goes to a file; when it ends by itself, the end of that file is in the error. It runs in a session
+of its own, because Ctrl-C is for the demo and Spark's Python workers leave the group but never the session; on Linux it
+does not outlive the demo.
 """
 
 import os
@@ -26,7 +27,7 @@ METRICS_PORT = 9464
 STOP_TIMEOUT_S = 10.0
 """A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
 LEFTOVERS_TIMEOUT_S = 2.0
-"""For Spark's JVM to follow the Python process that started it."""
+"""For Spark's JVM and Python workers to follow the process that started them."""
 POLL_S = 0.05
 LOG_LINES_SHOWN = 15
 
@@ -88,7 +89,7 @@ class Trimtab:
                 stderr=subprocess.STDOUT,
                 cwd=self._directory,
                 env=self._environment,
-                process_group=0,
+                start_new_session=True,
             )
 
     def is_ready(self) -> bool:
@@ -105,18 +106,21 @@ class Trimtab:
             raise ChildError(self._ended("trimtab run", self._process.returncode))
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL after 10 s; nothing of its process group is left."""
+        """SIGTERM, and SIGKILL after 10 s; nothing of its session is left (without `/proc`: of its process group)."""
         if self._process is None:
             return
-        group = self._process.pid
+        session = self._process.pid
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_TIMEOUT_S)
         until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
-        while self._process.poll() is not None and _lives(group) and time.monotonic() < until_s:
+        while self._process.poll() is not None and members(session) and time.monotonic() < until_s:
             time.sleep(POLL_S)
         with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
+            os.killpg(session, signal.SIGKILL)
+        for member in members(session):
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
         self._process.wait()
         self._process = None
 
@@ -140,12 +144,18 @@ class Trimtab:
         return f"the end of its log {self._log}:\n" + "\n".join(lines)
 
 
-def _lives(group: int) -> bool:
-    """Whether a process group still has members."""
-    with suppress(ProcessLookupError):
-        os.killpg(group, 0)
-        return True
-    return False
+def members(session: int) -> list[int]:
+    """Processes of a session that have not ended (Linux; elsewhere none are found)."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            _, _, behind_name = (folder / "stat").read_text().rpartition(")")
+        except OSError:  # it ended while we looked
+            continue
+        state, _, _, its_session = behind_name.split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(int(folder.name))
+    return found
 
 
 def free_metrics_port() -> int:

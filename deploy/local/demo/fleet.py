@@ -1,22 +1,26 @@
-"""A simulated Pulsar cluster: brokers with bundles under traffic, which reports its load and follows unloads.
+"""A simulated Pulsar cluster: brokers with bundles under traffic, which reports its load and follows the actions.
 
 Pure: the caller brings the clock and carries the messages. The same seed and the same calls give the same numbers.
 
 Invariants: every bundle has one owner; a bundle that moves is listed by both brokers in exactly one sweep, as real
-brokers do, and its traffic is then split between them; the CPU follows the traffic, so usage tells brokers apart.
+brokers do, and its traffic is then divided between them; the children of a split bundle are on its broker from the
+next sweep on; the CPU follows the traffic, so usage tells brokers apart.
 
-What it does not do: splits, broker failures, clients that need time to reconnect.
+What it does not do: broker failures, clients that need time to reconnect.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from state.outputs import Unload, rfc3339
-from streaming.wire.messages import ActionResultData, LocalBrokerData, Resource, Traffic
+from deploy.local.demo.bundles import Bundle, first_bundles
+from policies.splitting.ranges import BadRange
+from state.outputs import Split, Unload, rfc3339
+from streaming.wire.messages import ActionResultData, BundleStats, LocalBrokerData, Resource, Traffic
 
 CLUSTER = "demo"
 SEED = 7
@@ -34,48 +38,8 @@ NOISE_RATIO = 0.03
 DRIFT_RATIO = 0.06
 """How far a bundle's rate swings slowly around its mean; too little to unbalance the fleet by itself."""
 CPU_NOISE_POINTS = 0.4
-WEIGHT_SIGMA = 0.7
-"""Spread of the bundles' sizes (log-normal): the heaviest is about five times the median."""
 
-_HASHES = 1 << 32
 _BITS_PER_KBIT = 1000.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Namespace:
-    name: str
-    bundles_count: int
-    message_bytes: float
-    fan_out_ratio: float
-    """Messages delivered for each one published."""
-
-
-NAMESPACES = (
-    _Namespace(name="shop/orders", bundles_count=32, message_bytes=700.0, fan_out_ratio=2.0),
-    _Namespace(name="shop/clicks", bundles_count=16, message_bytes=250.0, fan_out_ratio=1.0),
-    _Namespace(name="bank/payments", bundles_count=16, message_bytes=1_400.0, fan_out_ratio=3.0),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bundle:
-    name: str
-    namespace: _Namespace
-    messages_per_s: float
-    """Mean rate, in and out together."""
-    drift_period_s: float
-    drift_phase: float
-
-    def traffic(self, messages_per_s: float) -> Traffic:
-        rate_in = messages_per_s / (1.0 + self.namespace.fan_out_ratio)
-        rate_out = messages_per_s - rate_in
-        size = self.namespace.message_bytes
-        return Traffic(
-            msgRateIn=rate_in,
-            msgRateOut=rate_out,
-            msgThroughputIn=rate_in * size,
-            msgThroughputOut=rate_out * size,
-        )
 
 
 class BrokerReport(LocalBrokerData, frozen=True, kw_only=True):
@@ -101,6 +65,8 @@ class BrokerNow:
     messages_per_s: float
     bundles_count: int
     report: BrokerReport
+    topics: dict[str, dict[str, Traffic]]
+    """Traffic by bundle and topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +84,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """One round of reports, and the moves it found finished."""
+    """One round of reports, and the moves and splits it found finished."""
 
     number: int
     time_ms: int
+    bundles_count: int
+    """Of the whole fleet, heartbeat bundles not counted; one that moves counts once."""
     brokers: tuple[BrokerNow, ...]
     finished: tuple[Result, ...]
 
@@ -135,79 +103,106 @@ class _Move:
     listed_twice: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    action_id: str
+    children: tuple[Bundle, ...]
+
+
 @dataclass(slots=True)
 class Fleet:
-    """Brokers, bundles and the moves under way; `seed` fixes sizes, first owners and noise."""
+    """Brokers, bundles and the actions under way; `seed` fixes sizes, first owners and noise."""
 
     seed: int = SEED
     _random: np.random.Generator = field(init=False, repr=False)
-    _bundles: dict[str, _Bundle] = field(init=False, repr=False)
+    _bundles: dict[str, Bundle] = field(init=False, repr=False)
     _owners: dict[str, str] = field(init=False, repr=False)
     _moves: dict[str, _Move] = field(init=False, repr=False, default_factory=dict)
+    _cuts: dict[str, _Cut] = field(init=False, repr=False, default_factory=dict)
     _sweeps_count: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
-        self._bundles = {bundle.name: bundle for bundle in _bundles(self._random)}
+        total = CAPACITY_MESSAGES_PER_S * sum(START_POINTS) / 100.0
+        bundles = first_bundles(self._random, seed=self.seed, total_messages_per_s=total)
+        self._bundles = {bundle.name: bundle for bundle in bundles}
         self._owners = _first_owners(self._bundles)
-
-    @property
-    def bundles_count(self) -> int:
-        """Bundles of the whole fleet, heartbeat bundles not counted."""
-        return len(self._bundles)
 
     def owner(self, bundle: str) -> str | None:
         """Broker that owns a bundle; None for a bundle that does not exist."""
         return self._owners.get(bundle)
 
-    def follow(self, action_id: str, unload: Unload, *, now_ms: int) -> Result | None:
-        """Take an unload; it begins with the next sweep. A result at once where it cannot be carried out."""
-        why_not = self._why_not(unload, now_ms)
-        if why_not is not None:
-            return Result(action_id=action_id, outcome="skipped", reason=why_not)
-        self._moves[unload.bundle] = _Move(
-            action_id=action_id,
-            bundle=unload.bundle,
-            source=unload.source_broker,
-            destination=unload.destination_broker or self._idlest(),
-        )
-        return None
+    def follow(self, action_id: str, action: Unload | Split, *, now_ms: int) -> Result | None:
+        """Take an action; it begins with the next sweep. A result at once where it cannot be carried out."""
+        why_not = self._why_not(action, now_ms)
+        if why_not is None:
+            if isinstance(action, Split):
+                why_not = self._split(action_id, action)
+            else:
+                why_not = self._move(action_id, action)
+        return None if why_not is None else Result(action_id=action_id, outcome="skipped", reason=why_not)
 
     def sweep(self, now_ms: int) -> Sweep:
-        """Let moves go on by one step and report every broker's load at ``now_ms``."""
+        """Let moves go on by one step, carry splits out, and report every broker's load at ``now_ms``."""
         finished = [self._finish(move) for move in list(self._moves.values()) if move.listed_twice]
+        finished += [self._divide(name, cut) for name, cut in self._cuts.items()]
+        self._cuts.clear()
         for move in self._moves.values():
             move.listed_twice = True
             self._owners[move.bundle] = move.destination
         self._sweeps_count += 1
-        listed: dict[str, dict[str, Traffic]] = {broker: {} for broker in BROKERS}
+        listed: dict[str, dict[str, float]] = {broker: {} for broker in BROKERS}
         for name, bundle in self._bundles.items():
-            rate = self._rate(bundle, now_ms)
+            factor = self._factor(bundle, now_ms)
             move_now = self._moves.get(name)
             if move_now is None:
-                listed[self._owners[name]][name] = bundle.traffic(rate)
+                listed[self._owners[name]][name] = factor
                 continue
             for broker in (move_now.source, move_now.destination):
-                listed[broker][name] = bundle.traffic(rate / 2)
+                listed[broker][name] = factor / 2
         return Sweep(
             number=self._sweeps_count,
             time_ms=now_ms,
+            bundles_count=len(self._bundles),
             brokers=tuple(self._broker_now(broker, listed[broker], now_ms) for broker in BROKERS),
             finished=tuple(finished),
         )
 
-    def _why_not(self, unload: Unload, now_ms: int) -> str | None:
-        owner = self._owners.get(unload.bundle)
+    def _why_not(self, action: Unload | Split, now_ms: int) -> str | None:
+        bundle = action.bundle
+        owner = self._owners.get(bundle)
         if owner is None:
-            return f"there is no bundle {unload.bundle}"
-        if unload.expires_at <= rfc3339(now_ms):
-            return f"it expired at {unload.expires_at}"
-        if unload.bundle in self._moves:
-            return f"{unload.bundle} is moving already"
-        if owner != unload.precondition["owner"]:
-            return f"{unload.bundle} belongs to {owner}, not to {unload.precondition['owner']}"
-        if unload.destination_broker is not None and unload.destination_broker not in BROKERS:
-            return f"there is no broker {unload.destination_broker}"
+            return f"there is no bundle {bundle}"
+        if action.expires_at <= rfc3339(now_ms):
+            return f"it expired at {action.expires_at}"
+        if bundle in self._moves or bundle in self._cuts:
+            return f"{bundle} is {'moving' if bundle in self._moves else 'being split'} already"
+        if owner != action.precondition["owner"]:
+            return f"{bundle} belongs to {owner}, not to {action.precondition['owner']}"
+        if not bundle.endswith(f"/{action.precondition['range']}"):
+            return f"{bundle} has another range than {action.precondition['range']}"
+        return None
+
+    def _move(self, action_id: str, unload: Unload) -> str | None:
+        """Take an unload, or say why not."""
+        destination = unload.destination_broker
+        if destination is not None and destination not in BROKERS:
+            return f"there is no broker {destination}"
+        self._moves[unload.bundle] = _Move(
+            action_id=action_id,
+            bundle=unload.bundle,
+            source=unload.source_broker,
+            destination=destination or self._idlest(),
+        )
+        return None
+
+    def _split(self, action_id: str, split: Split) -> str | None:
+        """Take a split, or say why not."""
+        try:
+            children = self._bundles[split.bundle].cut(split.boundaries)
+        except BadRange as error:
+            return str(error)
+        self._cuts[split.bundle] = _Cut(action_id=action_id, children=children)
         return None
 
     def _idlest(self) -> str:
@@ -227,14 +222,28 @@ class Fleet:
             reason=f"{move.bundle} is now served by {move.destination}",
         )
 
-    def _rate(self, bundle: _Bundle, now_ms: int) -> float:
+    def _divide(self, name: str, cut: _Cut) -> Result:
+        del self._bundles[name]
+        owner = self._owners.pop(name)
+        for child in cut.children:
+            self._bundles[child.name] = child
+            self._owners[child.name] = owner
+        return Result(
+            action_id=cut.action_id,
+            outcome="succeeded",
+            reason=f"{name} is now {len(cut.children)} bundles of {owner}",
+        )
+
+    def _factor(self, bundle: Bundle, now_ms: int) -> float:
+        """How much of its mean a bundle carries now."""
         angle = 2 * math.pi * (now_ms / 1000 / bundle.drift_period_s + bundle.drift_phase)
         noise = float(self._random.normal(0.0, NOISE_RATIO))
-        return bundle.messages_per_s * max(0.0, 1.0 + DRIFT_RATIO * math.sin(angle) + noise)
+        return max(0.0, 1.0 + DRIFT_RATIO * math.sin(angle) + noise)
 
-    def _broker_now(self, broker: str, listed: dict[str, Traffic], now_ms: int) -> BrokerNow:
-        sums = np.array([msgspec.structs.astuple(row) for row in listed.values()] or [(0.0,) * 4]).sum(axis=0)
-        rate_in, rate_out, volume_in, volume_out = sums.tolist()
+    def _broker_now(self, broker: str, factors: dict[str, float], now_ms: int) -> BrokerNow:
+        """The load of a broker that lists these bundles, each at so much of its mean."""
+        listed = {name: self._bundles[name].stats(factor) for name, factor in factors.items()}
+        rate_in, rate_out, volume_in, volume_out = _sums(listed.values())
         messages_per_s = rate_in + rate_out
         noise = float(self._random.normal(0.0, CPU_NOISE_POINTS))
         points = min(100.0, max(0.0, 1.0 + 100.0 * messages_per_s / CAPACITY_MESSAGES_PER_S + noise))
@@ -253,7 +262,7 @@ class Fleet:
             msgThroughputIn=volume_in,
             msgThroughputOut=volume_out,
             lastUpdate=now_ms,
-            lastStats={heartbeat: Traffic()} | listed,
+            lastStats={heartbeat: BundleStats()} | listed,
             bundles=[heartbeat, *listed],
             numBundles=len(listed) + 1,
         )
@@ -263,38 +272,21 @@ class Fleet:
             messages_per_s=messages_per_s,
             bundles_count=len(listed),
             report=report,
+            topics={name: self._bundles[name].topic_stats(factor) for name, factor in factors.items()},
         )
+
+
+def _sums(stats: Iterable[BundleStats]) -> list[float]:
+    """The four rates of a broker."""
+    rows = list(stats)
+    return [math.fsum(getattr(row, name) for row in rows) for name in Traffic.__struct_fields__]
 
 
 def _bandwidth(bytes_per_s: float) -> Resource:
     return Resource(usage=bytes_per_s * 8 / _BITS_PER_KBIT, limit=BANDWIDTH_LIMIT_KBIT_PER_S)
 
 
-def _bundles(random: np.random.Generator) -> list[_Bundle]:
-    """All bundles, their mean rates adding up to what `START_POINTS` ask for."""
-    shapes = [(namespace, name) for namespace in NAMESPACES for name in _names(namespace)]
-    weights = random.lognormal(0.0, WEIGHT_SIGMA, len(shapes))
-    total = CAPACITY_MESSAGES_PER_S * sum(START_POINTS) / 100.0
-    return [
-        _Bundle(
-            name=name,
-            namespace=namespace,
-            messages_per_s=float(weight) * total / float(weights.sum()),
-            drift_period_s=float(random.uniform(60.0, 240.0)),
-            drift_phase=float(random.uniform()),
-        )
-        for (namespace, name), weight in zip(shapes, weights.tolist(), strict=True)
-    ]
-
-
-def _names(namespace: _Namespace) -> list[str]:
-    """Equal slices of the hash range; the last one ends at 0xffffffff, as Pulsar's do."""
-    edges = [_HASHES * slot // namespace.bundles_count for slot in range(namespace.bundles_count)]
-    ends = [*edges[1:], _HASHES - 1]
-    return [f"{namespace.name}/0x{low:08x}_0x{high:08x}" for low, high in zip(edges, ends, strict=True)]
-
-
-def _first_owners(bundles: dict[str, _Bundle]) -> dict[str, str]:
+def _first_owners(bundles: dict[str, Bundle]) -> dict[str, str]:
     """Heaviest first, each to the broker that lacks most of its `START_POINTS`."""
     lacking = {
         broker: CAPACITY_MESSAGES_PER_S * points / 100.0

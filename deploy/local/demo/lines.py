@@ -9,6 +9,7 @@ from typing import TextIO
 
 from deploy.local.demo import wording
 from deploy.local.demo.story import Decision, Fate, Story
+from state.outputs import Split
 
 
 @dataclass(slots=True)
@@ -64,13 +65,17 @@ class Lines:
             self._line(line)
 
     def _decision(self, decision: Decision, *, is_new: bool) -> None:
-        bundle = decision.unload.bundle
-        if is_new:
-            self._line(f"decided: {bundle} {wording.move(decision)}: {decision.unload.reason}")
-        if decision.fate == "moved":
-            self._line(f"moved: {bundle} {wording.move(decision)}")
-        elif decision.fate != "moving":
-            self._line(f"{decision.fate}: {bundle} {decision.why}".rstrip())
+        about = wording.about(decision)
+        if is_new and isinstance(decision.action, Split):
+            self._line(f"decided: split {about}")
+            for line in wording.picture(decision) or [decision.action.reason]:
+                self._line(f"  {line}".rstrip())
+        elif is_new:
+            self._line(f"decided: {about}: {decision.action.reason}")
+        if decision.fate in ("moved", "split"):
+            self._line(f"{decision.fate}: {about}")
+        elif decision.fate in ("skipped", "dry-run"):
+            self._line(f"{decision.fate}: {decision.action.bundle} {decision.why}".rstrip())
 
     def _line(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')}  {text}", file=self.out, flush=True)

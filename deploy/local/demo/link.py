@@ -1,4 +1,4 @@
-"""The fleet's connection to Kafka: load reports, ticks and results go out, decisions and round summaries come in.
+"""The fleet's connection to Kafka: load reports, topic statistics, ticks and results go out, decisions and round summaries come in.
 
 It keeps the consumer's part of the contract: reads committed records only, and drops what an older controller of the
 same source says once a newer one has spoken (header `trimtab-epoch`). Not for several threads.
@@ -14,11 +14,18 @@ import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
-from state.outputs import RoundSummary, Unload
-from state.rounds import ROUND_TYPE, UNLOAD_TYPE
+from state.outputs import RoundSummary, Split, Unload
+from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.settings import Settings
 from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.wire.messages import ActionResultMessage, Envelope, LoadReportMessage, TickData, TickMessage
+from streaming.wire.messages import (
+    ActionResultMessage,
+    Envelope,
+    LoadReportMessage,
+    TickData,
+    TickMessage,
+    TopicStatsMessage,
+)
 
 SOURCE = "/demo/fleet"
 SEND_TIMEOUT_S = 15.0
@@ -26,10 +33,10 @@ SEND_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """An unload that became readable."""
+    """An action that became readable."""
 
     action_id: str
-    unload: Unload
+    action: Unload | Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,10 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 _said = msgspec.json.Decoder(_Said)
-_unload = msgspec.json.Decoder(Unload)
+_actions: dict[str, msgspec.json.Decoder[Unload] | msgspec.json.Decoder[Split]] = {
+    UNLOAD_TYPE: msgspec.json.Decoder(Unload),
+    SPLIT_TYPE: msgspec.json.Decoder(Split),
+}
 _summary = msgspec.json.Decoder(RoundSummary)
 _encoder = msgspec.json.Encoder()
 
@@ -82,7 +92,7 @@ class Link:
         self._producer.close(timeout=2)
 
     def report(self, sweep: Sweep) -> None:
-        """Publish a sweep: every broker's report, the moves that finished, then the tick that completes it."""
+        """Publish a sweep: every broker's report and topics, what finished, then the tick that completes it."""
         when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
         self._send(reports_of(sweep))
         self.answer(sweep.finished, now_ms=sweep.time_ms)
@@ -90,8 +100,7 @@ class Link:
 
     def answer(self, results: Iterable[Result], *, now_ms: int) -> None:
         """Publish what became of actions."""
-        when = datetime.fromtimestamp(now_ms / 1000, UTC)
-        self._send([_result(result, when) for result in results])
+        self._send(results_of(results, now_ms=now_ms))
 
     def hear(self, wait_s: float) -> list[Decided | Closed]:
         """What became readable within ``wait_s``, a round's decisions before its summary."""
@@ -111,8 +120,8 @@ class Link:
         if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
             return None
         self._epochs[speaker] = epoch
-        if said.type == UNLOAD_TYPE:
-            return Decided(action_id=said.id, unload=_unload.decode(said.data))
+        if said.type in _actions:
+            return Decided(action_id=said.id, action=action_of(said.type, said.data))
         if said.type == ROUND_TYPE:
             lag_s = (datetime.now(UTC) - said.time).total_seconds()
             return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
@@ -127,10 +136,22 @@ class Link:
             future.get(timeout=SEND_TIMEOUT_S)
 
 
-def reports_of(sweep: Sweep) -> list[LoadReportMessage]:
-    """The load reports of a sweep, as they are published."""
+def action_of(type_: str, data: bytes | msgspec.Raw) -> Unload | Split:
+    """The action of a CloudEvents type. Raises ``KeyError`` for what is none."""
+    return _actions[type_].decode(data)
+
+
+def reports_of(sweep: Sweep) -> list[LoadReportMessage | TopicStatsMessage]:
+    """The load reports and topic statistics of a sweep, as they are published."""
     when = datetime.fromtimestamp(sweep.time_ms / 1000, UTC)
-    return [_report(broker, when) for broker in sweep.brokers]
+    loads = [_report(broker, when) for broker in sweep.brokers]
+    return [*loads, *(_topics(broker, when) for broker in sweep.brokers)]
+
+
+def results_of(results: Iterable[Result], *, now_ms: int) -> list[ActionResultMessage]:
+    """What became of actions, as it is published."""
+    when = datetime.fromtimestamp(now_ms / 1000, UTC)
+    return [_result(result, when) for result in results]
 
 
 def _report(broker: BrokerNow, when: datetime) -> LoadReportMessage:
@@ -142,6 +163,18 @@ def _report(broker: BrokerNow, when: datetime) -> LoadReportMessage:
         time=when,
         cluster=CLUSTER,
         data=broker.report,
+    )
+
+
+def _topics(broker: BrokerNow, when: datetime) -> TopicStatsMessage:
+    return TopicStatsMessage(
+        specversion="1.0",
+        id=f"{broker.broker}/topics/{broker.report.lastUpdate}",
+        source=SOURCE,
+        subject=broker.broker,
+        time=when,
+        cluster=CLUSTER,
+        data=broker.topics,
     )
 
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from deploy.local.demo import wording
 from deploy.local.demo.fleet import BrokerNow
 from deploy.local.demo.story import Decision, Story
+from streaming.split_picture import bar
 
 PICTURE_WIDTH, PICTURE_HEIGHT = 100, 30
 _HEADER_LINES = 1
@@ -33,7 +34,16 @@ _LEAST_DIFFERENCE = 2
 """Columns between start and now from which the start is drawn; less is noise."""
 _EIGHTHS = "▏▎▍▌▋▊▉"
 _SPARKS = "▁▂▃▄▅▆▇█"
-_FATE_STYLES = {"moving": "yellow", "moved": "green", "skipped": "red", "dry-run": "cyan"}
+_FATE_STYLES = {
+    "moving": "yellow",
+    "moved": "green",
+    "splitting": "yellow",
+    "split": "green",
+    "skipped": "red",
+    "dry-run": "cyan",
+}
+_LINES_FOR_REASON = 10
+"""Lines of decisions from which the split that stays in view shows its reason, too."""
 _SVG_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Rich's own, without the fonts it would load from the network."""
 
@@ -69,7 +79,10 @@ class Screen:
             self._live.update(self._draw(story), refresh=True)
 
     def end(self, story: Story) -> None:
-        """Leave what came of it on the terminal."""
+        """Leave the pictures of the splits and what came of it all on the terminal."""
+        for decision in story.decisions:
+            for line in [*wording.picture(decision), ""] if decision.plan else []:
+                self._console.print(line, highlight=False, markup=False)
         for line in wording.ending(story):
             self._console.print(line, highlight=False, markup=False)
 
@@ -177,11 +190,17 @@ def _spark(values: list[float], columns: int) -> str:
 
 def _decisions(story: Story, lines: int) -> Panel:
     inside = lines - _BORDER_LINES
-    shown = list(story.decisions)[-max(1, inside // 2) :]
-    rows = [line for decision in reversed(shown) for line in _decision(decision)][:inside]
+    split = max(
+        (each for each in story.decisions if each.plan is not None), key=_messages_per_s, default=None
+    )
+    kept = [] if split is None else _cut(split, has_room=inside >= _LINES_FOR_REASON)
+    kept = kept if len(kept) < inside else []
+    others = [decision for decision in reversed(story.decisions) if not kept or decision is not split]
+    rows = [line for decision in others[:inside] for line in _decision(decision)][: inside - len(kept)]
+    rows.extend(kept)
     if not rows:
         rows = [Text(_waiting(story), style="dim", no_wrap=True, overflow="ellipsis")]
-    title = f"decisions: {story.decided_count}, followed: {story.moved_count}"
+    title = f"decisions: {story.decided_count}, followed: {story.moved_count + story.split_count}"
     return Panel(
         Group(*rows), title=title, title_align="left", border_style="dim", box=box.ROUNDED, height=lines
     )
@@ -195,15 +214,30 @@ def _waiting(story: Story) -> str:
 
 def _decision(decision: Decision) -> tuple[Text, Text]:
     at = time.strftime("%H:%M:%S", time.localtime(decision.heard_at))
-    rate = f"{decision.unload.evidence['bundle_messages_per_s']:,.0f}/s"
+    rate = f"{_messages_per_s(decision):,.0f}/s"
     first = _line(
         (f"{at} ", "dim"),
         (f"{decision.fate:<7} ", _FATE_STYLES[decision.fate]),
-        (f"{wording.move(decision)} ", "bold"),
-        f"{decision.unload.bundle} {rate}",
+        (f"{wording.what(decision)} ", "bold"),
+        f"{decision.action.bundle} {rate}",
     )
     why = decision.why if decision.fate == "skipped" else wording.reason(decision)
     return first, _line((f"         {why}", "dim"))
+
+
+def _messages_per_s(decision: Decision) -> float:
+    """Of the bundle, as it was decided on."""
+    return float(decision.action.evidence["bundle_messages_per_s"])
+
+
+def _cut(decision: Decision, *, has_room: bool) -> list[Text]:
+    """A split with the loads of its topics and the cuts; the heaviest one stays in view while others come and go."""
+    if decision.plan is None:
+        return []
+    first, why = _decision(decision)
+    loads, cuts = bar(decision.plan)
+    pictured = [_line((f"         {loads}", "cyan")), _line(f"         {cuts}")]
+    return [first, *([why] if has_room or decision.fate == "skipped" else []), *pictured]
 
 
 def _footer(story: Story) -> list[Text]:

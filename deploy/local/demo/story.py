@@ -1,7 +1,8 @@
 """What has happened so far: loads, decisions and what became of them, rounds, and whether the fleet is balanced.
 
 Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
-each of the last `CALM_ROUNDS` rounds nothing fired and no broker was as far from the mean as its low threshold.
+each of the last `CALM_ROUNDS` rounds nothing fired, no split was decided and no broker was as far from the mean as
+its low threshold.
 """
 
 import statistics
@@ -11,9 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from deploy.local.demo.cut import planned
 from deploy.local.demo.fleet import BrokerNow, Result, Sweep
 from deploy.local.demo.link import Closed, Decided
-from state.outputs import RoundSummary, Unload
+from policies.splitting.cut import BundleLimits
+from state.outputs import RoundSummary, Split, Unload
+from streaming.split_plan import Plan
 
 CALM_ROUNDS = 4
 """Longer than the hit counts of the demo's settings, so that a difference that persists would have been acted on."""
@@ -22,32 +26,39 @@ KEPT_SPREADS = 1800
 """An hour of sweeps."""
 LAGS_AVERAGED = 15
 
-Fate = Literal["moving", "moved", "skipped", "dry-run"]
+Fate = Literal["moving", "moved", "splitting", "split", "skipped", "dry-run"]
 
 
 @dataclass(slots=True, kw_only=True)
 class Decision:
-    """An unload and what became of it."""
+    """An action and what became of it."""
 
     action_id: str
-    unload: Unload
+    action: Unload | Split
     heard_at: float
     """Unix time."""
     fate: Fate
     why: str = ""
     """Why it was skipped."""
+    plan: Plan | None = None
+    """Of a split: the topics as its broker last reported them, for a picture; None where it did not."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """Grows with every sweep and everything heard. ``low_threshold_points`` is the policy's."""
+    """Grows with every sweep and everything heard. ``low_threshold_points`` is the policy's.
 
-    bundles_count: int
+    ``limits`` are what a bundle may carry before it is split.
+    """
+
     low_threshold_points: float
+    limits: BundleLimits
     metrics_url: str
     bootstrap: str
     settings_file: str
     clock: Callable[[], float] = time.time
+    bundles_count: int = 0
+    """In the last sweep."""
     first: dict[str, BrokerNow] = field(default_factory=dict)
     now: dict[str, BrokerNow] = field(default_factory=dict)
     spreads_points: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SPREADS))
@@ -56,6 +67,7 @@ class Story:
     decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=KEPT_DECISIONS))
     decided_count: int = 0
     moved_count: int = 0
+    split_count: int = 0
     rounds_count: int = 0
     last_round: RoundSummary | None = None
     lags_s: deque[float] = field(default_factory=lambda: deque(maxlen=LAGS_AVERAGED))
@@ -66,7 +78,8 @@ class Story:
     """From the first sweep to the first moment it was balanced."""
 
     def swept(self, sweep: Sweep) -> None:
-        """Take the loads of a sweep and the moves it finished."""
+        """Take the loads of a sweep, and the moves and splits it finished."""
+        self.bundles_count = sweep.bundles_count
         self.now = {broker.broker: broker for broker in sweep.brokers}
         spread = statistics.pstdev(broker.usage_points for broker in sweep.brokers)
         if not self.first:
@@ -78,18 +91,34 @@ class Story:
     def decided(self, heard: Decided) -> None:
         """Take a decision."""
         self.decided_count += 1
-        fate: Fate = "dry-run" if heard.unload.dry_run else "moving"
+        action = heard.action
+        plan = self._plan(action) if isinstance(action, Split) else None
+        fate: Fate = "splitting" if isinstance(action, Split) else "moving"
+        if action.dry_run:
+            fate = "dry-run"
         self.decisions.append(
-            Decision(action_id=heard.action_id, unload=heard.unload, heard_at=self.clock(), fate=fate)
+            Decision(action_id=heard.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
         )
 
     def answered(self, result: Result) -> None:
         """Take what became of a decision."""
-        self.moved_count += result.outcome == "succeeded"
         for decision in self.decisions:
             if decision.action_id == result.action_id:
-                decision.fate = "moved" if result.outcome == "succeeded" else "skipped"
-                decision.why = result.reason
+                self._answered(decision, result)
+
+    def _answered(self, decision: Decision, result: Result) -> None:
+        decision.why = result.reason
+        if result.outcome == "skipped":
+            decision.fate = "skipped"
+        elif isinstance(decision.action, Split):
+            decision.fate, self.split_count = "split", self.split_count + 1
+        else:
+            decision.fate, self.moved_count = "moved", self.moved_count + 1
+
+    def _plan(self, split: Split) -> Plan | None:
+        broker = self.now.get(split.broker)
+        topics = None if broker is None else broker.topics.get(split.bundle)
+        return None if topics is None else planned(split, topics, self.limits)
 
     def closed(self, heard: Closed) -> None:
         """Take a round's summary."""
@@ -118,7 +147,7 @@ class Story:
             return ["no round was closed: trimtab has published no summary"]
         found = []
         if self.moved_count == 0:
-            found.append(f"no unload was followed; {self.decided_count} were decided")
+            found.append(f"no unload was followed; {self.decided_count} actions were decided")
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
                 f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
@@ -129,8 +158,9 @@ class Story:
 
     def _is_calm(self, summary: RoundSummary) -> bool:
         fired_count = summary.examined.outcomes.get("fired", 0)
+        splits_count = summary.splits.outcomes.get("acted", 0)
         within = _farthest_points(summary) < self.low_threshold_points
-        return summary.outcome == "decided" and not fired_count and within
+        return summary.outcome == "decided" and not fired_count and not splits_count and within
 
 
 def _farthest_points(summary: RoundSummary) -> float:

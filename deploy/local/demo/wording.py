@@ -1,7 +1,8 @@
 """How the story is put into words, for the screen and for plain lines alike."""
 
 from deploy.local.demo.story import Decision, Story
-from state.outputs import RoundSummary
+from state.outputs import RoundSummary, Split
+from streaming.split_picture import draw
 
 
 def short(broker: str) -> str:
@@ -9,18 +10,36 @@ def short(broker: str) -> str:
     return broker.partition(":")[0]
 
 
-def move(decision: Decision) -> str:
-    """From where to where."""
-    unload = decision.unload
-    destination = "Pulsar's choice" if unload.destination_broker is None else short(unload.destination_broker)
-    return f"{short(unload.source_broker)} → {destination}"
+def what(decision: Decision) -> str:
+    """What is to happen: from where to where, or into how many."""
+    action = decision.action
+    if isinstance(action, Split):
+        return f"into {len(action.children)} on {short(action.broker)}"
+    destination = "Pulsar's choice" if action.destination_broker is None else short(action.destination_broker)
+    return f"{short(action.source_broker)} → {destination}"
+
+
+def about(decision: Decision) -> str:
+    """The bundle and what is to happen to it."""
+    action = decision.action
+    if isinstance(action, Split):
+        boundaries = ", ".join(f"0x{at:08x}" for at in action.boundaries)
+        return f"{action.bundle} into {len(action.children)} at {boundaries}"
+    return f"{action.bundle} {what(decision)}"
 
 
 def reason(decision: Decision) -> str:
-    """The reason without what stands beside it: the brokers and the move."""
-    unload = decision.unload
-    sentence = unload.reason.partition(": moving ")[0].removeprefix(f"{unload.source_broker} is at ")
-    return sentence.replace(f"{unload.destination_broker} at ", "")
+    """The reason without what stands beside it: the brokers and the move, the bundle and the boundaries."""
+    action = decision.action
+    if isinstance(action, Split):
+        return action.reason.partition(": cut at ")[0].removeprefix(f"{action.bundle} has ")
+    sentence = action.reason.partition(": moving ")[0].removeprefix(f"{action.source_broker} is at ")
+    return sentence.replace(f"{action.destination_broker} at ", "")
+
+
+def picture(decision: Decision) -> list[str]:
+    """The lines of the picture of a cut; none for an unload."""
+    return [] if decision.plan is None else draw(decision.plan).splitlines()
 
 
 def outcome(summary: RoundSummary) -> str:
@@ -35,10 +54,23 @@ def outcome(summary: RoundSummary) -> str:
         for name in ("budget", "paused", "cooldown", "in-flight")
         if summary.candidates.outcomes.get(name)
     ]
-    unloads = f"{summary.actions_count} unload{'' if summary.actions_count == 1 else 's'}"
     fired = summary.examined.outcomes.get("fired", 0)
-    parts = [f"{unloads} from {fired} of {summary.examined.count} pairs", *held]
+    splits_count = summary.splits.outcomes.get("acted", 0)
+    unloads = _counted(summary.actions_count - splits_count, "unload")
+    parts = [f"{unloads} from {fired} of {summary.examined.count} pairs", *held, *_splits(summary)]
     return "; ".join([*parts, pairs] if pairs else parts)
+
+
+def _splits(summary: RoundSummary) -> list[str]:
+    """What became of the bundles that stand out for a split."""
+    outcomes = summary.splits.outcomes
+    decided = [_counted(outcomes["acted"], "split")] if "acted" in outcomes else []
+    waiting = [f"{count} not split: {name}" for name, count in sorted(outcomes.items()) if name != "acted"]
+    return [*decided, *waiting]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def state(summary: RoundSummary | None) -> str:
@@ -60,7 +92,8 @@ def ending(story: Story) -> list[str]:
     if not story.first:
         return ["stopped before the fleet reported"]
     spread = f"spread {story.first_spread_points:.1f} → {story.spreads_points[-1]:.1f} points"
-    facts = f"{story.moved_count} bundles moved, {story.rounds_count} rounds, lag {lag(story)}"
+    split = f"{_counted(story.split_count, 'bundle')} split"
+    facts = f"{split}, {story.moved_count} moved, {story.rounds_count} rounds, lag {lag(story)}"
     if story.is_balanced:
         return [f"balanced, first after {story.balanced_after_s or 0:.0f} s: {spread}, {facts}"]
     return [f"not balanced: {spread}, {facts}", *(f"  {problem}" for problem in story.problems())]

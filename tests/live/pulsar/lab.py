@@ -64,10 +64,11 @@ class Lab:
         return next(found)
 
     def assigned(self, bundle: BundleName) -> str:
-        """Have a bundle owned by somebody, with a topic in it; returns the owner."""
-        topic = self.topic_in(bundle)
-        self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
-        self.admin.lookup(topic)
+        """Have a bundle owned by somebody, with two topics in it: Pulsar cuts none with fewer. Returns the owner."""
+        topics = [self.topic_in(bundle, number=number) for number in range(2)]
+        for topic in topics:
+            self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
+            self.admin.lookup(topic)
         return until(lambda: self.owner(bundle), what=f"an owner of {bundle}", running=[self.pulsar])
 
     @contextmanager

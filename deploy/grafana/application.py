@@ -1,0 +1,151 @@
+"""Application: lag, durations, state, what could not be used, restarts; of the process rather than of a cluster."""
+
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as Graph
+from grafana_foundation_sdk.models import dashboard, units
+
+from deploy.grafana.frame import framed
+from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
+from deploy.grafana.queries import DAY, age, increase, latest, or_zero, quantile, rate, select
+from streaming import families
+from streaming.families import Family
+
+_QUANTILES = (0.5, 0.95, 0.99)
+
+
+def build() -> dashboard.Dashboard:
+    """The dashboard of the controller's process."""
+    return framed(
+        "trimtab-application",
+        "trimtab / Application",
+        "Lag, durations, state, what could not be used, restarts.",
+        ("Process", _process()),
+        ("Time", _time()),
+        ("State and input", _state()),
+    )
+
+
+def _process() -> list[Stat]:
+    return [
+        number(
+            "Version",
+            "Version in use, by instance.",
+            Query(f"max by (instance, version) ({select(families.BUILD_INFO)})", "{{version}}"),
+            unit=units.Short,
+            names={"1": "running"},
+            runbook="down",
+            no_value="not running",
+        ),
+        number(
+            "Up for",
+            "Time since the process started.",
+            Query(age(families.START, by="instance"), "{{instance}}"),
+            unit=units.Seconds,
+            runbook="restarts",
+            no_value="not running",
+        ),
+        number(
+            "Process restarts",
+            "Starts of the process in the last 24 hours beyond the first.",
+            Query(or_zero(f"sum(changes({select(families.START)}[{DAY}]))")),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="restarts",
+        ),
+        number(
+            "Query restarts",
+            "Restarts of the streaming query in the last 24 hours.",
+            Query(or_zero(increase(families.QUERY_RESTARTS, over=DAY))),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="restarts",
+        ),
+        number(
+            "Left to read",
+            "Records that the last micro-batch left for the next, in the partition furthest behind.",
+            Query(f"max({select(families.INPUT_BEHIND)})"),
+            unit=units.Short,
+            steps=[Step(10_000, ORANGE)],
+            runbook="lag",
+        ),
+        number(
+            "Batches skipped",
+            "Batches of the last 24 hours that had been published before a restart and were not published again.",
+            Query(or_zero(increase(families.BATCHES_SKIPPED, over=DAY))),
+            unit=units.Short,
+        ),
+    ]
+
+
+def _time() -> list[Graph]:
+    return [
+        graph(
+            "Decision lag",
+            "From a round's end to its publishing; lateness_s is part of it.",
+            *_quantiles(families.DECISION_LAG),
+            unit=units.Seconds,
+            steps=[Step(60, RED)],
+            runbook="lag",
+            width=8,
+        ),
+        graph(
+            "Batch duration",
+            "Duration of a micro-batch, publishing included.",
+            *_quantiles(families.BATCH_DURATION),
+            unit=units.Seconds,
+            runbook="lag",
+            width=8,
+        ),
+        graph(
+            "Publish latency",
+            "Duration of the transaction that holds a batch's records and its marker.",
+            *_quantiles(families.PUBLISH_DURATION),
+            unit=units.Seconds,
+            runbook="lag",
+            width=8,
+        ),
+    ]
+
+
+def _quantiles(family: Family) -> list[Query]:
+    return [Query(quantile(family, q), f"{100 * q:g} %") for q in _QUANTILES]
+
+
+def _state() -> list[Graph]:
+    return [
+        graph(
+            "Micro-batches",
+            "Micro-batches a second. An idle input costs none.",
+            Query(rate(families.BATCH_DURATION, by="instance", sample="count"), "{{instance}}"),
+            unit=units.CountsPerSecond,
+            width=8,
+        ),
+        graph(
+            "State rows",
+            "Rows of the state store: two values a cluster, and the reports that wait in open rounds.",
+            Query(latest(families.STATE_ROWS, by="instance"), "{{instance}}"),
+            unit=units.Short,
+            width=8,
+        ),
+        graph(
+            "State memory",
+            "Memory of the state store.",
+            Query(latest(families.STATE_MEMORY, by="instance"), "{{instance}}"),
+            unit=units.BytesIEC,
+            width=8,
+        ),
+        graph(
+            "Rejected",
+            "Records sent to the dead letter, by reason.",
+            Query(increase(families.REJECTED, by="reason"), "{{reason}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="dead-letters",
+        ),
+        graph(
+            "Events",
+            "Input events, by type.",
+            Query(rate(families.EVENTS, by="type"), "{{type}}"),
+            unit=units.CountsPerSecond,
+        ),
+    ]

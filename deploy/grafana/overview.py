@@ -1,0 +1,186 @@
+"""Overview: is it alive, is it deciding, what did it do today, are the clusters balanced, is anything held and why."""
+
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as Graph
+from grafana_foundation_sdk.models import dashboard, units
+
+from deploy.grafana.frame import framed
+from deploy.grafana.panels import ORANGE, POINTS, RED, Query, Step, graph, number
+from deploy.grafana.queries import DAY, UNLOADS, age, increase, latest, or_zero, select
+from streaming import families
+
+NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
+"""Outcomes of a bundle that nothing stood in the way of."""
+
+
+def build() -> dashboard.Dashboard:
+    """The dashboard to open first."""
+    return framed(
+        "trimtab-overview",
+        "trimtab / Overview",
+        "Is it alive, is it deciding, what did it do today, are the clusters balanced, is anything held and why.",
+        ("Alive and deciding", _alive()),
+        ("The last 24 hours", _today()),
+        ("Balance", _balance()),
+        ("Held, and why", _held()),
+    )
+
+
+def _alive() -> list[Stat]:
+    return [
+        number(
+            "Controllers",
+            "Processes that answer the last scrape. More than one of the same name fence each other.",
+            Query(or_zero(f"count({select(families.BUILD_INFO)})")),
+            unit=units.Short,
+            runbook="down",
+        ),
+        number(
+            "Alerts",
+            "Alerts of deploy/prometheus that are firing.",
+            Query('count(ALERTS{alertname=~"Trimtab.+",alertstate="firing"}) or vector(0)'),
+            unit=units.Short,
+            steps=[Step(1, RED)],
+            runbook="README",
+        ),
+        number(
+            "Oldest last round",
+            "Time since the end of the last closed round, of the cluster that waits longest. At the default length, "
+            "a minute, two or three minutes are normal.",
+            Query(f"max({age(families.LAST_ROUND_END, by='cluster')})"),
+            unit=units.Seconds,
+            steps=[Step(240, ORANGE), Step(600, RED)],
+            runbook="no-reports",
+            no_value="no round yet",
+        ),
+        number(
+            "Rounds decided",
+            "Share of the rounds of the last hour in which the policies ran; the rest were warm-up or without quorum.",
+            Query(_share_decided()),
+            unit=units.PercentUnit,
+            runbook="not-deciding",
+            no_value="no round yet",
+        ),
+        number(
+            "In dry-run",
+            "Clusters whose decisions nobody is to obey.",
+            Query(or_zero(f"sum({latest(families.DRY_RUN, by='cluster')})")),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="dry-run-forgotten",
+        ),
+        number(
+            "Paused",
+            "Clusters of which a control event holds all actions.",
+            Query(or_zero(f"sum({latest(families.PAUSED, by='cluster')})")),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="paused",
+        ),
+    ]
+
+
+def _share_decided() -> str:
+    decided = increase(families.ROUNDS, 'outcome="decided"', over="1h")
+    return f"{decided} / ({increase(families.ROUNDS, over='1h')} > 0)"
+
+
+def _today() -> list[Stat | Graph]:
+    return [
+        _count(
+            "Actions", "Actions published for executors to carry out.", families.ACTIONS, 'dry_run="false"'
+        ),
+        _count(
+            "Actions in dry-run", "Actions published for you to look at.", families.ACTIONS, 'dry_run="true"'
+        ),
+        _count(
+            "Failed actions",
+            "Actions that an executor could not carry out.",
+            families.ACTION_RESULTS,
+            'outcome="failed"',
+            runbook="action-failures",
+        ),
+        _count(
+            "Unloaded again",
+            "Unloads of a bundle that had been unloaded within the 6 hours before.",
+            families.REPEATED_UNLOADS,
+            runbook="oscillation",
+        ),
+        _count("Dead letters", "Records that could not be used.", families.REJECTED, runbook="dead-letters"),
+        _count(
+            "Query restarts",
+            "Restarts of the streaming query, e.g. after a broker outage.",
+            families.QUERY_RESTARTS,
+            runbook="restarts",
+        ),
+        graph(
+            "Actions over time",
+            "Actions published, by cluster and kind.",
+            Query(increase(families.ACTIONS, by="cluster, kind, dry_run"), _BY_KIND),
+            unit=units.Short,
+            stacked=True,
+            width=24,
+        ),
+    ]
+
+
+_BY_KIND = "{{cluster}} {{kind}} (dry-run {{dry_run}})"
+
+
+def _count(title: str, text: str, family: families.Family, *matchers: str, runbook: str = "") -> Stat:
+    """What happened in a day; with a runbook, anything at all is worth a look."""
+    return number(
+        title,
+        text,
+        Query(or_zero(increase(family, *matchers, over=DAY))),
+        unit=units.Short,
+        steps=[Step(1, ORANGE)] if runbook else [],
+        runbook=runbook,
+    )
+
+
+def _balance() -> list[Graph]:
+    overall = 'resource="overall"'
+    return [
+        graph(
+            "Spread",
+            "Standard deviation of the brokers' usage in each cluster.",
+            Query(
+                latest(families.BROKER_USAGE, overall, 'stat="stdev"', by="cluster"),
+                "{{cluster}}",
+            ),
+            unit=POINTS,
+            runbook="unbalanced",
+        ),
+        graph(
+            "Standing out",
+            "Pairs or brokers that stood out in the last decided round; 0 is balanced.",
+            Query(latest(families.OUTLIERS, by="cluster"), "{{cluster}}"),
+            unit=units.Short,
+            runbook="unbalanced",
+        ),
+    ]
+
+
+def _held() -> list[Graph]:
+    return [
+        graph(
+            "Bundles held back",
+            "Bundles of brokers that fired which were not moved, by reason; docs/decisions.md says what to do about "
+            "each.",
+            Query(
+                increase(families.CANDIDATES, UNLOADS, NOT_HELD, by="cluster, outcome"),
+                "{{cluster}} {{outcome}}",
+            ),
+            unit=units.Short,
+            stacked=True,
+        ),
+        graph(
+            "Rounds",
+            "Closed rounds by outcome: only decided ones can lead to actions.",
+            Query(increase(families.ROUNDS, by="outcome"), "{{outcome}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="not-deciding",
+        ),
+    ]

@@ -1,0 +1,134 @@
+"""The few kinds of panel the dashboards are made of, with the same look everywhere.
+
+Every panel has a title, a description, a unit and a text for when there is nothing to show; a panel that an alert
+belongs to links to its runbook.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from grafana_foundation_sdk.builders import common as common_builders
+from grafana_foundation_sdk.builders import dashboard as builders
+from grafana_foundation_sdk.builders import prometheus, stat, timeseries
+from grafana_foundation_sdk.models import common, dashboard, units
+
+DATASOURCE = dashboard.DataSourceRef(type_val="prometheus", uid="${datasource}")
+EVENTS_A_SECOND = "cps"
+POINTS = units.Percent
+"""Usage points are percent of a broker."""
+WIDTH = 24
+"""Columns of Grafana's grid."""
+
+GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
+
+_STAT_HEIGHT, _GRAPH_HEIGHT = 4, 8
+_Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
+
+
+class Query(NamedTuple):
+    """One PromQL expression and how its series are called."""
+
+    expr: str
+    legend: str = ""
+
+
+class Step(NamedTuple):
+    """From ``value`` on, ``colour``."""
+
+    value: float
+    colour: str
+
+
+def number(
+    title: str,
+    text: str,
+    query: Query,
+    *,
+    unit: str,
+    steps: Sequence[Step] = (),
+    runbook: str = "",
+    no_value: str = "none yet",
+    names: dict[str, str] | None = None,
+    width: int = 4,
+) -> stat.Panel:
+    """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words."""
+    panel = (
+        stat.Panel()
+        .span(width)
+        .height(_STAT_HEIGHT)
+        .graph_mode(common.BigValueGraphMode.NONE)
+        .color_mode(common.BigValueColorMode.VALUE)
+        .text_mode(common.BigValueTextMode.AUTO)
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
+        .with_target(_target(query, 0).instant())
+    )
+    if names:
+        mapped = {value: dashboard.ValueMappingResult(text=word) for value, word in names.items()}
+        panel.mappings([dashboard.ValueMap(options=mapped)])
+    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+
+
+def graph(
+    title: str,
+    text: str,
+    *queries: Query,
+    unit: str,
+    steps: Sequence[Step] = (),
+    runbook: str = "",
+    no_value: str = "no data yet",
+    stacked: bool = False,
+    width: int = 12,
+    least: float | None = 0.0,
+) -> timeseries.Panel:
+    """Lines over time, or stacked bars for amounts; ``steps`` are drawn as lines, ``least`` is the axis' minimum."""
+    panel = (
+        timeseries.Panel()
+        .span(width)
+        .height(_GRAPH_HEIGHT)
+        .show_points(common.VisibilityMode.NEVER)
+        .tooltip(common_builders.VizTooltipOptions().mode(common.TooltipDisplayMode.MULTI))
+        .legend(
+            common_builders.VizLegendOptions()
+            .show_legend(True)
+            .display_mode(common.LegendDisplayMode.LIST)
+            .placement(common.LegendPlacement.BOTTOM)
+        )
+    )
+    if least is not None:
+        panel.min(least)
+    if stacked:
+        panel.draw_style(common.GraphDrawStyle.BARS).fill_opacity(60).stacking(
+            common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A")
+        )
+    if steps:
+        dashed = common.GraphThresholdsStyleMode.DASHED
+        panel.thresholds_style(common_builders.GraphThresholdsStyleConfig().mode(dashed))
+    for place, query in enumerate(queries):
+        panel.with_target(_target(query, place))
+    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+
+
+def _target(query: Query, place: int) -> prometheus.Dataquery:
+    target = prometheus.Dataquery().expr(query.expr).ref_id(chr(ord("A") + place)).datasource(DATASOURCE)
+    return target.legend_format(query.legend or "__auto")
+
+
+def _described(
+    panel: _Panel, title: str, text: str, *, unit: str, steps: Sequence[Step], runbook: str, no_value: str
+) -> _Panel:
+    first = dashboard.Threshold(value=None, color=GREEN)
+    rest: list[dashboard.Threshold] = [
+        dashboard.Threshold(value=step.value, color=step.colour) for step in steps
+    ]
+    panel.title(title).description(text).unit(unit).no_value(no_value).datasource(DATASOURCE)
+    panel.thresholds(
+        builders.ThresholdsConfig().mode(dashboard.ThresholdsMode.ABSOLUTE).steps([first, *rest])
+    )
+    if runbook:
+        panel.links([_runbook(runbook)])
+    return panel
+
+
+def _runbook(name: str) -> builders.DashboardLink:
+    link = builders.DashboardLink("Runbook").type(dashboard.DashboardLinkType.LINK)
+    return link.url(f"${{runbooks}}/{name}.md").target_blank(True)

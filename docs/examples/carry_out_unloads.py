@@ -1,0 +1,172 @@
+"""Carry out trimtab's unloads of one Pulsar cluster: a complete consumer of its actions.
+
+    python carry_out_unloads.py --bootstrap broker:9092 --cluster east-1
+
+Needs kafka-python and nothing else. Prints a line for every action: what was done with it, and why. Every check below is
+one a consumer has to make; docs/consumers.md says why.
+"""
+
+import argparse
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+
+UNLOAD = "trimtab.action.unload.v1"
+ADMIN_TIMEOUT_S = 20
+
+
+@dataclass
+class Gate:
+    """Which actions may be carried out, as far as the record itself tells."""
+
+    cluster: str
+    highest_epoch: dict[str, int] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+    def refusal(self, record: ConsumerRecord, event: dict[str, Any]) -> str | None:
+        """Why an action must not be carried out; None if it may be."""
+        if event["cluster"] != self.cluster:
+            return "another cluster's"
+        if event["type"] != UNLOAD:
+            return f"{event['type']} is not for us"
+        if event["data"]["dry_run"]:
+            return "dry-run"
+        epoch = int(dict(record.headers)["trimtab-epoch"])
+        highest = self.highest_epoch.setdefault(event["source"], epoch)
+        if epoch < highest:
+            return f"epoch {epoch} is stale, {highest} has spoken"
+        self.highest_epoch[event["source"]] = epoch
+        if event["id"] in self.seen:
+            return "duplicate"
+        self.seen.add(event["id"])
+        if datetime.fromisoformat(event["data"]["expires_at"]) <= datetime.now(UTC):
+            return f"expired at {event['data']['expires_at']}"
+        return None
+
+
+class Control:
+    """Whether an operator has paused the cluster; read to its end before every action, so that a pause acts at once."""
+
+    def __init__(self, bootstrap: str, topic: str, cluster: str) -> None:
+        self._at = TopicPartition(topic, 0)
+        self._cluster = cluster.encode()
+        self._newest: tuple[str, str] = ("", "")
+        self._paused = False
+        self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, group_id=None)
+        self._consumer.assign([self._at])
+        self._consumer.seek_to_beginning(self._at)
+
+    def is_paused(self) -> bool:
+        end = self._consumer.end_offsets([self._at])[self._at]
+        while self._consumer.position(self._at) < end:
+            for record in self._consumer.poll(timeout_ms=200).get(self._at, []):
+                if record.key == self._cluster and record.value:
+                    self._take(json.loads(record.value))
+        return self._paused
+
+    def _take(self, event: dict[str, Any]) -> None:
+        """The newest event holds: greatest time, then greatest id."""
+        if (event["time"], event["id"]) > self._newest:
+            self._newest = (event["time"], event["id"])
+            self._paused = bool(event["data"].get("paused"))
+
+
+def owns(cluster: str, broker: str, bundle: str) -> bool:
+    """Whether a broker owns a bundle now; only the broker itself knows."""
+    url = f"http://{broker}/admin/v2/brokers/{cluster}/{broker}/ownedNamespaces"
+    with urllib.request.urlopen(url, timeout=ADMIN_TIMEOUT_S) as answer:
+        return bundle in json.load(answer)
+
+
+def unload(broker: str, bundle: str, destination: str | None) -> None:
+    namespace, _, bounds = bundle.rpartition("/")
+    query = "" if destination is None else f"?destinationBroker={quote(destination)}"
+    url = f"http://{broker}/admin/v2/namespaces/{namespace}/{bounds}/unload{query}"
+    request = urllib.request.Request(url, method="PUT", data=b"")
+    urllib.request.urlopen(request, timeout=ADMIN_TIMEOUT_S).close()
+
+
+def carry_out(action: dict[str, Any]) -> tuple[str, str]:
+    """Outcome and reason. An unload to where the bundle already is would really unload it, so the owner is checked."""
+    data = action["data"]
+    owner, bundle = data["precondition"]["owner"], data["bundle"]
+    try:
+        if not owns(action["cluster"], owner, bundle):
+            return "skipped", f"{owner} does not own it any more"
+        unload(owner, bundle, data["destination_broker"])
+    except (urllib.error.URLError, TimeoutError) as error:
+        return "failed", str(error)
+    return "succeeded", f"asked {owner}"
+
+
+def result(action: dict[str, Any], outcome: str, reason: str) -> bytes:
+    """What trimtab wants to hear: it ends the action's flight, and after a failure the bundle's rest, too."""
+    event = {
+        "specversion": "1.0",
+        "id": f"result/{action['id']}",
+        "source": f"/executor/pulsar/{action['cluster']}",
+        "type": "trimtab.action-result.v1",
+        "subject": action["id"],
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "cluster": action["cluster"],
+        "datacontenttype": "application/json",
+        "data": {"outcome": outcome, "reason": reason},
+    }
+    return json.dumps(event).encode()
+
+
+def actions(consumer: KafkaConsumer) -> Iterator[tuple[ConsumerRecord, dict[str, Any]]]:
+    """Every action; its offset is committed once it is dealt with, so a crash repeats the last one at most."""
+    for record in consumer:
+        yield record, json.loads(record.value)
+        consumer.commit()
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description="Carry out trimtab's unloads of one Pulsar cluster.")
+    asked.add_argument("--bootstrap", required=True, help="Kafka, host:port")
+    asked.add_argument("--cluster", required=True, help="the cluster's name, in trimtab and in Pulsar")
+    asked.add_argument("--actions", default="trimtab.actions")
+    asked.add_argument("--control", default="trimtab.control")
+    asked.add_argument("--input", default="trimtab.input", help="where results go")
+    asked.add_argument("--group", default="unloader", help="consumer group")
+    options = asked.parse_args()
+
+    gate = Gate(options.cluster)
+    control = Control(options.bootstrap, options.control, options.cluster)
+    producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all")
+    consumer = KafkaConsumer(
+        options.actions,
+        bootstrap_servers=options.bootstrap,
+        group_id=f"{options.group}.{options.cluster}",
+        isolation_level="read_committed",  # what is not committed was never decided
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",  # old ones have expired; "latest" could miss one while starting
+        max_poll_records=1,  # so that a commit covers only what is dealt with
+    )
+    for record, action in actions(consumer):
+        refusal = gate.refusal(record, action)
+        if refusal is None and control.is_paused():
+            outcome, reason = "skipped", "paused"
+        elif refusal is None:
+            outcome, reason = carry_out(action)
+        else:
+            print(f"{action['id']}: left alone: {refusal}", flush=True)
+            continue
+        sent = producer.send(
+            options.input, key=action["cluster"].encode(), value=result(action, outcome, reason)
+        )
+        sent.get(timeout=ADMIN_TIMEOUT_S)
+        print(f"{action['id']}: {outcome}: {reason}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

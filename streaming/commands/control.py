@@ -1,0 +1,293 @@
+"""``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
+
+import getpass
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import click
+
+from state.outputs import rfc3339
+from streaming.control import overlay
+from streaming.control.overlay import Asker, BadChange, Edit, Planned, Standing
+from streaming.exits import WrongUse
+from streaming.settings import ClusterSettingsSource, Settings, SettingsError, load
+from streaming.settings.errors import nearest
+from streaming.settings.sections import NAME_PATTERN
+from streaming.wire.messages import ControlData
+
+if TYPE_CHECKING:
+    from streaming.control.topic import ControlTopic
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_LOOK_BACK_S = 86_400
+"""How far back `--all` looks for clusters on the audit topic: whoever reports has a summary every round."""
+_LIVE_S = 3600
+"""A cluster without a summary for this long may be a misspelt one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Which clusters, by the options."""
+
+    config: Path | None
+    clusters: tuple[str, ...]
+    every: bool
+
+
+def _targets(command: Command) -> Command:
+    """The options that choose clusters."""
+    for option in (
+        click.option("--all", "every", is_flag=True, help="Every cluster heard of in the last day or named."),
+        click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
+        click.option(
+            "--config",
+            "config",
+            type=click.Path(path_type=Path),
+            help="Settings file of the controller; ./trimtab.toml if there is one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(command: Command) -> Command:
+    """The options that say who and why."""
+    for option in (
+        click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
+        click.option(
+            "--why", required=True, metavar="TEXT", help="For which reason; shown in every round summary."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("pause")
+@_targets
+@_asked
+def pause_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Hold every action; the policies go on counting. Mode and settings stay as they are."""
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(), why, who)
+
+
+@click.command("resume")
+@_targets
+@_asked
+def resume_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
+    resumed = overlay.resumed(datetime.now(UTC))
+    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
+
+
+@click.command("mode")
+@click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
+@_targets
+@_asked
+def mode_command(
+    mode: str, config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Let a cluster act or only show; `configured` is what controller.mode says."""
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.with_mode(mode), why, who)
+
+
+@click.group("policy")
+def policy_command() -> None:
+    """Change decision settings while the controller runs, or see what is in force."""
+
+
+@policy_command.command("set")
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+@_targets
+@_asked
+def set_command(
+    assignments: tuple[str, ...],
+    config: Path | None,
+    clusters: tuple[str, ...],
+    why: str,
+    who: str | None,
+    *,
+    every: bool,
+) -> None:
+    """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
+    edit = _checked(lambda: overlay.with_settings(assignments))
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+
+
+@policy_command.command("unset")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@_targets
+@_asked
+def unset_command(
+    keys: tuple[str, ...],
+    config: Path | None,
+    clusters: tuple[str, ...],
+    why: str,
+    who: str | None,
+    *,
+    every: bool,
+) -> None:
+    """Take settings, or whole sections, out of the overlay: the file's hold again."""
+    edit = _checked(lambda: overlay.without_settings(keys))
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+
+
+@policy_command.command("show")
+@_targets
+def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool) -> None:
+    """What the newest control event of a cluster says, who wrote it and why."""
+    target = _Target(config=config, clusters=clusters, every=every)
+    settings = _settings(config)
+    topic = _topic(settings)
+    stands = overlay.standing(topic.read(), ClusterSettingsSource(settings))
+    for cluster in _clusters(target, settings, stands):
+        click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
+
+
+def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
+    """Read what stands, write the change for each cluster, read it back, say what holds from when."""
+    if not why.strip():
+        raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
+    settings = _settings(target.config)
+    topic = _topic(settings)
+    before = topic.read()
+    source = ClusterSettingsSource(settings)
+    stands = overlay.standing(before, source)
+    asker = Asker(who=who or getpass.getuser(), why=why.strip())
+    now_ms = round(time.time() * 1000)
+    plan = partial(
+        overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
+    )
+    events = [
+        _checked(partial(plan, cluster, stands=stands.get(cluster, Standing())))
+        for cluster in _clusters(target, settings, stands)
+    ]
+    _write(topic, events, before)
+    for event in events:
+        refused = stands.get(event.cluster, Standing()).refused
+        if refused is not None:
+            click.echo(
+                f"{event.cluster}: built on an older event, because the controller refused {refused}",
+                err=True,
+            )
+        click.echo(change_text(event), nl=False)
+
+
+def _write(topic: "ControlTopic", events: list[Planned], before: list[overlay.ControlRecord]) -> None:
+    from streaming.control.topic import check_written  # noqa: PLC0415  Kafka's client, when a command needs it
+
+    topic.write(events)
+    check_written(events, before, topic.read())
+
+
+Result = TypeVar("Result")
+
+
+def _checked(make: Callable[[], Result]) -> Result:
+    try:
+        return make()
+    except BadChange as error:
+        raise WrongUse(str(error)) from error
+
+
+def _settings(config: Path | None) -> Settings:
+    try:
+        return load(file=config, flags={}, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+
+
+def _topic(settings: Settings) -> "ControlTopic":
+    from streaming.control.topic import ControlTopic  # noqa: PLC0415  Kafka's client, when a command needs it
+    from streaming.link import input_link  # noqa: PLC0415
+
+    return ControlTopic(input_link(settings), settings.topics.control)
+
+
+def _clusters(target: _Target, settings: Settings, stands: Mapping[str, Standing]) -> list[str]:
+    """The clusters meant, ascending; a named one that nobody has heard of deserves a warning."""
+    if target.every == bool(target.clusters):
+        raise click.UsageError("say either --cluster NAME (once or more) or --all")
+    for name in target.clusters:
+        if not NAME_PATTERN.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+    named = {*settings.clusters, *stands}
+    if target.every:
+        found = sorted(named | _heard_of(settings, _LOOK_BACK_S))
+        if not found:
+            raise WrongUse(
+                f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
+            )
+        return found
+    if not named.issuperset(target.clusters):
+        _warn_of_strangers(target.clusters, named | _heard_of(settings, _LIVE_S))
+    return sorted(set(target.clusters))
+
+
+def _heard_of(settings: Settings, look_back_s: int) -> set[str]:
+    from streaming.control.topic import clusters_heard_of  # noqa: PLC0415
+    from streaming.link import output_link  # noqa: PLC0415
+
+    since_ms = round((time.time() - look_back_s) * 1000)
+    return clusters_heard_of(output_link(settings), settings.topics.audit, since_ms=since_ms)
+
+
+def _warn_of_strangers(clusters: Iterable[str], known: set[str]) -> None:
+    for name in clusters:
+        if name not in known:
+            hint = f"; {nearest(name, known)}" if known else ""
+            click.echo(f"{name}: no round of it in the last hour and not in the settings{hint}", err=True)
+
+
+def change_text(event: Planned) -> str:
+    """What an event changes, and from when."""
+    before, after = event.before, event.after
+    lines = [
+        _line("paused", _yes(paused=before.paused), _yes(paused=after.paused)),
+        _line("mode", before.mode or "as configured", after.mode or "as configured"),
+        *(f"  {change}" for change in event.changes),
+        *_resumed(before, after),
+    ]
+    since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
+    at_once = "; executors stop at once" if after.paused else ""
+    return f"{event.cluster}: {since}{at_once}\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _resumed(before: ControlData, after: ControlData) -> list[str]:
+    if after.resumed_at is None or after.resumed_at == before.resumed_at:
+        return []
+    return ["  actions that failed until now count no more"]
+
+
+def _line(name: str, before: str, after: str) -> str:
+    return f"  {name}: {after}" if before == after else f"  {name}: {before} -> {after}"
+
+
+def _yes(*, paused: bool) -> str:
+    return "yes" if paused else "no"
+
+
+def overlay_text(cluster: str, stands: Standing) -> str:
+    """What stands for a cluster, as text."""
+    event = stands.event
+    lines = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
+    if event is None:
+        return "".join(f"{line}\n" for line in [f"{cluster}: as configured, no control event", *lines])
+    data = stands.overlay
+    settings = list(overlay.written(data.settings)) or ["no settings"]
+    head = (
+        f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
+    )
+    lines += [f"  paused: {_yes(paused=data.paused)}", f"  mode: {data.mode or 'as configured'}"]
+    return "".join(f"{line}\n" for line in [head, *lines, *(f"  {each}" for each in settings)])

@@ -1,0 +1,147 @@
+"""The catalogue of metric families: name, kind, labels and meaning of everything on `/metrics`.
+
+Pure declarations, so that dashboards, rules and pages of documentation name metrics without loading what serves them.
+Invariants: names are those that Prometheus scrapes; bundles, topics and brokers are never labels.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+PREFIX = "trimtab_"
+
+_LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_LAG_BUCKETS_S = (1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric with all its series."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    stem: str
+    """Its name without prefix and without what a counter's name ends in."""
+    text: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets."""
+
+    @property
+    def name(self) -> str:
+        """As it is scraped; a histogram's samples add `_bucket`, `_sum` and `_count`."""
+        return f"{PREFIX}{self.stem}_total" if self.kind == "counter" else f"{PREFIX}{self.stem}"
+
+    @property
+    def samples(self) -> dict[str, tuple[str, ...]]:
+        """Every sample's name, with its labels."""
+        if self.kind != "histogram":
+            return {self.name: self.labels}
+        plain = {f"{self.name}_{part}": self.labels for part in ("sum", "count")}
+        return {f"{self.name}_bucket": (*self.labels, "le"), **plain}
+
+
+def _counter(stem: str, text: str, *labels: str) -> Family:
+    return Family("counter", stem, text, labels)
+
+
+def _gauge(stem: str, text: str, *labels: str) -> Family:
+    return Family("gauge", stem, text, labels)
+
+
+def _histogram(stem: str, text: str, buckets: tuple[float, ...]) -> Family:
+    return Family("histogram", stem, text, buckets=buckets)
+
+
+ROUNDS = _counter("rounds", "Closed rounds.", "cluster", "outcome")
+EXAMINED = _counter("examined", "Pairs or brokers the policy looked at.", "cluster", "policy", "outcome")
+CANDIDATES = _counter("candidates", "Bundles considered for an action.", "cluster", "policy", "outcome")
+FINDINGS = _gauge("findings", "What no action can help, in the last round.", "cluster", "kind")
+ACTIONS = _counter("actions_published", "Actions published.", "cluster", "kind", "dry_run")
+ACTION_RESULTS = _counter(
+    "action_results", "Results of actions, as executors reported them.", "cluster", "outcome"
+)
+REPEATED_UNLOADS = _counter(
+    "repeated_unloads",
+    "Unloads of a bundle that was unloaded within the 6 hours before; source: whether it is again at the broker it "
+    "was to leave (`same`: nothing came of it, or it came back) or at another (`other`: it is passed on).",
+    "cluster",
+    "source",
+)
+EVENTS = _counter("events", "Input events.", "cluster", "type", "result")
+
+BROKER_USAGE = _gauge(
+    "broker_usage_points",
+    "Usage over the brokers of the last round, in percentage points; NaN: not measured.",
+    "cluster",
+    "resource",
+    "stat",
+)
+BROKERS = _gauge("brokers", "Brokers in the last round.", "cluster", "state")
+OUTLIERS = _gauge(
+    "outliers",
+    "Pairs or brokers that stood out in the last decided round, whether or not they fired; 0: balanced.",
+    "cluster",
+)
+DIFFERENCE = _gauge(
+    "difference_points",
+    "What stood out most in the last decided round: the busiest broker less the idlest (avg-shedder), its smoothed usage "
+    "less the mean (threshold-shedder), or its usage (overload-shedder); NaN for uniform-load-shedder, which compares "
+    "rates.",
+    "cluster",
+)
+THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by; NaN likewise.", "cluster")
+HIT_COUNT = _gauge(
+    "hits", "Rounds in which that pair stood out so far; NaN for a policy that counts none.", "cluster"
+)
+NEEDED_HIT_COUNT = _gauge(
+    "hits_needed", "Rounds after which it fires; NaN for a policy that counts none.", "cluster"
+)
+UNLOADED_MESSAGES = _gauge(
+    "unloaded_messages_per_second",
+    "Traffic that the unloads looked back on last were to take from their brokers (`expected`) and what those brokers "
+    "lost three rounds later (`achieved`); NaN: none so far.",
+    "cluster",
+    "effect",
+)
+UNLOADED_BYTES = _gauge(
+    "unloaded_bytes_per_second",
+    "The same as trimtab_unloaded_messages_per_second, in bytes.",
+    "cluster",
+    "effect",
+)
+OLDEST_REPORT_AGE = _gauge(
+    "oldest_report_age_seconds", "Age of the oldest report at the last round's end.", "cluster"
+)
+DRY_RUN = _gauge("dry_run", "1 while decisions go to the dry-run topic.", "cluster")
+PAUSED = _gauge("paused", "1 while a control event holds all actions.", "cluster")
+FAILING = _gauge(
+    "failing",
+    "1 while all actions are held because too many of the last ones failed or had no effect.",
+    "cluster",
+)
+LAST_ROUND_END = _gauge(
+    "last_round_end_timestamp_seconds", "End of the last closed round (Unix time).", "cluster"
+)
+ROUND_LENGTH = _gauge("round_length_seconds", "Length of a round.", "cluster")
+
+REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
+QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
+BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")
+DECISION_LAG = _histogram("decision_lag_seconds", "From a round's end to its publishing.", _LAG_BUCKETS_S)
+BATCH_DURATION = _histogram("batch_duration_seconds", "Duration of a micro-batch.", _LATENCY_BUCKETS_S)
+PUBLISH_DURATION = _histogram(
+    "publish_duration_seconds", "Duration of publishing a batch.", _LATENCY_BUCKETS_S
+)
+STATE_ROWS = _gauge("state_rows", "Rows in the state store, as Spark last reported; NaN: not yet.")
+STATE_MEMORY = _gauge(
+    "state_memory_bytes", "Memory of the state store, as Spark last reported; NaN: not yet."
+)
+INPUT_BEHIND = _gauge(
+    "input_behind_records",
+    "Records of the input and control topics that the last micro-batch left for the next, in the partition that was "
+    "furthest behind; NaN: no batch yet.",
+)
+START = _gauge("start_timestamp_seconds", "Start of this process (Unix time).")
+BUILD_INFO = _gauge("build_info", "Versions in use; always 1.", "version", "pyspark", "python")
+
+FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
+"""All of them, in the order they are declared."""

@@ -1,0 +1,90 @@
+"""What the controller must be allowed to do on each topic, found out before it starts.
+
+Kafka says in a topic's description what the one who asks may do there; without an authorizer that is everything. So a
+missing access control entry is named, with the command that adds it, instead of failing later and elsewhere.
+docs/security.md has the entries of every component.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from streaming.settings import TopicNames
+
+__all__ = ["Seen", "Subject", "acl_command", "controller_operations", "missing_permissions"]
+
+Operation = Literal["Create", "Describe", "DescribeConfigs", "Read", "Write"]
+"""As kafka-acls.sh has them."""
+
+Resource = Literal["topic", "transactional-id", "group"]
+
+_KAFKA_NAMES: Mapping[Operation, str] = {
+    "Create": "CREATE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Read": "READ",
+    "Write": "WRITE",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Who asks, and which brokers."""
+
+    bootstrap: str
+    principal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a topic's description says; ``allowed`` are Kafka's names of operations, None where it does not tell."""
+
+    name: str
+    hidden: bool
+    """Whether even its description is refused."""
+    allowed: frozenset[str] | None
+
+
+def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
+    """What `trimtab run` needs, by topic."""
+    reads: tuple[Operation, ...] = ("Read", "DescribeConfigs")
+    writes: tuple[Operation, ...] = ("Write", "DescribeConfigs")
+    return {
+        names.input: reads,
+        names.control: reads,
+        names.actions: writes,
+        names.actions_dry_run: writes,
+        names.audit: writes,
+        names.dead_letter: writes,
+        names.commits: ("Read", *writes),
+    }
+
+
+def missing_permissions(
+    subject: Subject, needed: Mapping[str, Sequence[Operation]], seen: Sequence[Seen]
+) -> Iterator[str]:
+    """One sentence for each topic that something is not allowed on, with the command that allows it."""
+    for topic in seen:
+        operations = needed.get(topic.name, ())
+        lacking = [each for each in operations if _lacks(topic, each)]
+        if lacking:
+            what = " and ".join(lacking)
+            yield (
+                f"{subject.principal} lacks the permission {what} on topic {topic.name}. "
+                f"Run: {acl_command(subject, 'topic', topic.name, lacking)}"
+            )
+
+
+def _lacks(topic: Seen, operation: Operation) -> bool:
+    if topic.hidden:  # Read and Write include Describe; of the others nothing is known
+        return operation in {"Read", "Write", "Describe"}
+    return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
+
+
+def acl_command(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+    """The command an administrator of the brokers runs."""
+    asked = " ".join(f"--operation {each}" for each in operations)
+    return (
+        f"kafka-acls.sh --bootstrap-server {subject.bootstrap} --add "
+        f"--allow-principal '{subject.principal}' {asked} --{resource} {name}"
+    )

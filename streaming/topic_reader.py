@@ -1,0 +1,131 @@
+"""Reads a topic for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Literal, Self
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from streaming.exits import Refused
+from streaming.link import Link
+from streaming.permissions import Operation, Subject, acl_command
+
+__all__ = ["TopicReader", "explained"]
+
+Begin = Literal["earliest", "latest"] | int
+"""Where reading begins; a number is milliseconds since the epoch."""
+
+_REACH_TIMEOUT_MS = 8_000
+_POLL_MS = 200
+
+
+@contextmanager
+def explained(link: Link, topic: str, operations: Sequence[Operation]) -> Iterator[None]:
+    """Turn Kafka's errors into refusals that name the brokers, or the permission that is missing."""
+    try:
+        yield
+    except TopicAuthorizationFailedError as error:
+        needed = acl_command(_subject(link), "topic", topic, operations)
+        lacking = " or ".join(operations)
+        raise Refused(
+            f"{link.principal} lacks the permission {lacking} on topic {topic}. Run: {needed}"
+        ) from error
+    except KafkaError as error:
+        raise Refused(
+            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
+            f"right, that the brokers are up, and [{link.section}.security]."
+        ) from error
+
+
+def _subject(link: Link) -> Subject:
+    return Subject(bootstrap=link.bootstrap, principal=link.principal)
+
+
+class TopicReader:
+    """All partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
+
+    def __init__(self, link: Link, topic: str, *, begin: Begin = "earliest") -> None:
+        self._link = link
+        self.topic = topic
+        with self._explained():
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=link.bootstrap,
+                bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+                isolation_level="read_committed",
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+                **link.client_options(),
+            )
+            self._partitions = self._assign()
+            self.seek(begin)
+
+    def seek(self, begin: Begin) -> None:
+        """Go on reading from there."""
+        with self._explained():
+            if begin == "earliest":
+                self._consumer.seek_to_beginning(*self._partitions)
+            elif begin == "latest":
+                self._consumer.seek_to_end(*self._partitions)
+            else:
+                self._seek_to_time(int(begin))
+
+    def to_end(self) -> Iterator[ConsumerRecord]:
+        """The records up to the end of the topic at the time of the call."""
+        with self._explained():
+            ends = self._consumer.end_offsets(self._partitions)
+        while self._is_before(ends):
+            yield from self._poll()
+
+    def follow(self) -> Iterator[ConsumerRecord]:
+        """The records from here on, for ever."""
+        while True:
+            yield from self._poll()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close(autocommit=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self._link, self.topic, ["Read"]):
+            yield
+
+    def _assign(self) -> list[TopicPartition]:
+        numbers = self._consumer.partitions_for_topic(self.topic)
+        if not numbers:
+            raise Refused(
+                f"there is no topic {self.topic} at {self._link.bootstrap}, or {self._link.principal} may not see it. "
+                "Run: trimtab topics create"
+            )
+        partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]
+        self._consumer.assign(partitions)
+        return partitions
+
+    def _seek_to_time(self, begin_ms: int) -> None:
+        found = self._consumer.offsets_for_times(dict.fromkeys(self._partitions, max(0, begin_ms)))
+        ends = self._consumer.end_offsets(self._partitions)
+        for at in self._partitions:
+            self._consumer.seek(at, ends[at] if found[at] is None else found[at].offset)
+
+    def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
+        with self._explained():
+            return any(self._consumer.position(at) < end for at, end in ends.items())
+
+    def _poll(self) -> list[ConsumerRecord]:
+        with self._explained():
+            polled = self._consumer.poll(timeout_ms=_POLL_MS)
+        return [record for at in self._partitions for record in polled.get(at, ())]

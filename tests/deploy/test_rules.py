@@ -1,0 +1,96 @@
+"""The rules: each alert fires when it should and not otherwise, and whoever is woken finds a page that helps."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from deploy.local.prometheus import configuration
+from streaming.docs.__main__ import REPOSITORY
+from streaming.docs.metrics_page import _used
+from tests.deploy.promtool import promtool
+from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
+
+CASES = sorted((Path(__file__).parent / "rules").glob("*.test.yml"))
+RUNBOOKS = ROOT / "docs/runbooks"
+HEADINGS = ("## What it means", "## What to look at", "## What to do")
+
+
+def cases_of(path: Path) -> list[dict[str, Any]]:
+    return [case for test in yaml.safe_load(path.read_text())["tests"] for case in test["alert_rule_test"]]
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.partition(".")[0])
+def test_an_alert_fires_when_it_should_and_not_otherwise(path: Path) -> None:
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    fired, silent = set(), set()
+    for case in (case for path in CASES for case in cases_of(path)):
+        (fired if case["exp_alerts"] else silent).add(case["alertname"])
+    assert fired == alerts().keys()
+    assert silent == alerts().keys()
+
+
+@pytest.mark.parametrize(
+    ("page", "rule", "changed"),
+    [
+        ("unbalanced", "trimtab_outliers) > 0", "trimtab_outliers) > 5"),
+        ("unbalanced", "unless on (job, cluster) cluster:trimtab_idle_hands:bool == 1", ""),
+        ("paused", "for: 4h", "for: 6h"),
+        ("lag", "p95_10m > 60", "p95_10m > 6"),
+    ],
+)
+def test_the_cases_notice_a_changed_rule(tmp_path: Path, page: str, rule: str, changed: str) -> None:
+    text = (RULES / "alerts.rules.yml").read_text()
+    assert rule in text
+    (tmp_path / "alerts.rules.yml").write_text(text.replace(rule, changed))
+    (tmp_path / "recording.rules.yml").write_text((RULES / "recording.rules.yml").read_text())
+    cases = next(path for path in CASES if path.name == f"{page}.test.yml")
+    copy = tmp_path / cases.name
+    copy.write_text(cases.read_text().replace("../../../deploy/prometheus/", ""))
+    assert promtool("test", "rules", copy).returncode == 1
+
+
+@pytest.mark.parametrize("asked", asked_by_rules(), ids=lambda asked: asked.where)
+def test_every_rule_names_metrics_labels_and_values_that_exist(asked: Asked) -> None:
+    assert not problems(asked)
+
+
+def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_watch(tmp_path: Path) -> None:
+    ours = tmp_path / "prometheus.yml"
+    ours.write_text(configuration("127.0.0.1:9464", interval_s=0.5))
+    for path in (RULES / "prometheus.yml", ours):
+        done = promtool("check", "config", path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "2 rule files found" in done.stdout
+
+
+def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
+    done = promtool("check", "metrics", given=generate_latest(_used().registry).decode())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", alerts())
+def test_every_alert_says_what_happened_and_has_a_runbook(name: str) -> None:
+    rule = alerts()[name]
+    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+    page = REPOSITORY / rule["annotations"]["runbook"]
+    text = page.read_text()
+    assert text.startswith(f"# {name}\n")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == list(HEADINGS)
+    assert f"({page.name})" in (RUNBOOKS / "README.md").read_text()
+
+
+def test_no_runbook_is_left_over_and_their_links_lead_somewhere() -> None:
+    pages = {path.name for path in RUNBOOKS.glob("*.md")} - {"README.md"}
+    assert pages == {Path(rule["annotations"]["runbook"]).name for rule in alerts().values()}
+    for path in RUNBOOKS.glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"

@@ -1,0 +1,130 @@
+"""The demo without Kafka and Spark: the fleet, the shipped settings and the real controller, sweep by sweep."""
+
+import msgspec
+
+from deploy.local.demo.bundles import HOT_BUNDLE
+from deploy.local.demo.child import SETTINGS
+from deploy.local.demo.fleet import CLUSTER, Fleet, Sweep
+from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
+from deploy.local.demo.story import Decision, Story
+from state.controller import Controller
+from state.outputs import Output, RoundSummary, Split, Unload
+from state.rounds import Identity
+from state.store import DictStore
+from streaming.settings import ClusterSettingsSource, load
+from streaming.wire.decode import decode
+
+START_MS = 1_800_000_001_000
+SWEEP_MS = 2_000
+
+
+def unload_of(
+    fleet: Fleet, bundle: str, *, to: str | None, expires_at: str = "2999-01-01T00:00:00.000Z"
+) -> Unload:
+    owner = fleet.owner(bundle)
+    assert owner is not None
+    return Unload(
+        cluster=CLUSTER,
+        round=1,
+        policy="avg-shedder",
+        trigger="low-threshold",
+        reason="a test",
+        evidence={"bundle_messages_per_s": 1.0},
+        expected={},
+        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
+        expires_at=expires_at,
+        dry_run=False,
+        bundle=bundle,
+        source_broker=owner,
+        destination_broker=to,
+    )
+
+
+def split_of(
+    fleet: Fleet,
+    boundaries: list[int],
+    *,
+    bundle: str = HOT_BUNDLE,
+    expires_at: str = "2999-01-01T00:00:00.000Z",
+) -> Split:
+    owner = fleet.owner(bundle)
+    assert owner is not None
+    return Split(
+        cluster=CLUSTER,
+        round=1,
+        policy="bundle-split",
+        trigger="messages",
+        reason="a test",
+        evidence={"bundle_messages_per_s": 1.0},
+        expected={},
+        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
+        expires_at=expires_at,
+        dry_run=False,
+        bundle=bundle,
+        broker=owner,
+        algorithm="balanced_flow_divide",
+        boundaries=boundaries,
+        children=[],
+    )
+
+
+def topics_of(sweep: Sweep, bundle: str) -> dict[str, float]:
+    """Message rates by topic, over all brokers that list the bundle."""
+    rates: dict[str, float] = {}
+    for now in sweep.brokers:
+        for topic, traffic in now.topics.get(bundle, {}).items():
+            rates[topic] = rates.get(topic, 0.0) + (traffic.msgRateIn or 0.0) + (traffic.msgRateOut or 0.0)
+    return rates
+
+
+def splits_in(story: Story) -> list[Decision]:
+    return [decision for decision in story.decisions if isinstance(decision.action, Split)]
+
+
+def listed_by(sweep: Sweep, bundle: str) -> set[str]:
+    return {broker.broker for broker in sweep.brokers if bundle in (broker.report.bundles or [])}
+
+
+def bundle_of(sweep: Sweep, broker: str) -> str:
+    return next(
+        name
+        for now in sweep.brokers
+        if now.broker == broker
+        for name in now.report.bundles or []
+        if not name.startswith("pulsar/")
+    )
+
+
+def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
+    """The demo without Kafka and Spark: decisions arrive one sweep after the one that closed their round."""
+    settings = load(file=SETTINGS, flags={}, environ={}).settings
+    identity = Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s)
+    controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
+    fleet, waiting, sweeps = Fleet(), list[Output](), list[Sweep]()
+    story = Story(
+        low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
+        limits=settings.pulsar.split.limits(),
+        metrics_url="http://127.0.0.1:9464/metrics",
+        bootstrap="127.0.0.1:29092",
+        settings_file="deploy/local/demo/demo.toml",
+        clock=lambda: sweeps[-1].time_ms / 1000 if sweeps else 0.0,
+    )
+    for number in range(sweeps_count):
+        now_ms = START_MS + number * SWEEP_MS
+        for output in waiting:
+            hear(story, fleet, output, now_ms)
+        sweeps.append(fleet.sweep(now_ms))
+        story.swept(sweeps[-1])
+        said = [*reports_of(sweeps[-1]), *results_of(sweeps[-1].finished, now_ms=now_ms)]
+        events = [decode(msgspec.json.encode(message))[1] for message in said]
+        waiting = [output for event in events for output in controller.step(event).outputs]  # type: ignore[arg-type]
+    return story, sweeps
+
+
+def hear(story: Story, fleet: Fleet, output: Output, now_ms: int) -> None:
+    if output.kind == "round":
+        story.closed(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
+        return
+    action = action_of(output.type, output.data)
+    story.decided(Decided(action_id=output.id, action=action))
+    assert fleet.follow(output.id, action, now_ms=now_ms) is None

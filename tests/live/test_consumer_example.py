@@ -1,0 +1,137 @@
+"""The example consumer of docs/consumers.md carries out what it should and leaves alone what it must not.
+
+Kafka is real; the two admin calls are answered here, by something that looks like a broker and knows what it owns.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.wire.decode import decode
+from tests.live.driving import ROOT, Child, until
+from tests.live.stage import Stage
+from tests.streaming.events import control
+from tests.streaming.golden import folders, messages
+
+pytestmark = pytest.mark.live
+
+EXAMPLE = ROOT / "docs" / "examples" / "carry_out_unloads.py"
+UNLOAD = messages(folders()[-1])["trimtab.action.unload.v1"]
+OWNED = "shop/orders/0x80000000_0xa0000000"
+
+
+class Broker(BaseHTTPRequestHandler):
+    """Answers for one bundle; keeps the unloads it was asked for."""
+
+    unloads: list[str]
+
+    def do_GET(self) -> None:
+        assert self.path.startswith("/admin/v2/brokers/lab/127.0.0.1:")
+        self._answer(200, json.dumps({OWNED: {}}).encode())
+
+    def do_PUT(self) -> None:
+        self.unloads.append(unquote(self.path))
+        self._answer(204 if "broker-2" in self.path else 409, b"")
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def broker() -> Iterator[ThreadingHTTPServer]:
+    Broker.unloads = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Broker) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
+    stage: Stage, broker: ThreadingHTTPServer
+) -> None:
+    owner = f"127.0.0.1:{broker.server_port}"
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds")
+
+    def unload(name: str, **data: object) -> dict[str, Any]:
+        usual = UNLOAD["data"] | {"expires_at": soon, "dry_run": False}
+        usual["precondition"] = {"owner": owner, "range": "0x80000000_0xa0000000"}
+        return UNLOAD | {"id": name, "data": usual | {"destination_broker": "broker-2:8080"} | data}
+
+    story = [
+        (5, unload("good"), "succeeded: asked"),
+        (5, unload("good"), "left alone: duplicate"),
+        (4, unload("stale"), "left alone: epoch 4 is stale, 5 has spoken"),
+        (5, unload("old", expires_at="2026-01-01T00:00:00.000Z"), "left alone: expired"),
+        (5, unload("shown", dry_run=True), "left alone: dry-run"),
+        (5, unload("later") | {"type": "trimtab.action.split.v1"}, "left alone: trimtab.action.split.v1"),
+        (5, unload("west") | {"cluster": "west"}, "left alone: another cluster's"),
+        (5, unload("moved", bundle="shop/orders/0x00000000_0x20000000"), "skipped: 127.0.0.1"),
+        (5, unload("refused", destination_broker="nowhere:8080"), "failed: HTTP Error 409"),
+        (6, unload("successor"), "succeeded: asked"),
+    ]
+    producer = KafkaProducer(bootstrap_servers=stage.bootstrap, acks="all")
+
+    def publish(epoch: int, event: dict[str, Any]) -> None:
+        headers = [(EPOCH_HEADER, str(epoch).encode())]
+        value = json.dumps(event).encode()
+        producer.send(stage.topics.actions, key=event["cluster"].encode(), value=value, headers=headers).get(
+            20
+        )
+
+    for epoch, event, _ in story:
+        publish(epoch, event)
+    options = ("--bootstrap", stage.bootstrap, "--cluster", "lab", "--group", stage.name)
+    topics = (
+        "--actions",
+        stage.topics.actions,
+        "--control",
+        stage.topics.control,
+        "--input",
+        stage.topics.input,
+    )
+    with Child((sys.executable, str(EXAMPLE), *options, *topics), stage.directory / "example.log") as example:
+        lines = until(
+            lambda: (found := example.said.splitlines()) and len(found) >= len(story) and found,
+            what="a line for every action",
+            running=[example],
+        )
+        for line, (_, event, wanted) in zip(lines, story, strict=True):
+            assert line.startswith(f"{event['id']}: {wanted}"), line
+        pause = control(time_s=datetime.now(UTC).timestamp(), cluster="lab", data={"paused": True})
+        stage.send([pause], to=stage.topics.control)
+        publish(6, unload("while paused"))
+        until(
+            lambda: "while paused: skipped: paused" in example.said,
+            what="the pause to hold",
+            running=[example],
+        )
+    producer.close()
+
+    wanted_unload = "/admin/v2/namespaces/shop/orders/0x80000000_0xa0000000/unload?destinationBroker="
+    assert Broker.unloads == [
+        wanted_unload + name for name in ("broker-2:8080", "nowhere:8080", "broker-2:8080")
+    ]
+    results = stage.values(stage.topics.input)
+    taken = [decode(value, key="lab")[1] for value in results]
+    assert [(getattr(event, "action_id", event), getattr(event, "outcome", "")) for event in taken] == [
+        ("good", "succeeded"),
+        ("moved", "skipped"),
+        ("refused", "failed"),
+        ("successor", "succeeded"),
+        ("while paused", "skipped"),
+    ]

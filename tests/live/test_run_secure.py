@@ -1,0 +1,196 @@
+"""A real Kafka with SASL_SSL and access control: the documented permissions are enough, and one less is named."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourceType,
+)
+
+from deploy.local.secure_kafka import SecureKafka
+from streaming.exits import REFUSED
+from streaming.link import input_link, output_link
+from streaming.settings import TopicNames, load
+from streaming.sinks import PublishError
+from streaming.sinks.kafka import KafkaPublisher
+from tests.live.driving import ROOT, Warm, until
+from tests.live.loads import played
+from tests.live.stage import QUICK, Stage, cluster_of, replayed
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+ADMINISTRATOR, CONTROLLER, OPERATOR = "admin", "trimtab", "maria"
+COLLECTOR, WATCHER = "collector", "watcher"
+PASSWORDS = {user: f"{user}'s secret" for user in (ADMINISTRATOR, CONTROLLER, OPERATOR, COLLECTOR, WATCHER)}
+RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+OPERATIONS = {
+    "Create": ACLOperation.CREATE,
+    "Describe": ACLOperation.DESCRIBE,
+    "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
+    "Read": ACLOperation.READ,
+    "Write": ACLOperation.WRITE,
+}
+
+Entry = tuple[str, str, str]
+"""Kind of resource, its name, operation."""
+
+
+def documented(component: str) -> list[Entry]:
+    """The rows of a component's table in docs/security.md."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    chapter = page.split(f"### {component}\n", 1)[1].split("\n##", 1)[0]
+    rows = re.findall(
+        r"^\| (topic|transactional-id) `([^`]+)` \| ([A-Za-z, ]+) \|", chapter, flags=re.MULTILINE
+    )
+    assert rows, f"docs/security.md has no permissions of {component}"
+    return [(kind, name, operation) for kind, name, its in rows for operation in its.split(", ")]
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with SecureKafka(tmp_path_factory.mktemp("secure"), users=PASSWORDS) as running:
+        yield running
+
+
+@pytest.fixture
+def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
+    """Its own clients are the superuser of the plaintext listener; no topics yet."""
+    made = Stage(secure.bootstrap, CONTROLLER, tmp_path)
+    made.topics = TopicNames()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def access(secure: SecureKafka) -> Iterator["Access"]:
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        yield Access(admin)
+
+
+class Access:
+    """The access list; a change is there when the call returns."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    def allow(self, user: str, entries: list[Entry]) -> None:
+        made = self._admin.create_acls([ACL(*_terms(user, entry)) for entry in entries])
+        assert not made["failed"], made
+        for entry in entries:
+            until(lambda entry=entry: self._has(user, entry), what=f"{user} to be allowed {entry}")
+
+    def take_back(self, user: str, entry: Entry) -> None:
+        self._admin.delete_acls([ACLFilter(*_terms(user, entry))])
+        until(lambda: not self._has(user, entry), what=f"{user} not to be allowed {entry}")
+
+    def _has(self, user: str, entry: Entry) -> bool:
+        found, _ = self._admin.describe_acls(ACLFilter(*_terms(user, entry)))
+        return bool(found)
+
+
+def _terms(user: str, entry: Entry) -> tuple[object, ...]:
+    kind, name, operation = entry
+    pattern = ResourcePattern(RESOURCES[kind], name, ACLResourcePatternType.LITERAL)
+    return f"User:{user}", "*", OPERATIONS[operation], ACLPermissionType.ALLOW, pattern
+
+
+def settings_of(stage: Stage, secure: SecureKafka, user: str, mechanism: str) -> Path:
+    """A settings file of one user, whose password is in a file of its own."""
+    secret = stage.directory / f"{user}.password"
+    secret.write_text(f"{PASSWORDS[user]}\n")
+    security = f"""
+[input.security]
+protocol = "sasl_ssl"
+mechanism = "{mechanism}"
+ca_file = "{secure.ca_file}"
+username = "{user}"
+password_file = "{secret}"
+"""
+    return stage.settings(
+        base=QUICK + security, file=f"{user}.toml", input__url=f"kafka://{secure.secure_bootstrap}"
+    )
+
+
+def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
+    """Send reports as the user of these settings."""
+    link = input_link(load(file=config, flags={}, environ={}).settings)
+    with KafkaProducer(bootstrap_servers=link.bootstrap, acks="all", **link.client_options()) as producer:
+        for value in events:
+            producer.send(stage.topics.input, key=cluster_of(value).encode(), value=value)
+        producer.flush()
+
+
+def output_of(warm: Warm, *arguments: str, code: int = 0) -> str:
+    with warm.start(*arguments) as run:
+        assert run.wait() == code, run.said
+        assert "Traceback" not in run.said
+        return run.said
+
+
+def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less_it_names_the_missing_one(
+    secure: SecureKafka, stage: Stage, access: Access, warm: Warm
+) -> None:
+    administrator = settings_of(stage, secure, ADMINISTRATOR, "PLAIN")
+    controller = settings_of(stage, secure, CONTROLLER, "SCRAM-SHA-512")
+    operator = settings_of(stage, secure, OPERATOR, "SCRAM-SHA-512")
+
+    said = output_of(warm, "topics", "create", "--config", str(administrator), code=REFUSED)
+    assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in said
+    access.allow(ADMINISTRATOR, documented("Creating the topics"))
+    said = output_of(warm, "topics", "create", "--config", str(administrator))
+    assert said.count(": created") == 7
+
+    entries = documented("The controller")
+    missing = ("topic", "trimtab.control", "Read")
+    assert missing in entries
+    access.allow(CONTROLLER, [entry for entry in entries if entry != missing])
+    said = output_of(warm, "run", "--config", str(controller), code=REFUSED)
+    assert "User:trimtab lacks the permission Read on topic trimtab.control" in said
+    assert "kafka-acls.sh" in said
+    access.allow(CONTROLLER, [missing])
+
+    access.allow(OPERATOR, documented("Operators' commands"))
+    pause = ("pause", "--config", str(operator), "--cluster", "east-1", "--why", "the sale")
+    said = output_of(warm, *pause)
+    assert "paused: no -> yes" in said
+
+    wanted = replayed(controller, played(range(3)))
+    access.allow(COLLECTOR, documented("Collectors"))
+    collect(settings_of(stage, secure, COLLECTOR, "PLAIN"), stage, played(range(3)))
+    with warm.start("run", "--config", str(controller), "--from", "earliest") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+        assert not any(password in run.said for password in PASSWORDS.values())
+    assert stage.published() == wanted, "the rounds are long before the pause"
+
+    access.allow(WATCHER, documented("Watching"))
+    watcher = settings_of(stage, secure, WATCHER, "SCRAM-SHA-512")
+    (action,) = map(json.loads, stage.values(stage.topics.actions))
+    tail = ("actions", "tail", "--config", str(watcher), "--from", "earliest", "--no-follow")
+    assert action["id"] in output_of(warm, *tail)
+    why = output_of(warm, "actions", "why", "--config", str(watcher), action["id"])
+    assert "Bundles of those that fired" in why
+
+    access.take_back(CONTROLLER, ("transactional-id", "trimtab", "Write"))
+    link = output_link(load(file=controller, flags={}, environ={}).settings)
+    publisher = KafkaPublisher(
+        link.bootstrap,
+        name=stage.name,
+        commits_topic=stage.topics.commits,
+        client_options=link.client_options(),
+        principal=link.principal,
+    )
+    with pytest.raises(
+        PublishError, match="User:trimtab lacks the permission Write on transactional id trimtab"
+    ):
+        publisher.open(query_id=None, last_batch_id=None)

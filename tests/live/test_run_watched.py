@@ -1,0 +1,111 @@
+"""A real Prometheus beside a real controller: what dashboards and rules ask for is there to be had."""
+
+import json
+import math
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.ports import free_ports
+from deploy.local.prometheus import Prometheus
+from tests.deploy.promtool import need
+from tests.deploy.queries import Asked, alerts, asked_by_dashboards, asked_by_rules, parts, rules
+from tests.live.driving import Running, Warm, until
+from tests.live.loads import LENGTH_S, START_S, played
+from tests.live.stage import Stage
+from tests.streaming.events import result
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+SCRAPE_S = 0.5
+ANSWERS_S = 60.0
+"""A few scrapes and evaluations on a machine that others use too."""
+INTERVAL = "2m"
+"""Longer than the test has looked, so that what happened at its start is still in every rate."""
+EMPTY = {
+    "trimtab / Cluster: annotation Splits": "no split was published, and a mark for nothing would mislead",
+}
+"""Queries that say nothing on a healthy system, and why they should not."""
+
+
+def answer(prometheus: Prometheus, path: str, **query: str) -> Any:
+    """`data` of an answer of its API; what it says of a bad question is raised."""
+    url = f"{prometheus.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=10) as answered:  # noqa: S310  http on loopback
+        return json.load(answered)["data"]
+
+
+def values(prometheus: Prometheus, expr: str) -> list[float]:
+    """The value of each series an expression has now."""
+    return [float(series["value"][1]) for series in answer(prometheus, "query", query=expr)["result"]]
+
+
+def is_answered(prometheus: Prometheus, asked: Asked) -> bool:
+    """Whether there is at least one number."""
+    return any(map(math.isfinite, values(prometheus, asked.filled(interval=INTERVAL))))
+
+
+def asked_for_by_rules() -> Iterator[Asked]:
+    """Every selector of every rule: an alert has to be silent here, what it looks at has to be there."""
+    for asked in asked_by_rules():
+        for selector in parts(asked.expr).selectors:
+            matchers = ",".join(
+                f'{found.name}{_OPERATORS[str(found.op)]}"{found.value}"'
+                for found in selector.matchers.matchers
+            )
+            yield Asked(asked.where, f"{selector.name}{{{matchers}}}")
+
+
+_OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
+
+
+def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
+    stage: Stage, warm: Warm, tmp_path: Path
+) -> None:
+    need("prometheus")
+    with warm.start("run", "--config", str(stage.settings()), "--from", "earliest") as run:
+        target = run.url.removeprefix("http://")
+        directory = tmp_path / "prometheus"
+        with Prometheus(directory, target=target, port=free_ports(1)[0], interval_s=SCRAPE_S) as prometheus:
+            stage.send(played(range(2)))
+            stage.wait_for(stage.topics.audit, 2, running=[run])
+            until(
+                lambda: values(prometheus, "sum(trimtab_rounds_total)") == [2.0],
+                what="the first rounds to be scraped, so that what follows is an increase",
+                running=[run],
+            )
+            stage.send_raw(b"east-1", b"not json")
+            stage.send(played(range(2, 8)))
+            action = json.loads(stage.wait_for(stage.topics.actions, 1, running=[run])[0])["id"]
+            stage.send([result(action, "failed", time_s=START_S + 8 * LENGTH_S)])
+            stage.send(played(range(8, 9)))
+            stage.wait_for(stage.topics.audit, 9, running=[run])
+
+            questions = [*asked_by_dashboards(), *asked_for_by_rules()]
+            missing = wait_for_answers(prometheus, questions, running=run)
+            assert {asked.where for asked in missing} == EMPTY.keys()
+            groups = answer(prometheus, "rules")["groups"]
+            evaluated = [rule for group in groups for rule in group["rules"]]
+            assert len(evaluated) == len(rules())
+            assert [rule["name"] for rule in evaluated if rule["health"] != "ok"] == []
+            assert {rule["name"] for rule in evaluated if rule["type"] == "alerting"} == alerts().keys()
+        assert run.terminate() == 0
+
+
+def wait_for_answers(prometheus: Prometheus, questions: list[Asked], *, running: Running) -> list[Asked]:
+    """Wait until only what may stay empty is; returns what is empty, which after a while may be more."""
+    empty = questions
+
+    def is_done() -> bool:
+        nonlocal empty
+        empty = [asked for asked in empty if not is_answered(prometheus, asked)]
+        return {asked.where for asked in empty} <= EMPTY.keys()
+
+    with suppress(AssertionError):  # the caller's assertion names what is missing
+        until(is_done, what="answers", running=[running], timeout_s=ANSWERS_S)
+    return empty

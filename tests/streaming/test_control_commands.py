@@ -1,0 +1,282 @@
+"""What an operator's command makes of what stands: one part changes, the rest stays, what does not fit is refused."""
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+from click.testing import CliRunner
+
+from state.control import first_round
+from streaming.cli import main
+from streaming.commands.control import change_text, overlay_text
+from streaming.control.overlay import (
+    Asker,
+    BadChange,
+    ControlRecord,
+    Edit,
+    Planned,
+    Standing,
+    paused,
+    plan,
+    resumed,
+    standing,
+    with_mode,
+    with_settings,
+    without_settings,
+)
+from streaming.control.topic import check_written
+from streaming.exits import Refused
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.wire.decode import decode
+from tests.streaming.events import control
+
+SETTINGS = ClusterSettingsSource(Settings())
+ASKER = Asker(who="maria", why="the sale")
+NOW_MS = 1_700_000_000_000
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
+
+
+def record(value: bytes, *, key: str = "east-1", offset: int = 0, appended_ms: int = NOW_MS) -> ControlRecord:
+    return ControlRecord(key=key, value=value, appended_ms=appended_ms, offset=offset)
+
+
+def stands(*values: bytes) -> Standing:
+    records = [record(value, offset=offset) for offset, value in enumerate(values)]
+    return standing(records, SETTINGS).get("east-1", Standing())
+
+
+def planned(edit: Edit, *values: bytes, now_ms: int = NOW_MS) -> Planned:
+    return plan(
+        "east-1",
+        edit=edit,
+        asker=ASKER,
+        stands=stands(*values),
+        settings=SETTINGS,
+        now_ms=now_ms,
+        nonce="n",
+    )
+
+
+def data_of(event: Planned) -> dict[str, object]:
+    written = json.loads(event.value)["data"]
+    assert isinstance(written, dict)
+    return written
+
+
+FULL = control(
+    time_s=1_699_999_000,
+    id="a",
+    data={"paused": True, "mode": "act", "settings": LOW_10, "who": "jo", "why": "x"},
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        pytest.param(
+            resumed(NOW),
+            {"paused": False, "resumed_at": "2023-11-14T22:13:20Z"},
+            id="resume keeps mode and settings",
+        ),
+        pytest.param(paused(), {}, id="a second pause keeps them, too"),
+        pytest.param(with_mode("dry-run"), {"mode": "dry-run"}, id="mode keeps pause and settings"),
+        pytest.param(with_mode("configured"), {"mode": None}, id="the mode can be the file's again"),
+        pytest.param(
+            with_settings(["pulsar.avg_shedder.low_hit_count=3"]),
+            {"settings": {"pulsar": {"avg_shedder": {"low_threshold_points": 10, "low_hit_count": 3}}}},
+            id="a setting keeps the others",
+        ),
+        pytest.param(
+            with_settings(["pulsar.avg_shedder.low_threshold_points=12.5"]),
+            {"settings": {"pulsar": {"avg_shedder": {"low_threshold_points": 12.5}}}},
+            id="a setting replaces itself",
+        ),
+        pytest.param(
+            without_settings(["pulsar.avg_shedder.low_threshold_points"]),
+            {"settings": {}},
+            id="a setting can go, and so do the sections it leaves empty",
+        ),
+        pytest.param(without_settings(["pulsar"]), {"settings": {}}, id="a section can go"),
+    ],
+)
+def test_a_change_is_laid_over_what_stands_and_changes_nothing_else(
+    edit: Edit, changed: dict[str, object]
+) -> None:
+    before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
+    assert data_of(planned(edit, FULL)) == before | changed | {"who": "maria", "why": "the sale"}
+
+
+def test_what_is_written_is_an_event_the_controller_takes() -> None:
+    event = planned(with_settings(["pulsar.shedding_policy=threshold-shedder"]))
+    cluster, control_event = decode(event.value, key="east-1", appended_ms=NOW_MS)
+    assert cluster == "east-1"
+    assert standing([record(event.value)], SETTINGS)["east-1"].event is not None
+    assert json.loads(event.value)["source"] == "/operator/maria"
+    assert getattr(control_event, "why", None) == "the sale"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "value"),
+    [
+        ("pulsar.avg_shedder.low_threshold_points=10", 10),
+        ("pulsar.avg_shedder.low_threshold_points = 10.5", 10.5),
+        ("pulsar.skip_sample_after_move=false", False),
+        ("pulsar.shedding_policy=threshold-shedder", "threshold-shedder"),
+        ('pulsar.shedding_policy="threshold-shedder"', "threshold-shedder"),
+        ('pulsar.guards.excluded_brokers=["b1:8080"]', ["b1:8080"]),
+        ('pulsar.capacity.brokers."b1:8080".messages_per_s=2000', 2000),
+    ],
+)
+def test_a_value_is_written_as_in_the_settings_file_and_a_text_may_lose_its_quotes(
+    assignment: str, value: object
+) -> None:
+    node: object = data_of(planned(with_settings([assignment])))["settings"]
+    while isinstance(node, dict):
+        (node,) = node.values()
+    assert node == value
+
+
+@pytest.mark.parametrize(
+    ("assignment", "complaint"),
+    [
+        ("pulsar.avg_shedder.low_threshold=10", "did you mean low_threshold_points?"),
+        ("pulsar.avg_shedder.low_hit_count=2.5", "expected a whole number, found 2.5"),
+        ("pulsar.avg_shedder.low_threshold_points=inf", "expected a finite number, found Infinity"),
+        ("pulsar.avg_shedder.low_threshold_points=90", "low_threshold_points"),
+        ("pulsar.rounds.length_s=10", "not-changeable"),
+        ("controller.mode=act", "controller: unknown setting"),
+        ("low_threshold_points", "expected KEY=VALUE"),
+        ("=3", "expected KEY=VALUE"),
+        ("pulsar..x=3", "no line of TOML"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_anything_is_written(
+    assignment: str, complaint: str
+) -> None:
+    with pytest.raises(BadChange, match=re.escape(complaint)):
+        planned(with_settings([assignment]))
+
+
+def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says() -> None:
+    overlay = {"pulsar": {"avg_shedder": {"low_threshold_points": 90}}}
+    refused = stands(control(time_s=1, data={"settings": overlay})).refused
+    with pytest.raises(BadChange) as caught:
+        planned(with_settings(["pulsar.avg_shedder.low_threshold_points=90"]))
+    said = str(caught.value).removeprefix("east-1: ").removesuffix(" (bad-settings)")
+    assert refused is not None
+    assert refused.endswith(said)
+
+
+def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out() -> None:
+    with pytest.raises(BadChange, match=r"pulsar.avg_shedder.low_hit_count is not in the overlay"):
+        planned(without_settings(["pulsar.avg_shedder.low_hit_count"]), FULL)
+    with pytest.raises(BadChange, match="policy show"):
+        planned(without_settings(["pulsar.avg_shedder.low_threshold_points.deeper"]), FULL)
+
+
+def test_the_newest_event_stands_by_time_then_id_whatever_the_order_on_the_topic() -> None:
+    newest = control(time_s=20, id="b", data={"mode": "act"})
+    others = [control(time_s=20, id="a", data={}), control(time_s=10, id="z", data={"paused": True})]
+    for values in ([newest, *others], [*others, newest]):
+        assert stands(*values).overlay.mode == "act"
+
+
+def test_an_event_the_controller_refuses_does_not_stand_and_is_named() -> None:
+    good = control(time_s=10, id="good", data={"mode": "act"})
+    bad = control(time_s=20, id="bad", data={"settings": {"pulsar": {"rounds": {"length_s": 1}}}})
+    ahead = control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True})
+    assert stands(good, bad).overlay.mode == "act"
+    assert "bad of 1970-01-01T00:00:20.000Z has settings that do not fit" in str(stands(good, bad).refused)
+    assert stands(good, ahead).overlay.mode == "act"
+    assert "ahead of its log" in str(stands(good, ahead).refused)
+    assert stands(bad).event is None
+
+
+def test_records_of_other_clusters_or_that_are_no_control_events_do_not_count() -> None:
+    records = [
+        record(b"junk"),
+        record(FULL, key="other"),
+        record(control(time_s=1, cluster="west", data={}), key="west"),
+    ]
+    assert set(standing(records, SETTINGS)) == {"west"}
+
+
+def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
+    """Otherwise the next change within the same round would take it back before it was ever in force."""
+    first = planned(resumed(NOW), FULL)
+    later = planned(with_mode("dry-run"), first.value, now_ms=NOW_MS + 1000)
+    assert data_of(later)["resumed_at"] == "2023-11-14T22:13:20Z"
+    assert stands(later.value).overlay.resumed_at == NOW
+
+
+def test_a_new_event_is_newer_than_what_stands_whatever_the_clock_says() -> None:
+    future = control(time_s=NOW_MS / 1000 + 5, id="z", data={"paused": True})
+    event = planned(resumed(NOW), future)
+    assert event.time_ms == NOW_MS + 5001
+    assert stands(future, event.value).overlay.paused is False
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "number"),
+    [(0, 1), (39_999, 1), (40_000, 1), (40_001, 2), (100_000, 2), (100_001, 3)],
+)
+def test_a_change_holds_from_the_first_round_that_starts_two_latenesses_later(
+    time_ms: int, number: int
+) -> None:
+    """Rounds of a minute, lateness 10 s: 40 s + 20 s is exactly the start of round 1."""
+    assert first_round(time_ms, lateness_ms=10_000, length_ms=60_000) == number
+
+
+def test_the_command_says_what_changes_and_from_when() -> None:
+    text = change_text(planned(with_settings(["pulsar.avg_shedder.low_threshold_points=12"]), FULL))
+    assert text == (
+        "east-1: from round 28333334 on, which begins at 2023-11-14T22:14:00.000Z; executors stop at once\n"
+        "  paused: yes\n"
+        "  mode: act\n"
+        "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
+    )
+    assert "  paused: yes -> no\n" in change_text(planned(resumed(NOW), FULL))
+    assert "  actions that failed until now count no more\n" in change_text(planned(resumed(NOW), FULL))
+    assert "failed" not in text
+    assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
+
+
+def test_what_stands_is_shown_with_who_and_why() -> None:
+    assert overlay_text("east-1", stands(FULL)) == (
+        "east-1: jo at 2023-11-14T21:56:40.000Z: x\n"
+        "  paused: yes\n"
+        "  mode: act\n"
+        "  pulsar.avg_shedder.low_threshold_points = 10\n"
+    )
+    assert overlay_text("east-1", Standing()) == "east-1: as configured, no control event\n"
+
+
+def test_a_write_that_met_another_ones_is_told() -> None:
+    event = planned(paused(), FULL)
+    mine, theirs = record(event.value, offset=2), record(FULL, offset=1)
+    before = [record(FULL, offset=0)]
+    check_written([event], before, [*before, mine])
+    check_written([event], before, [*before, record(FULL, key="west", offset=1), mine])
+    with pytest.raises(Refused, match="somebody else wrote"):
+        check_written([event], before, [*before, theirs, mine])
+    with pytest.raises(Refused, match="not on the topic"):
+        check_written([event], before, before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["pause", "--cluster", "a"], "--why"),
+        (["pause", "--cluster", "a", "--why", " "], "say why"),
+        (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
+        (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),
+    ],
+)
+def test_a_command_that_makes_no_sense_ends_with_code_2_before_it_connects(
+    arguments: list[str], complaint: str
+) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr

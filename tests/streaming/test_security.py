@@ -1,0 +1,201 @@
+"""Connections: what is refused, what the clients are told, and that a secret shows nowhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import main
+from streaming.exits import WrongUse
+from streaming.link import input_link, output_link
+from streaming.permissions import Seen, Subject, controller_operations, missing_permissions
+from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load
+
+SECRET = "hush-hush"  # noqa: S105  stands in for one
+SASL = '[input]\nurl = "kafka://b:9093"\n[input.security]\nprotocol = "sasl_ssl"\nusername = "trimtab"\n'
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def loaded(tmp_path: Path, toml: str, **environ: str) -> Settings:
+    file = tmp_path / "trimtab.toml"
+    file.write_text(toml)
+    return load(file=file, flags={}, environ=environ).settings
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        ('protocol = "sasl_ssl"\nusername = "u"', "needs either password or password_file"),
+        ('protocol = "sasl_ssl"\npassword = "p"', "username is unset"),
+        (
+            'protocol = "sasl_ssl"\nusername = "u"\npassword = "hush-hush"\npassword_file = "f"',
+            "and not both",
+        ),
+        ('password = "hush-hush"', "password is set, but protocol 'plaintext' does not use it"),
+        ('username = "u"', "username is set, but protocol 'plaintext' does not use it"),
+        ('ca_file = "ca.pem"', "ca_file is set, but protocol 'plaintext' does not use it"),
+        ('protocol = "ssl"\nkey_file = "k.pem"', "certificate_file and key_file belong together"),
+        ('protocol = "tls"', 'expected one of "plaintext", "ssl", "sasl_plaintext", "sasl_ssl", found "tls"'),
+        ("password = 4711", "expected a text in quotes, found something else (not shown: it is a secret)"),
+    ],
+)
+def test_security_that_does_not_fit_together_is_refused_by_name_and_no_secret_is_quoted(
+    tmp_path: Path, lines: str, complaint: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        loaded(tmp_path, f"[input.security]\n{lines}\n")
+    assert complaint in str(caught.value)
+    assert "input.security" in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert "4711" not in str(caught.value)
+
+
+def test_security_of_an_output_without_an_address_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="give url too"):
+        loaded(tmp_path, '[output.security]\nprotocol = "ssl"\n')
+
+
+def test_the_output_is_connected_to_as_the_input_unless_it_has_an_address(tmp_path: Path) -> None:
+    same = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n')
+    assert output_link(same) == input_link(same)
+    other = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n[output]\nurl = "kafka://c:9092"\n')
+    assert output_link(other).client_options() == {"security_protocol": "PLAINTEXT"}
+    assert output_link(other).bootstrap == "c:9092"
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_config_says_that_a_secret_is_set_and_does_not_show_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trimtab.toml").write_text(SASL)
+    result = CliRunner().invoke(
+        main, ["config", "--format", form], env={"TRIMTAB_INPUT__SECURITY__PASSWORD": SECRET}
+    )
+    assert result.exit_code == 0, result.output
+    assert SECRET not in result.output
+    assert "environment TRIMTAB_INPUT__SECURITY__PASSWORD" in result.stdout
+    if form == "toml":
+        assert "# input.security.password is set and not shown" in result.stdout
+    else:
+        assert json.loads(result.stdout)["input.security.password"]["value"] == "**********"
+
+
+def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trimtab.toml").write_text(
+        f'[spark.extra]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.x" = "shown"\n'
+    )
+    said = CliRunner().invoke(main, ["config"]).stdout
+    assert SECRET not in said
+    assert '# spark.extra."spark.authenticate.secret" is set and not shown' in said
+    assert 'spark.extra."spark.x" = "shown"' in said
+
+
+def test_no_repr_of_settings_shows_a_secret(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, f'{SASL}password = "{SECRET}"\n')
+    assert SECRET not in f"{settings!r} {settings} {settings.input!r} {input_link(settings)!r}"
+
+
+def test_both_clients_are_told_the_same_user_password_and_authority(tmp_path: Path) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----")
+    secret = tmp_path / "secret"
+    secret.write_text('he said "no"\\\n')
+    link = input_link(loaded(tmp_path, f'{SASL}ca_file = "{ca}"\npassword_file = "{secret}"\n'))
+    assert link.principal == "User:trimtab"
+    assert link.client_options() == {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": str(ca),
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "trimtab",
+        "sasl_plain_password": 'he said "no"\\',
+    }
+    spark = link.spark_options()
+    assert spark["kafka.ssl.truststore.certificates"] == "-----BEGIN CERTIFICATE-----"
+    assert spark["kafka.sasl.jaas.config"] == (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        r'username="trimtab" password="he said \"no\"\\";'
+    )
+
+
+def test_a_client_certificate_reaches_both_clients(tmp_path: Path) -> None:
+    for name in ("cert", "key"):
+        (tmp_path / name).write_text(name)
+    text = f'[input.security]\nprotocol = "ssl"\ncertificate_file = "{tmp_path}/cert"\nkey_file = "{tmp_path}/key"\n'
+    link = input_link(loaded(tmp_path, text))
+    assert link.client_options() == {
+        "security_protocol": "SSL",
+        "ssl_certfile": f"{tmp_path}/cert",
+        "ssl_keyfile": f"{tmp_path}/key",
+    }
+    assert link.spark_options() == {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.certificate.chain": "cert",
+        "kafka.ssl.keystore.key": "key",
+    }
+
+
+def test_a_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, f'{SASL}password_file = "{tmp_path}/nothing"\n')
+    with pytest.raises(WrongUse, match=r"input\.security\.password_file: .*/nothing cannot be read"):
+        input_link(settings).client_options()
+
+
+def test_metrics_listen_on_this_machine_alone_unless_told_otherwise() -> None:
+    assert MetricsSettings().host == "127.0.0.1"
+
+
+def test_the_documented_permissions_of_the_controller_are_those_it_checks() -> None:
+    chapter = (DOCS / "security.md").read_text().split("### The controller\n", 1)[1].split("\n##", 1)[0]
+    documented = {
+        name: tuple(operations.split(", "))
+        for name, operations in re.findall(r"^\| topic `([^`]+)` \| ([^|]+) \|", chapter, flags=re.MULTILINE)
+    }
+    assert documented == controller_operations(TopicNames())
+
+
+ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
+
+
+@pytest.mark.parametrize(
+    ("allowed", "hidden", "lacking"),
+    [
+        pytest.param(ALL, False, None, id="everything is allowed"),
+        pytest.param(None, False, None, id="a broker that does not tell is trusted"),
+        pytest.param(ALL - {"READ"}, False, "Read", id="one is missing"),
+        pytest.param(frozenset({"DESCRIBE"}), False, "Read and DescribeConfigs", id="two are missing"),
+        pytest.param(None, True, "Read", id="of a hidden topic one is surely missing"),
+    ],
+)
+def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
+    allowed: frozenset[str] | None,
+    hidden: bool,  # noqa: FBT001  a column of the table
+    lacking: str | None,
+) -> None:
+    names = TopicNames()
+    subject = Subject(bootstrap="b:9093", principal="User:trimtab")
+    seen = [Seen(name=names.input, hidden=hidden, allowed=allowed)]
+    found = list(missing_permissions(subject, controller_operations(names), seen))
+    if lacking is None:
+        assert found == []
+        return
+    options = " ".join(f"--operation {each}" for each in lacking.split(" and "))
+    command = f"--add --allow-principal 'User:trimtab' {options} --topic trimtab.input"
+    (sentence,) = found
+    assert sentence.startswith(
+        f"User:trimtab lacks the permission {lacking} on topic trimtab.input. Run: kafka-acls.sh"
+    )
+    assert sentence.endswith(command)
+
+
+def test_no_option_of_any_command_takes_a_secret() -> None:
+    def options(command: object, path: str) -> list[str]:
+        below = getattr(command, "commands", {})
+        own = [f"{path} {option}" for each in getattr(command, "params", []) for option in each.opts]
+        return own + [found for name, each in below.items() for found in options(each, f"{path} {name}")]
+
+    assert not [option for option in options(main, "trimtab") if re.search("pass|secret|token", option)]
