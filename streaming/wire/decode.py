@@ -133,12 +133,11 @@ def decode(
         _check_attributes(message)
         if appended_ms is None and message.recordedtime is not None:
             appended_ms = to_ms(message.recordedtime)
-        event: Event = (
+        return message.cluster, (
             _kafka_event(message, appended_ms, partition)
             if isinstance(message, KafkaMessage)
             else _event(message, appended_ms, partition)
         )
-        return message.cluster, event
     except _Refused as refused:
         return message.cluster, refused.rejection
     except BadReport as error:
