@@ -131,6 +131,13 @@ REASSIGNMENT_ETA = _gauge(
     "reassignment_eta_seconds", "Until all is moved; NaN: unknown, or never as it goes.", "cluster"
 )
 REASSIGNMENT_LATE = _gauge("reassignment_late", "1 while a move will miss its deadline.", "cluster")
+REASSIGNMENT_BOTTLENECK = _gauge(
+    "reassignment_bottleneck",
+    "1 for the role that is done last, while something moves and it is known.",
+    "cluster",
+    "broker",
+    "role",
+)
 THROTTLE_FEASIBLE = _gauge(
     "throttle_feasible",
     "1 where the move ends at the rates in force, 0 where it never does; NaN: unknown, or nothing moves.",

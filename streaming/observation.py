@@ -46,7 +46,8 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
-    """Reassignments of a Kafka cluster; rates and minimums by role, as in `leader:101`, None is unknown."""
+    """Reassignments of a Kafka cluster; rates, minimums and the role that is done last as in `leader:101`, None is
+    unknown."""
 
     left_bytes: _Count | None
     eta_s: float | None
@@ -54,6 +55,7 @@ class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
     late: bool
     rates_bytes_per_s: dict[str, int]
     min_bytes_per_s: dict[str, int | None]
+    bottleneck: str | None = None
 
 
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):

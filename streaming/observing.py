@@ -83,6 +83,7 @@ def _throttle(found: ThrottleSummary) -> ThrottleObservation:
         late=found.late,
         rates_bytes_per_s=found.rates_bytes_per_s,
         min_bytes_per_s=found.min_bytes_per_s,
+        bottleneck=found.bottleneck,
     )
 
 

@@ -1,4 +1,5 @@
-"""Metrics of Kafka reassignments, for ``streaming.metrics``: what is left, when it is done, and at which rates.
+"""Metrics of Kafka reassignments, for ``streaming.metrics``: what is left, when it is done, at which rates, and who
+is done last.
 
 Series by broker exist only while something moves: brokers come and go with a move.
 """
@@ -12,7 +13,7 @@ from streaming import families
 from streaming.families import Family
 from streaming.observation import ThrottleObservation
 
-_BY_ROLE = (families.THROTTLE_RATE, families.THROTTLE_MINIMUM)
+_BY_ROLE = (families.THROTTLE_RATE, families.THROTTLE_MINIMUM, families.REASSIGNMENT_BOTTLENECK)
 
 
 class ThrottleGauges:
@@ -33,7 +34,8 @@ class ThrottleGauges:
         self._feasible.labels(cluster).set(_or_nan(seen.feasible))
         self._late.labels(cluster).set(seen.late)
         now: set[tuple[int, str, str]] = set()
-        tables: tuple[Mapping[str, int | None], ...] = (seen.rates_bytes_per_s, seen.min_bytes_per_s)
+        last = {} if seen.bottleneck is None else {seen.bottleneck: 1}
+        tables: tuple[Mapping[str, int | None], ...] = (seen.rates_bytes_per_s, seen.min_bytes_per_s, last)
         for place, values in enumerate(tables):
             for name, value in values.items():
                 role, _, broker = name.partition(":")

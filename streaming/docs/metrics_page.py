@@ -83,6 +83,7 @@ _KAFKA_ROUND = msgspec.structs.replace(
         late=False,
         rates_bytes_per_s={"leader:101": 2, "follower:102": 2},
         min_bytes_per_s={"leader:101": 1, "follower:102": 1},
+        bottleneck="follower:102",
     ),
 )
 _EVENTS = EventObservation(

@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import promql_parser as promql
 import yaml
 
+from policies.throttle.rates import Role
 from state.settings import PulsarSettings
 from streaming import families
 from streaming.families import Family
@@ -47,6 +48,9 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.BROKER_USAGE, "resource"): frozenset(get_args(Resource)),
     (families.BROKER_USAGE, "stat"): frozenset({"mean", "max", "stdev"}),
     (families.BROKERS, "state"): frozenset({"reporting", "missing", "excluded"}),
+    (families.THROTTLE_RATE, "role"): frozenset(get_args(Role)),
+    (families.THROTTLE_MINIMUM, "role"): frozenset(get_args(Role)),
+    (families.REASSIGNMENT_BOTTLENECK, "role"): frozenset(get_args(Role)),
     (families.REJECTED, "reason"): frozenset(KNOWN_LABELS.rejected_reasons),
 }
 
