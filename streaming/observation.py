@@ -46,8 +46,10 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
-    """Reassignments of a Kafka cluster; rates, minimums and the role that is done last as in `leader:101`, None is
-    unknown."""
+    """Reassignments of a Kafka cluster; None is unknown.
+
+    Rates and minimums are by role, as in `leader:101`; `bottleneck` is the role that is done last.
+    """
 
     left_bytes: _Count | None
     eta_s: float | None

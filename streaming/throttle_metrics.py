@@ -1,5 +1,4 @@
-"""Metrics of Kafka reassignments, for ``streaming.metrics``: what is left, when it is done, at which rates, and who
-is done last.
+"""Metrics of Kafka reassignments, for ``streaming.metrics``: what is left, until when, at which rates, who is last.
 
 Series by broker exist only while something moves: brokers come and go with a move.
 """

@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, POINTS, RED, Query, Step, graph, number
-from deploy.grafana.queries import DAY, UNLOADS, age, increase, latest, or_zero, select
+from deploy.grafana.queries import DAY, UNLOADS, age, increase, infeasible, latest, or_zero, select
 from streaming import families
 
 NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
@@ -34,6 +34,7 @@ def _alive() -> list[Stat]:
             Query(or_zero(f"count({select(families.BUILD_INFO)})")),
             unit=units.Short,
             runbook="down",
+            width=3,
         ),
         number(
             "Alerts",
@@ -42,6 +43,7 @@ def _alive() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, RED)],
             runbook="README",
+            width=3,
         ),
         number(
             "Oldest last round",
@@ -52,6 +54,7 @@ def _alive() -> list[Stat]:
             steps=[Step(240, ORANGE), Step(600, RED)],
             runbook="no-reports",
             no_value="no round yet",
+            width=3,
         ),
         number(
             "Rounds decided",
@@ -60,6 +63,7 @@ def _alive() -> list[Stat]:
             unit=units.PercentUnit,
             runbook="not-deciding",
             no_value="no round yet",
+            width=3,
         ),
         number(
             "In dry-run",
@@ -68,6 +72,7 @@ def _alive() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="dry-run-forgotten",
+            width=3,
         ),
         number(
             "Paused",
@@ -76,8 +81,31 @@ def _alive() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="paused",
+            width=3,
+        ),
+        number(
+            "Failing",
+            "Clusters of which all actions are held, until a person resumes them, because too many of the last ones "
+            "failed or had no effect.",
+            Query(or_zero(f"sum({latest(families.FAILING, by='cluster')})")),
+            unit=units.Short,
+            steps=[Step(1, RED)],
+            runbook="failing",
+            width=3,
+        ),
+        number(
+            "Moves in trouble",
+            "Kafka clusters whose reassignment never ends at its throttle, or will miss its deadline.",
+            Query(or_zero(f"count(({infeasible()}) or ({_LATE} == 1))")),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="throttle-infeasible",
+            width=3,
         ),
     ]
+
+
+_LATE = latest(families.REASSIGNMENT_LATE, by="cluster")
 
 
 def _share_decided() -> str:

@@ -49,9 +49,13 @@ def number(
     runbook: str = "",
     no_value: str = "none yet",
     names: dict[str, str] | None = None,
+    unknown: str = "",
     width: int = 4,
 ) -> stat.Panel:
-    """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words."""
+    """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words.
+
+    ``unknown`` is the word for NaN.
+    """
     panel = (
         stat.Panel()
         .span(width)
@@ -62,10 +66,22 @@ def number(
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
         .with_target(_target(query, 0).instant())
     )
+    if words := _words(names or {}, unknown):
+        panel.mappings(words)
+    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+
+
+def _words(names: dict[str, str], unknown: str) -> list[dashboard.ValueMapping]:
+    words: list[dashboard.ValueMapping] = []
     if names:
         mapped = {value: dashboard.ValueMappingResult(text=word) for value, word in names.items()}
-        panel.mappings([dashboard.ValueMap(options=mapped)])
-    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+        words.append(dashboard.ValueMap(options=mapped))
+    if unknown:
+        special = dashboard.DashboardSpecialValueMapOptions(
+            match=dashboard.SpecialValueMatch.NA_N, result=dashboard.ValueMappingResult(text=unknown)
+        )
+        words.append(dashboard.SpecialValueMap(options=special))
+    return words
 
 
 def graph(

@@ -5,6 +5,7 @@ Every selector of a family with a `cluster` label follows the dashboard's variab
 
 import re
 
+from streaming import families
 from streaming.families import Family
 from streaming.metrics import SPLIT_POLICY
 
@@ -48,6 +49,11 @@ def rate(family: Family, *matchers: str, by: str = "", sample: str = "") -> str:
 def latest(family: Family, *matchers: str, by: str) -> str:
     """A gauge ``by`` labels; while two controllers overlap, the larger."""
     return f"max{_by(by)}({select(family, *matchers)})"
+
+
+def infeasible() -> str:
+    """Clusters whose reassignment never ends at the rates in force; one where that is unknown is not among them."""
+    return f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)}) == 0"
 
 
 def quantile(family: Family, q: float) -> str:

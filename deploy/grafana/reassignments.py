@@ -1,0 +1,183 @@
+"""Reassignments: what a Kafka cluster still has to copy, until when, and whether the throttle lets it finish."""
+
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as Graph
+from grafana_foundation_sdk.models import common, dashboard, units
+
+from deploy.grafana.frame import framed
+from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
+from deploy.grafana.queries import increase, infeasible, latest, or_zero, select
+from streaming import families
+
+NOTHING = "nothing moves"
+UNKNOWN = "unknown"
+_LEFT = latest(families.REASSIGNMENT_LEFT, by="cluster")
+_MOVES = f"{_LEFT} != 0"
+"""Clusters where something moves; NaN, nobody knows how much, is not 0."""
+_ROLE = "cluster, broker, role"
+_LONGEST = "2d:1m"
+"""How far back the start of a move is looked for, and in which steps."""
+
+
+def build() -> dashboard.Dashboard:
+    """The dashboard of Kafka clusters while partitions move."""
+    return framed(
+        "trimtab-reassignments",
+        "trimtab / Reassignments",
+        "What Kafka clusters still have to copy, until when, and whether their throttles let it finish.",
+        ("Now", _now()),
+        ("Progress", _progress()),
+        ("Rates", _rates()),
+        ("Decisions", _decisions()),
+    )
+
+
+def _now() -> list[Stat]:
+    return [
+        number(
+            "Left",
+            "Bytes that moving replicas still lack.",
+            Query(_LEFT, "{{cluster}}"),
+            unit=units.BytesIEC,
+            names={"0": NOTHING},
+            unknown=UNKNOWN,
+            no_value=NOTHING,
+        ),
+        number(
+            "Done in",
+            "ETA of the last round; unknown also where the move never ends as it goes.",
+            Query(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster")), "{{cluster}}"),
+            unit=units.Seconds,
+            unknown=UNKNOWN,
+            no_value=NOTHING,
+            runbook="reassignment-late",
+        ),
+        number(
+            "Moves for",
+            "Time since nothing moved last, to the minute; of a move that began in the last two days.",
+            Query(_elapsed(), "{{cluster}}"),
+            unit=units.Seconds,
+            no_value=NOTHING,
+            runbook="reassignment-late",
+        ),
+        number(
+            "Last to finish",
+            "The bottleneck: role and broker that are done last. There is none while nothing moves, while it never ends, "
+            "or while a number is unknown.",
+            Query(latest(families.REASSIGNMENT_BOTTLENECK, by=_ROLE), "{{cluster}} {{role}} {{broker}}"),
+            unit=units.Short,
+            no_value="none",
+        ).text_mode(common.BigValueTextMode.NAME),
+        number(
+            "Never end",
+            "Clusters whose throttle is infeasible: what the network leaves to some role is not above its minimum.",
+            Query(or_zero(f"count({infeasible()})")),
+            unit=units.Short,
+            steps=[Step(1, RED)],
+            runbook="throttle-infeasible",
+        ),
+        number(
+            "Late",
+            "Clusters whose move will miss its deadline; without a deadline none is late.",
+            Query(or_zero(f"sum({latest(families.REASSIGNMENT_LATE, by='cluster')})")),
+            unit=units.Short,
+            steps=[Step(1, ORANGE)],
+            runbook="reassignment-late",
+        ),
+    ]
+
+
+def _while_moving(expression: str) -> str:
+    return f"{expression} and on (cluster) ({_MOVES})"
+
+
+def _elapsed() -> str:
+    still = f"timestamp({_LEFT} == 0)"
+    return _while_moving(f"(time() - max_over_time(({still})[{_LONGEST}]))")
+
+
+def _progress() -> list[Graph]:
+    return [
+        graph(
+            "Bytes left",
+            "What moving replicas still lack. Writes add to it: at a throttle that is too low it never falls to 0.",
+            Query(_LEFT, "{{cluster}}"),
+            unit=units.BytesIEC,
+            runbook="throttle-infeasible",
+            no_value=NOTHING,
+        ),
+        graph(
+            "ETA against elapsed",
+            "What the rest will take, and what it has taken so far. A move on time loses a minute of the one in each "
+            "minute of the other; an ETA that stays or rises is falling behind.",
+            Query(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster")), "{{cluster}} ETA"),
+            Query(_elapsed(), "{{cluster}} elapsed"),
+            unit=units.Seconds,
+            runbook="reassignment-late",
+            no_value=NOTHING,
+        ),
+    ]
+
+
+def _rates() -> list[Graph]:
+    rate, minimum = families.THROTTLE_RATE, families.THROTTLE_MINIMUM
+    return [
+        *(
+            graph(
+                title,
+                f"{text} The rate must stay above the minimum, or the move never ends.",
+                Query(latest(rate, f'role="{role}"', by="cluster, broker"), "{{cluster}} {{broker}} rate"),
+                Query(
+                    latest(minimum, f'role="{role}"', by="cluster, broker"), "{{cluster}} {{broker}} minimum"
+                ),
+                unit=units.BytesPerSecondSI,
+                runbook="throttle-infeasible",
+                no_value=NOTHING,
+            )
+            for title, role, text in _SIDES
+        ),
+        graph(
+            "Rate to minimum",
+            "How often the minimum fits into the rate, by role and broker; at 1 and below, the line, it never ends.",
+            Query(
+                f"{latest(rate, by=_ROLE)} / ({latest(minimum, by=_ROLE)} > 0)",
+                "{{cluster}} {{role}} {{broker}}",
+            ),
+            unit=units.Short,
+            steps=[Step(1, RED)],
+            runbook="throttle-infeasible",
+            no_value=NOTHING,
+            width=24,
+        ),
+    ]
+
+
+_SIDES = (
+    ("Sources", "leader", "Throttle of the brokers that send, as leaders of what moves."),
+    ("Destinations", "follower", "Throttle of the brokers that receive, as followers of what moves."),
+)
+
+
+def _decisions() -> list[Graph]:
+    return [
+        graph(
+            "Feasible and late",
+            "Feasible: 1 where the move ends at the rates in force, 0 where it never does. Late: 1 where it will miss "
+            "its deadline.",
+            Query(f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)})", "{{cluster}} feasible"),
+            Query(latest(families.REASSIGNMENT_LATE, by="cluster"), "{{cluster}} late"),
+            unit=units.Short,
+            runbook="reassignment-late",
+            no_value=NOTHING,
+        ),
+        graph(
+            "Throttles",
+            "Actions published that set, change or take off a throttle.",
+            Query(
+                increase(families.ACTIONS, 'kind="throttle"', by="cluster, dry_run"),
+                "{{cluster}} (dry-run {{dry_run}})",
+            ),
+            unit=units.Short,
+            stacked=True,
+        ),
+    ]
