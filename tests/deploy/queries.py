@@ -53,6 +53,28 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.REASSIGNMENT_BOTTLENECK, "role"): frozenset(get_args(Role)),
     (families.REJECTED, "reason"): frozenset(KNOWN_LABELS.rejected_reasons),
 }
+KAFKA_ONLY = frozenset(
+    {
+        *(
+            f"trimtab / Reassignments: {panel}"
+            for panel in (
+                "Left",
+                "Done in",
+                "Moves for",
+                "Last to finish",
+                "Bytes left",
+                "ETA against elapsed",
+                "Sources",
+                "Destinations",
+                "Rate to minimum",
+                "Feasible and late",
+            )
+        ),
+        "TrimtabThrottleInfeasible",
+        "TrimtabReassignmentLate",
+    }
+)
+"""Where gauges of Kafka clusters only are asked for, so that without one there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from deploy.local.ports import free_ports
 from deploy.local.prometheus import Prometheus
 from tests.deploy.promtool import need
-from tests.deploy.queries import Asked, alerts, asked_by_dashboards, asked_by_rules, parts, rules
+from tests.deploy.queries import KAFKA_ONLY, Asked, alerts, asked_by_dashboards, asked_by_rules, parts, rules
 from tests.live.driving import Running, Warm, until
 from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import Stage
@@ -29,6 +29,7 @@ INTERVAL = "2m"
 """Longer than the test has looked, so that what happened at its start is still in every rate."""
 EMPTY = {
     "trimtab / Cluster: annotation Splits": "no split was published, and a mark for nothing would mislead",
+    **dict.fromkeys(KAFKA_ONLY, "gauges of Kafka clusters only, and here is none"),
 }
 """Queries that say nothing on a healthy system, and why they should not."""
 

@@ -1,0 +1,146 @@
+"""The Reassignments dashboard, asked of Prometheus' own engine: while something moves, and where nothing ever does."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.promtool import promtool
+from tests.deploy.queries import KAFKA_ONLY, Asked, asked_by_dashboards, asked_by_rules
+
+TARGET = 'job="trimtab",instance="127.0.0.1:9464"'
+BOARD = "trimtab / Reassignments"
+OF_CLUSTER = f'{{{TARGET},cluster="logs"}}'
+AT_101 = f'{{{TARGET},cluster="logs",broker="101",role="leader"}}'
+AT_104 = f'{{{TARGET},cluster="logs",broker="104",role="follower"}}'
+MOVING = {
+    f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 72000-1000x20",
+    f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 720-10x20",
+    f"trimtab_reassignment_late{OF_CLUSTER}": "0x10 1x20",
+    f"trimtab_throttle_feasible{OF_CLUSTER}": "1x10 0x20",
+    f"trimtab_throttle_rate_bytes_per_second{AT_101}": "_x11 2600x20",
+    f"trimtab_throttle_rate_bytes_per_second{AT_104}": "_x11 2600x20",
+    f"trimtab_throttle_minimum_bytes_per_second{AT_101}": "_x11 2600x20",
+    f"trimtab_throttle_minimum_bytes_per_second{AT_104}": "_x11 1300x20",
+    f"trimtab_reassignment_bottleneck{AT_104}": "_x11 1x20",
+}
+"""Nothing moves for ten minutes; then 72 kB do, of which a kilobyte a minute arrives."""
+STILL = {
+    f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "5000x10 0x20",
+    f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "50x10 0x20",
+    f"trimtab_reassignment_late{OF_CLUSTER}": "0x30",
+}
+PULSAR = {
+    f'trimtab_failing{{{TARGET},cluster="east-1"}}': "0x30",
+    **{
+        f'trimtab_actions_published_total{{{TARGET},cluster="east-1",kind="{kind}",dry_run="false"}}': "0x30"
+        for kind in ("unload", "throttle")
+    },
+}
+"""What of these queries' series there is without a Kafka cluster."""
+
+Answers = dict[str, dict[str, float]]
+WHILE_MOVING: dict[str, list[dict[str, float]]] = {
+    "Left": [{'{cluster="logs"}': 63_000}],
+    "Done in": [{'{cluster="logs"}': 630}],
+    "Moves for": [{'{cluster="logs"}': 600}],
+    "Last to finish": [{'{cluster="logs",broker="104",role="follower"}': 1}],
+    "Never end": [{"{}": 1}],
+    "Late": [{"{}": 1}],
+    "Bytes left": [{'{cluster="logs"}': 63_000}],
+    "ETA against elapsed": [{'{cluster="logs"}': 630}, {'{cluster="logs"}': 600}],
+    "Sources": [{'{cluster="logs",broker="101"}': 2600}, {'{cluster="logs",broker="101"}': 2600}],
+    "Destinations": [{'{cluster="logs",broker="104"}': 2600}, {'{cluster="logs",broker="104"}': 1300}],
+    "Rate to minimum": [
+        {
+            '{cluster="logs",broker="101",role="leader"}': 1,
+            '{cluster="logs",broker="104",role="follower"}': 2,
+        }
+    ],
+    "Feasible and late": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 1}],
+    "Throttles": [{}],
+}
+"""Ten minutes into the move, by panel: the series of each of its queries."""
+ONCE_STILL: dict[str, list[dict[str, float]]] = {
+    **{panel: [{} for _ in answers] for panel, answers in WHILE_MOVING.items()},
+    "Left": [{'{cluster="logs"}': 0}],
+    "Bytes left": [{'{cluster="logs"}': 0}],
+    "Never end": [{"{}": 0}],
+    "Late": [{"{}": 0}],
+    "Feasible and late": [{}, {'{cluster="logs"}': 0}],
+}
+
+
+def asked_by(panel: str) -> list[Asked]:
+    return [asked for asked in asked_by_dashboards() if asked.where == f"{BOARD}: {panel}"]
+
+
+def check(
+    tmp_path: Path, series: dict[str, str], expected: list[tuple[str, dict[str, float]]], *, at: str
+) -> None:
+    """Fails with promtool's words unless each expression has these samples ``at`` a time."""
+    tests: list[dict[str, Any]] = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": name, "values": values} for name, values in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": expr,
+                    "eval_time": at,
+                    "exp_samples": [{"labels": name, "value": value} for name, value in samples.items()],
+                }
+                for expr, samples in expected
+            ],
+        }
+    ]
+    path = tmp_path / "asked.test.yml"
+    path.write_text(json.dumps({"rule_files": [], "evaluation_interval": "1m", "tests": tests}))
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("series", "answers"), [(MOVING, WHILE_MOVING), (STILL, ONCE_STILL)], ids=["moving", "still"]
+)
+def test_every_panel_shows_what_is_the_case(
+    tmp_path: Path, series: dict[str, str], answers: dict[str, list[dict[str, float]]]
+) -> None:
+    asked = {
+        asked.where.removeprefix(f"{BOARD}: ") for asked in asked_by_dashboards() if BOARD in asked.where
+    }
+    assert asked == answers.keys()
+    expected = [
+        (asked.filled(interval="5m"), samples)
+        for panel, found in answers.items()
+        for asked, samples in zip(asked_by(panel), found, strict=True)
+    ]
+    check(tmp_path, series, expected, at="20m")
+
+
+def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path) -> None:
+    unknown = {
+        f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "0x10 " + " ".join(["NaN"] * 20),
+        f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 600x20",
+    }
+    expected = [(asked.filled(), {'{cluster="logs"}': 600.0}) for asked in asked_by("Done in")]
+    check(tmp_path, unknown, expected, at="20m")
+
+
+def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp_path: Path) -> None:
+    counted: Answers = {
+        f"{BOARD}: Never end": {"{}": 0},
+        f"{BOARD}: Late": {"{}": 0},
+        f"{BOARD}: Throttles": {'{cluster="east-1",dry_run="false"}': 0},
+        "trimtab / Overview: Moves in trouble": {"{}": 0},
+        "trimtab / Overview: Failing": {"{}": 0},
+    }
+    asked = [*asked_by_dashboards(), *asked_by_rules()]
+    silent = [each for each in asked if each.where in KAFKA_ONLY]
+    assert {each.where for each in silent} == KAFKA_ONLY
+    about = {each.where for each in asked if "reassignment_" in each.expr or "throttle" in each.expr}
+    assert about == (KAFKA_ONLY | counted.keys()) - {"trimtab / Overview: Failing"}
+    expected = [
+        (each.filled(interval="5m"), counted.get(each.where, {})) for each in asked if each.where in about
+    ]
+    check(tmp_path, PULSAR, expected, at="20m")
