@@ -19,6 +19,7 @@ from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines
 from tests.bench.splits import measure_splits
+from tests.bench.throttle_live import measure_throttle_live
 from tests.bench.throttles import measure_throttles
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
@@ -40,6 +41,7 @@ PARTS: Mapping[str, Part] = {
     "replay": measure_replay,
     "end-to-end": measure_end_to_end,
     "burst": measure_burst,
+    "throttle-live": measure_throttle_live,
     "idle": measure_idle,
 }
 
