@@ -12,6 +12,7 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from tests.live.driving import Warm
+from tests.live.moving import UsualFetches
 from tests.live.stage import Stage
 
 
@@ -34,6 +35,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
     with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Three, for reassignments; whoever stops one starts it again, and leaves no throttle behind."""
+    with UsualFetches(tmp_path_factory.mktemp("brokers"), nodes=3) as running:
         yield running
 
 
