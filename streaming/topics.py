@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -158,7 +158,12 @@ def _output(name: str, retention_ms: int) -> TopicSpec:
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """`create` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = (
+        _pulsar_topics().create(settings, input_partitions=input_partitions)
+        if settings.input.is_pulsar
+        else []
+    )
+    return on_pulsar + [
         outcome
         for link, only in _sides(settings)
         for outcome in create(
@@ -175,7 +180,8 @@ def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcom
 
 def validate_all(settings: Settings) -> list[str]:
     """`validate` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = _pulsar_topics().validate(settings) if settings.input.is_pulsar else []
+    return on_pulsar + [
         warning
         for link, only in _sides(settings)
         for warning in validate(
@@ -194,10 +200,18 @@ def _sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
     names = settings.topics
     read = frozenset({names.input, names.control})
     written = frozenset({names.actions, names.actions_dry_run, names.audit, names.dead_letter, names.commits})
+    if settings.input.is_pulsar:
+        return [(output_link(settings), written)]
     source, target = input_link(settings), output_link(settings)
     if (source.bootstrap, source.security) == (target.bootstrap, target.security):
         return [(source, None)]
     return [(source, read), (target, written)]
+
+
+def _pulsar_topics() -> ModuleType:
+    from streaming import pulsar_topics  # noqa: PLC0415  only with Pulsar its client is needed
+
+    return pulsar_topics
 
 
 def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:

@@ -14,10 +14,12 @@ from streaming.settings.sections import (
     InputSettings,
     MetricsSettings,
     OutputSettings,
+    PulsarInput,
     SparkSettings,
     TopicNames,
 )
 from streaming.settings.security import SecuritySettings
+from streaming.settings.targets import PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -28,10 +30,13 @@ __all__ = [
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "PulsarInput",
+    "PulsarTarget",
     "SecuritySettings",
     "Settings",
     "SettingsError",
     "SparkSettings",
+    "TargetSection",
     "TopicNames",
     "load",
 ]

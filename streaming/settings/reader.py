@@ -73,7 +73,7 @@ class TreeReader:
         if not isinstance(raw, Mapping):
             self._complain(path, f"expected a table, found {shown(raw)}")
             return WRONG
-        if path == ("clusters",):
+        if path in {("clusters",), ("targets",)}:
             for name in raw:
                 if not NAME_PATTERN.fullmatch(name):
                     self._complain((*path, name), "a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")

@@ -20,6 +20,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.targets import TargetSection
 
 Tree = dict[str, Any]
 """Settings as read, nested by section; it stays inside this package."""
@@ -49,6 +50,17 @@ class Settings(BaseSettings):
     pulsar: PulsarSettings = Field(default_factory=PulsarSettings)
     clusters: Mapping[str, ClusterSection] = Field(default_factory=dict)
     """By cluster name what is in force there, ``[pulsar]`` included; clusters without a section are absent."""
+    targets: Mapping[str, TargetSection] = Field(default_factory=dict)
+    """By cluster name how it is reached by collectors and executors."""
+
+    @model_validator(mode="after")
+    def _require_an_output(self) -> "Settings":
+        if self.input.is_pulsar and self.output.url is None:
+            raise ValueError(
+                "output.url is unset and the input is on Pulsar: decisions are written to Kafka, so give "
+                "output.url, kafka://host:port"
+            )
+        return self
 
     @property
     def output_bootstrap(self) -> str:

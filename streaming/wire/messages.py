@@ -96,7 +96,15 @@ class ActionResultData(msgspec.Struct, frozen=True):
     outcome: Literal["succeeded", "failed", "skipped"]
     """`failed` ends the cooldown of its target, so that it may be tried again."""
     reason: str | None = None
-    """Why it failed or was skipped, for a person."""
+    """Why it failed or was skipped, for a person; also where a bundle landed instead of its destination."""
+    broker: str | None = None
+    """Owner of the bundle after an unload; null: not looked at, or nobody."""
+    bundles: list[str] = []
+    """Bundles that a split made, ascending."""
+    was_done_before: bool = False
+    """Whether its aim was found reached already, so that nothing was called."""
+    took_s: float | None = None
+    """From taking it up to having seen what became of it."""
 
 
 class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
