@@ -18,7 +18,7 @@ from state.events import BrokerReport, TopicTraffic
 from state.memory import Fleet, Header, WaitingReport, WaitingTopics
 
 VERSION = 1
-"""Version of the encoding; raise it when a field changes meaning, and teach ``_body`` to upgrade the older one."""
+"""Version of the encoding; raise it when a field changes meaning, and teach ``unsealed`` to upgrade the older one."""
 
 
 class NewerStateError(Exception):
@@ -77,7 +77,8 @@ _report_decoder = msgspec.msgpack.Decoder(_ReportBytes)
 _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
 
 
-def _body(value: bytes) -> memoryview:
+def unsealed(value: bytes) -> memoryview:
+    """The encoded body of a value. Raises ``NewerStateError``."""
     if value[0] > VERSION:
         raise NewerStateError(
             f"the memory in the checkpoint has version {value[0]}, this trimtab knows {VERSION}: "
@@ -86,7 +87,8 @@ def _body(value: bytes) -> memoryview:
     return memoryview(value)[1:]
 
 
-def _seal(body: Any) -> bytes:
+def sealed(body: Any) -> bytes:
+    """A value with its version before it."""
     return bytes([VERSION]) + _encoder.encode(body)
 
 
@@ -100,17 +102,17 @@ def _split(joined: str) -> list[str]:
 
 def encode_header(header: Header) -> bytes:
     """Bytes of a header."""
-    return _seal(header)
+    return sealed(header)
 
 
 def decode_header(value: bytes) -> Header:
     """Header from bytes. Raises ``NewerStateError``."""
-    return _header_decoder.decode(_body(value))
+    return _header_decoder.decode(unsealed(value))
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
     """Bytes of a fleet; about 90 bytes a bundle."""
-    return _seal(
+    return sealed(
         _FleetBytes(
             fleet.brokers,
             fleet.broker_last_ms.tobytes(),
@@ -146,7 +148,7 @@ def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
 
 def decode_fleet(value: bytes) -> Fleet:
     """Fleet from bytes. Raises ``NewerStateError``."""
-    body = _fleet_decoder.decode(_body(value))
+    body = _fleet_decoder.decode(unsealed(value))
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
@@ -180,7 +182,7 @@ def _unpack(bits: bytes, count: int) -> Bools:
 def encode_report(waiting: WaitingReport) -> bytes:
     """Bytes of a waiting report."""
     report = waiting.report
-    return _seal(
+    return sealed(
         _ReportBytes(
             waiting.time_ms,
             waiting.id,
@@ -198,7 +200,7 @@ def encode_report(waiting: WaitingReport) -> bytes:
 
 def decode_report(value: bytes) -> WaitingReport:
     """Waiting report from bytes. Raises ``NewerStateError``."""
-    body = _report_decoder.decode(_body(value))
+    body = _report_decoder.decode(unsealed(value))
     bundles = _split(body.bundles)
     return WaitingReport(
         body.time_ms,
@@ -219,7 +221,7 @@ def decode_report(value: bytes) -> WaitingReport:
 def encode_topics(waiting: WaitingTopics) -> bytes:
     """Bytes of waiting topic statistics."""
     traffic = waiting.traffic
-    return _seal(
+    return sealed(
         _TopicsBytes(
             waiting.time_ms,
             waiting.id,
@@ -234,7 +236,7 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
 
 def decode_topics(value: bytes) -> WaitingTopics:
     """Waiting topic statistics from bytes. Raises ``NewerStateError``."""
-    body = _topics_decoder.decode(_body(value))
+    body = _topics_decoder.decode(unsealed(value))
     return WaitingTopics(
         body.time_ms,
         body.id,

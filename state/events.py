@@ -11,11 +11,14 @@ from typing import Literal
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.facts import Facts
+from state.kafka.reports import BrokerLogs, MovesReport
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
 TOPICS, SESSIONS = range(2)
 """Columns of a bundle's counts."""
+
+System = Literal["pulsar", "kafka"]
 
 _SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
 _SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
@@ -105,6 +108,21 @@ class TopicStats(Event):
 
     broker: str
     traffic: TopicTraffic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KafkaLoadReport(Event):
+    """A Kafka broker's replicas of moving partitions, its throttle and its network at a moment."""
+
+    broker: str
+    logs: BrokerLogs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reassignment(Event):
+    """All that moves in a Kafka cluster at a moment."""
+
+    report: MovesReport
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

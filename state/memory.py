@@ -13,7 +13,7 @@ from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
-from state.events import BrokerReport, TopicTraffic
+from state.events import BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
 from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.settings import Mode
@@ -109,6 +109,10 @@ class Header(msgspec.Struct, array_like=True):
     """End of the round since which so many actions failed that nothing is done until a person resumes."""
     facts: Facts | None = None
     """The newest of the closed rounds."""
+    system: System | None = None
+    """Of the first accepted report; None before it."""
+    early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
+    """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
 
 
 class Fleet:

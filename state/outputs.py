@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from state.events import System
+from state.kafka.outputs import ThrottleSummary
 from state.settings import Mode
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
@@ -243,6 +245,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     """Cluster, as in the envelope."""
+    system: System
+    """What kind of cluster it is."""
     round: int
     """Its number: start divided by `length_s`."""
     start: str
@@ -311,6 +315,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many actions were decided."""
     actions: list[str]
     """Ids of the round's actions, in order."""
+    throttle: ThrottleSummary | None
+    """Reassignments of a Kafka cluster, whose tables of bundles are empty; null for Pulsar, and where nothing was judged."""
 
 
 def canonical(data: Any) -> bytes:

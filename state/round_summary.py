@@ -32,6 +32,7 @@ def round_summary(
     failing_since = effects.failing_since_ms(header, closing.settings.pulsar.guards)
     return RoundSummary(
         cluster=closing.cluster,
+        system="pulsar",
         round=closing.number,
         start=rfc3339(closing.start_ms),
         end=rfc3339(closing.end_ms),
@@ -45,7 +46,7 @@ def round_summary(
         failing_since=None if failing_since is None else rfc3339(failing_since),
         other_balancers=other_balancers(header.facts),
         last_actions=effects.counts(header),
-        control=_control_in_force(closing.record, closing.settings_problem),
+        control=control_in_force(closing.record, closing.settings_problem),
         settings_digest=closing.settings.digest,
         brokers_reporting_count=len(closing.reports),
         brokers_live_count=len(live),
@@ -72,10 +73,12 @@ def round_summary(
         findings=found,
         actions_count=len(actions),
         actions=[action.id for action in actions],
+        throttle=None,
     )
 
 
-def _control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+def control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+    """What a summary says of the control event; None without one."""
     if record is None:
         return None
     return ControlInForce(

@@ -103,7 +103,7 @@ def _closing(
     settings: SettingsSource,
 ) -> Closing:
     record = control.in_force(header, number)
-    in_force, problem = _settings_in_force(cluster, record, settings)
+    in_force, problem = settings_in_force(cluster, record, settings)
     return Closing(
         cluster=cluster,
         number=number,
@@ -120,10 +120,13 @@ def _closing(
     )
 
 
-def _settings_in_force(
+def settings_in_force(
     cluster: str, record: ControlRecord | None, settings: SettingsSource
 ) -> tuple[ClusterSettings, str | None]:
-    """The overlay was valid when it came; after a restart with other settings below it, it may no longer be."""
+    """Settings of a round, and why the overlay is not in them, if so.
+
+    The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
+    """
     base = settings.base(cluster)
     if record is None:
         return base, None

@@ -14,6 +14,7 @@ import numpy as np
 from policies.shedding.plan import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.usage import RESOURCES, Floats
 from state.guards import MASK_REASONS, Hold
+from state.kafka.cuts import cut_throttle
 from state.outputs import (
     BrokerLoad,
     CandidateRow,
@@ -171,4 +172,5 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
+        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )

@@ -15,6 +15,7 @@ __all__ = [
     "Foremost",
     "Resource",
     "RoundObservation",
+    "ThrottleObservation",
     "UsageStats",
     "decode",
     "encode",
@@ -42,6 +43,17 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
     threshold_points: float
     hit_count: float | None
     needed_hit_count: float | None
+
+
+class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
+    """Reassignments of a Kafka cluster; rates and minimums by role, as in `leader:101`, None is unknown."""
+
+    left_bytes: _Count | None
+    eta_s: float | None
+    feasible: bool | None
+    late: bool
+    rates_bytes_per_s: dict[str, int]
+    min_bytes_per_s: dict[str, int | None]
 
 
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):
@@ -73,6 +85,7 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     findings: dict[str, _Count]
     actions: dict[str, _Count]
     oldest_report_age_s: float
+    throttle: ThrottleObservation | None = None
 
 
 class EventCount(msgspec.Struct, frozen=True, array_like=True):

@@ -1,5 +1,6 @@
 """Prometheus metrics of a collector of one cluster; every label value exists from the first scrape."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,7 +15,9 @@ _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 class CollectorMetrics:
     """All metrics, on a ``registry`` of their own. Thread-safe."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(
+        self, cluster: str, *, results: Sequence[str] = READ_RESULTS, events: Sequence[str] = EVENTS
+    ) -> None:
         registry = self.registry = CollectorRegistry()
         names = ("cluster", "result")
         self._sweeps = Counter(
@@ -33,7 +36,10 @@ class CollectorMetrics:
             registry=registry,
         )
         self._brokers = Gauge(
-            "trimtab_collector_brokers", "Brokers Pulsar lists as alive.", ("cluster",), registry=registry
+            "trimtab_collector_brokers",
+            "Brokers the cluster lists as alive.",
+            ("cluster",),
+            registry=registry,
         )
         self._balancers = Gauge(
             "trimtab_collector_pulsar_balances",
@@ -57,9 +63,9 @@ class CollectorMetrics:
         self._cluster = cluster
         for result in ("complete", "no-brokers", "not-written"):
             self._sweeps.labels(cluster, result)
-        for result in READ_RESULTS:
+        for result in results:
             self._reads.labels(cluster, result)
-        for event in EVENTS:
+        for event in events:
             self._events.labels(cluster, event)
         self._finished.labels(cluster)
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.commands.targets import pulsar_target, read_settings, stop_on_signals
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, stop_on_signals
 from streaming.exits import Refused
 from streaming.link import input_link
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from streaming.collect.kafka import KafkaCollector
     from streaming.collect.pulsar import PulsarCollector
     from streaming.sinks.input_events import EventSink
 
@@ -72,13 +73,67 @@ def pulsar_command(
         ):
             if once:
                 _sweep_once(collector)
+                _join_facts(collector)
             else:
                 _run(collector, settings)
     except StartRefused as error:
         raise Refused(str(error)) from error
 
 
-def _run(collector: "PulsarCollector", settings: Settings) -> None:
+@collect_command.command("kafka")
+@click.argument("cluster")
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path),
+    help="Settings file; ./trimtab.toml if there is one.",
+)
+@click.option(
+    "--input", "input_url", metavar="URL", help="Overrides input.url, where the reports are written."
+)
+@click.option(
+    "--stdout", is_flag=True, help="Write events as lines for `trimtab replay` instead; needs no input topic."
+)
+@click.option("--once", is_flag=True, help="One sweep, then end.")
+@click.option("--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one.")
+@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+def kafka_command(
+    cluster: str,
+    config: Path | None,
+    input_url: str | None,
+    metrics_port: int | None,
+    *,
+    stdout: bool,
+    once: bool,
+    verbose: bool,
+) -> None:
+    """Read what CLUSTER reassigns at least twice a round, for as long as it runs.
+
+    CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".kafka] says how it is
+    reached. Changes nothing in the cluster.
+    """
+    flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
+    settings = read_settings(config, flags)
+    target = kafka_target(settings, cluster)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
+
+    from streaming.collect.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
+    from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
+
+    try:
+        with (
+            closing(_sink(settings, stdout=stdout)) as sink,
+            closing(KafkaCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
+        ):
+            if once:
+                _sweep_once(collector)
+            else:
+                _run(collector, settings)
+    except ClusterError as error:
+        raise Refused(str(error)) from error
+
+
+def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings) -> None:
     from streaming.serve import HealthServer  # noqa: PLC0415
 
     stop_on_signals(collector.stop)
@@ -95,11 +150,14 @@ def _run(collector: "PulsarCollector", settings: Settings) -> None:
         server.stop()
 
 
-def _sweep_once(collector: "PulsarCollector") -> None:
-    from streaming.sinks import PublishError  # noqa: PLC0415
-
+def _sweep_once(collector: "PulsarCollector | KafkaCollector") -> None:
     if not collector.sweep():
         raise Refused("; ".join(check.detail for check in collector.readiness()))
+
+
+def _join_facts(collector: "PulsarCollector") -> None:
+    from streaming.sinks import PublishError  # noqa: PLC0415
+
     try:
         collector.join_facts()
     except PublishError as error:

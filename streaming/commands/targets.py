@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streaming.exits import WrongUse
-from streaming.settings import PulsarTarget, Settings, SettingsError, load
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
 
 
 def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
@@ -27,6 +27,18 @@ def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
             "the address of the cluster's admin API"
         )
     return section.pulsar
+
+
+def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    section = settings.targets.get(cluster)
+    if section is None:
+        known = ", ".join(sorted(settings.targets)) or "none"
+        raise WrongUse(
+            f'there is no [targets."{cluster}".kafka] in the settings (targets there: {known}): add it with bootstrap, '
+            "addresses of the cluster's brokers"
+        )
+    return section.kafka
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

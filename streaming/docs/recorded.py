@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
+from streaming.docs.kafka_example import kafka_example
 from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
@@ -95,10 +96,11 @@ def replay_recording(repository: Path) -> Recorded:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
         raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
     split = _first_split(repository, recorded)
+    asked, said, of_kafka = kafka_example(load(file=repository / SETTINGS, flags={}, environ={}).settings)
     return Recorded(
-        inputs=(*story.inputs, *made.values()),
-        outputs=(*outputs, split),
-        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0]},
+        inputs=(*story.inputs, *made.values(), *asked),
+        outputs=(*outputs, split, *said),
+        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0], **of_kafka},
     )
 
 

@@ -1,5 +1,6 @@
 """Prometheus metrics of an executor of one cluster; every label value exists from the first scrape."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,7 +15,7 @@ _BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 class ExecutorMetrics:
     """All metrics, on a ``registry`` of their own. Thread-safe."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, *, kinds: Sequence[str] = KINDS) -> None:
         registry = self.registry = CollectorRegistry()
         self._cluster = cluster
         self._actions = Counter(
@@ -54,11 +55,11 @@ class ExecutorMetrics:
             ("cluster",),
             registry=registry,
         )
-        self._introduce()
+        self._introduce(kinds)
 
-    def _introduce(self) -> None:
+    def _introduce(self, kinds: Sequence[str]) -> None:
         cluster = self._cluster
-        for kind in KINDS:
+        for kind in kinds:
             self._duration.labels(cluster, kind)
             for outcome in OUTCOMES:
                 self._actions.labels(cluster, kind, outcome)

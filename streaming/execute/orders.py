@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -38,6 +38,8 @@ SkipReason = Literal[
     "owner-changed",
     "destination-gone",
     "bad-boundaries",
+    "not-moving",
+    "still-moving",
 ]
 """Why an action is not carried out; each is the value of a metric's label."""
 
@@ -154,7 +156,27 @@ class Epochs:
             self.hear(source, epoch)
 
 
-def gate(order: Order, *, epochs: Epochs, control: ControlData | None, now: datetime) -> Skip | None:
+class Expiring(Protocol):
+    """What every action says of when it counts."""
+
+    @property
+    def expires_at(self) -> datetime: ...
+    @property
+    def dry_run(self) -> bool: ...
+
+
+class Gated(Protocol):
+    """An order of any kind."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def action(self) -> Expiring: ...
+
+
+def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: datetime) -> Skip | None:
     """Why an action may not even be tried now; None where it may. Remembers its epoch."""
     if order.epoch is None:
         return Skip(

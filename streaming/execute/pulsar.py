@@ -12,23 +12,24 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import msgspec
 
 from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlTopic
 from streaming.execute.carry_out import Done, Executor
+from streaming.execute.input_side import input_side
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Order, Skip, gate, read_order
-from streaming.link import input_link, output_link
+from streaming.link import output_link
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.serve import Check
 from streaming.settings import PulsarTarget, Settings
 from streaming.sinks import PublishError
-from streaming.sinks.input_events import EventSink, KafkaEvents
-from streaming.sinks.pulsar_events import PulsarControl, PulsarEvents
+from streaming.sinks.input_events import EventSink
+from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.encode import encode_input
 from streaming.wire.messages import ActionResultData, ActionResultMessage, type_of
 
@@ -209,7 +210,7 @@ def start(
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
-    results, control = _input_side(stack, settings, cluster)
+    results, control = input_side(stack, settings, cluster)
     control.newest()
     epochs = Epochs()
     actions = stack.enter_context(
@@ -242,21 +243,3 @@ def start(
     )
     stack.callback(loop.close)
     return loop
-
-
-def _input_side(
-    stack: ExitStack, settings: Settings, cluster: str
-) -> tuple[EventSink, ControlTopic | PulsarControl]:
-    """Where results go and control events come from."""
-    if settings.input.is_pulsar:
-        return (
-            stack.enter_context(closing(PulsarEvents(settings))),
-            stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
-        )
-    bootstrap, topics = settings.input.bootstrap, settings.topics
-    most, options = settings.controller.max_record_bytes, input_link(settings).client_options()
-    results = stack.enter_context(
-        KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most, client_options=options)
-    )
-    control = ControlTopic(bootstrap, topic=topics.control, cluster=cluster, client_options=options)
-    return results, stack.enter_context(closing(control))

@@ -19,7 +19,7 @@ from streaming.settings.sections import (
     TopicNames,
 )
 from streaming.settings.security import SecuritySettings
-from streaming.settings.targets import PulsarTarget, TargetSection
+from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "ClusterSettingsSource",
     "ControllerSettings",
     "InputSettings",
+    "KafkaTarget",
     "Loaded",
     "MetricsSettings",
     "OutputSettings",

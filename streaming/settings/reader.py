@@ -126,9 +126,11 @@ def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
-    """The nearest known name: of this table, else anywhere; below a cluster, anywhere means of ``pulsar.*``."""
+    """The nearest known name: of this table, else anywhere; below a cluster, anywhere means of ``pulsar.*`` and ``kafka.*``."""
     elsewhere = known_keys()
     if path[:1] == ("clusters",):
         prefix = dotted(path[:2])
-        elsewhere = tuple(f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith("pulsar."))
+        elsewhere = tuple(
+            f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith(("pulsar.", "kafka."))
+        )
     return nearest(name, known, elsewhere=elsewhere)

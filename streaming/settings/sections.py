@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state.settings import Mode, PulsarSettings
+from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
 
@@ -140,7 +140,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The names of the seven topics; ``trimtab topics create`` makes them."""
+    """The names of the eight topics; ``trimtab topics create`` makes them."""
 
     input: str = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
@@ -154,6 +154,8 @@ class TopicNames:
     """One summary a round."""
     dead_letter: str = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
+    executor_kafka: str = "trimtab.executor.kafka"
+    """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once."""
 
@@ -231,6 +233,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
-    """What differs for one cluster: any of ``pulsar.*`` again; the rest is that of ``[pulsar]``."""
+    """What differs for one cluster: any of ``pulsar.*`` and ``kafka.*`` again; the rest is that of the whole."""
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)

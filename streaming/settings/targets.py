@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from streaming.settings.security import SecuritySettings
+
 TopicStatsWanted = Literal["hot", "all", "none"]
 
 _HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
@@ -101,11 +103,42 @@ class PulsarTarget:
                 raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
+_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTarget:
+    """A Kafka cluster's admin API, as ``trimtab collect kafka`` and ``trimtab execute kafka`` use it."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+    planned_file: str | None = None
+    """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
+    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or not there: none."""
+    timeout_s: float = 10.0
+    """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
+    sweeps_per_round_count: int = 2
+    """How often the cluster is read in a round, at least 2, so that one failed read leaves no hole. Write rates are
+    measured over 5 s and more, so sweeps closer than that gain nothing."""
+
+    def __post_init__(self) -> None:
+        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
+        _require(
+            self.sweeps_per_round_count >= _SWEEPS_MIN,
+            "sweeps_per_round_count",
+            self.sweeps_per_round_count,
+            f"{_SWEEPS_MIN} or more",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSection:
     """A cluster that is read and acted on; its name is that in its reports, and may differ from Pulsar's own."""
 
     pulsar: PulsarTarget = field(default_factory=PulsarTarget)
+    kafka: KafkaTarget = field(default_factory=KafkaTarget)
 
 
 def _without_password(url: str) -> str:

@@ -27,7 +27,9 @@ from state.events import (
     ClusterFacts,
     Control,
     Event,
+    KafkaLoadReport,
     LoadReport,
+    Reassignment,
     Rejection,
     Tick,
     TopicStats,
@@ -37,17 +39,22 @@ from state.facts import Facts, Isolation
 from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
+from streaming.wire.kafka import BadReport, broker_logs, moves_report
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
+    CommonMessage,
     ControlData,
     ControlMessage,
+    KafkaLoadReportMessage,
+    KafkaMessage,
     LoadReportMessage,
     LocalBrokerData,
     Message,
     PulsarClusterData,
     PulsarClusterMessage,
+    PulsarMessage,
     Resource,
     TickMessage,
     TopicStatsMessage,
@@ -124,9 +131,17 @@ def decode(
         return "", Rejection(reason="cluster-mismatch", detail=detail)
     try:
         _check_attributes(message)
-        return message.cluster, _event(message, appended_ms, partition)
+        if appended_ms is None and message.recordedtime is not None:
+            appended_ms = to_ms(message.recordedtime)
+        return message.cluster, (
+            _kafka_event(message, appended_ms, partition)
+            if isinstance(message, KafkaMessage)
+            else _event(message, appended_ms, partition)
+        )
     except _Refused as refused:
         return message.cluster, refused.rejection
+    except BadReport as error:
+        return message.cluster, Rejection(reason="bad-data", detail=str(error))
 
 
 def _check_attributes(message: Message) -> None:
@@ -138,9 +153,7 @@ def _check_attributes(message: Message) -> None:
         raise _Refused(Rejection(reason="bad-time", detail=detail))
 
 
-def _event(message: Message, appended_ms: int | None, partition: int | None) -> Event:
-    if appended_ms is None and message.recordedtime is not None:
-        appended_ms = to_ms(message.recordedtime)
+def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, partition: int | None) -> Event:
     id_, time_ms = message.id, to_ms(message.time)
     match message:
         case LoadReportMessage():
@@ -240,6 +253,29 @@ def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
         )
         raise _Refused(Rejection(reason="bad-data", detail=detail))
     return resumed_ms
+
+
+def _kafka_event(
+    message: KafkaMessage, appended_ms: int | None, partition: int | None
+) -> KafkaLoadReport | Reassignment:
+    """Raises ``BadReport``."""
+    id_, time_ms = message.id, to_ms(message.time)
+    if isinstance(message, KafkaLoadReportMessage):
+        return KafkaLoadReport(
+            id=id_,
+            time_ms=time_ms,
+            appended_ms=appended_ms,
+            partition=partition,
+            broker=message.subject,
+            logs=broker_logs(message.data, subject=message.subject),
+        )
+    return Reassignment(
+        id=id_,
+        time_ms=time_ms,
+        appended_ms=appended_ms,
+        partition=partition,
+        report=moves_report(message.data),
+    )
 
 
 def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from streaming.wire.kafka import KafkaBrokerData, ReassignmentData
+
 CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
 """A valid cluster name; the look-ahead is an end that no trailing newline slips past."""
 
@@ -191,6 +193,18 @@ class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
     data: dict[str, dict[str, Traffic]]
 
 
+class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.load-report.v1"):
+    """A Kafka broker's replicas that move, its throttle and its network; the subject is the broker id."""
+
+    data: KafkaBrokerData
+
+
+class ReassignmentMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.reassignment.v1"):
+    """All that moves in a Kafka cluster, sent every sweep, also when nothing does; the subject is `reassignments`."""
+
+    data: ReassignmentData
+
+
 class TickMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.tick.v1"):
     """A collector's sweep is complete: it moves the cluster's clock."""
 
@@ -215,18 +229,16 @@ class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v
     data: ControlData
 
 
-Message = (
-    LoadReportMessage
-    | TopicStatsMessage
-    | TickMessage
-    | PulsarClusterMessage
-    | ActionResultMessage
-    | ControlMessage
-)
+PulsarMessage = LoadReportMessage | TopicStatsMessage | PulsarClusterMessage
+KafkaMessage = KafkaLoadReportMessage | ReassignmentMessage
+CommonMessage = TickMessage | ActionResultMessage | ControlMessage
+Message = PulsarMessage | KafkaMessage | CommonMessage
 
 INPUT_TYPES: tuple[type[Envelope], ...] = (
     LoadReportMessage,
     TopicStatsMessage,
+    KafkaLoadReportMessage,
+    ReassignmentMessage,
     TickMessage,
     PulsarClusterMessage,
     ActionResultMessage,

@@ -12,6 +12,8 @@ from state.outputs import rfc3339
 
 LOAD_REPORT = "trimtab.pulsar.load-report.v1"
 TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
+KAFKA_LOAD_REPORT = "trimtab.kafka.load-report.v1"
+REASSIGNMENT = "trimtab.kafka.reassignment.v1"
 TICK = "trimtab.tick.v1"
 ACTION_RESULT = "trimtab.action-result.v1"
 CLUSTER_FACTS = "trimtab.pulsar.cluster.v1"
