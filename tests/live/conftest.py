@@ -16,6 +16,7 @@ from tests.live.moving import UsualFetches
 from tests.live.stage import Stage
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that needs a broker is one group for `pytest -n`."""
     here = Path(__file__).parent
