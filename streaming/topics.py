@@ -58,6 +58,8 @@ ANYBODY = "User:ANONYMOUS"
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+_ROOM_FOR_LISTS = {"max.message.bytes": str(8 * 1024 * 1024)}
+"""As much as the publisher sends at once: the throttled replica lists of 100,000 moving partitions are some 5 MB."""
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -138,8 +140,8 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
             # as long as input can be read again, so can the control events that were in force
             chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
         ),
-        _output(names.actions, ACTIONS_RETENTION_MS),
-        _output(names.actions_dry_run, ACTIONS_RETENTION_MS),
+        _output(names.actions, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
         _output(names.audit, AUDIT_RETENTION_MS),
         _output(names.dead_letter, ACTIONS_RETENTION_MS),
         TopicSpec(name=names.executor_kafka, partitions=1, partitions_needed=1, fixed=_COMPACTED),
@@ -153,8 +155,8 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
     ]
 
 
-def _output(name: str, retention_ms: int) -> TopicSpec:
-    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms)})
+def _output(name: str, retention_ms: int, **more: str) -> TopicSpec:
+    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms), **more})
 
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:

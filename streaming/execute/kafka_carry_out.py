@@ -5,10 +5,11 @@ kept; a rate that was there before ours comes back, unless somebody changed ours
 read back, because Kafka also accepts a key that it does not know.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
 from kafka import KafkaAdminClient
 
 from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, without
@@ -17,7 +18,7 @@ from streaming.execute.kafka_memory import ExecutorMemory, Rate, Remembered
 from streaming.execute.kafka_orders import ThrottleAction
 from streaming.execute.orders import Skip
 from streaming.kafka_admin.reading import read_partitions, read_reassignments
-from streaming.kafka_admin.throttles import Throttle, ThrottlesFound, apply, changes_of, read_throttle
+from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,17 @@ class Paced:
     outcome: Literal["succeeded", "failed"]
     reason: str | None = None
     was_done_before: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aim:
+    """What shall be; everything not named stays."""
+
+    add: ThrottledLists = field(default_factory=ThrottledLists)
+    remove: ThrottledLists = field(default_factory=ThrottledLists)
+    rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    clear: Sequence[BrokerRole] = ()
+    is_planned: bool = False
 
 
 class ThrottleExecutor:
@@ -50,23 +62,28 @@ class ThrottleExecutor:
     def sweep(self, admin: KafkaAdminClient) -> list[str]:
         """Take off all that is ours, if nothing moves any more; what was done, a line each."""
         remembered = self._memory.read()
-        if remembered.is_empty or read_reassignments(admin) or self._dry_run:
+        if remembered.is_empty or self._dry_run:
             return []
-        nothing = ThrottledLists()
-        return self._become(
-            admin, remembered, add=nothing, remove=remembered.added, rates={}, clear=_roles(remembered)
-        )
+        is_running = bool(read_reassignments(admin))
+        if is_running and remembered.is_planned:
+            self._memory.write(msgspec.structs.replace(remembered, is_planned=False))
+        if is_running or remembered.is_planned:
+            return []
+        return self._become(admin, remembered, _Aim(remove=remembered.added, clear=_roles(remembered)))
 
     def _set(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
-        remembered = self._memory.read()
+        remembered, said = self._memory.read(), action.precondition.reassignments
         remove, clear = action.remove, action.clear
-        if action.precondition.reassignments == "none":
+        if said == "none":
             remove, clear = remembered.added, (*clear, *_roles(remembered))
         if self._dry_run:
             return Skip(
                 "executor-dry-run", f"{len(action.rates)} rates would be set and {len(clear)} taken off"
             )
-        done = self._become(admin, remembered, add=action.add, remove=remove, rates=action.rates, clear=clear)
+        aim = _Aim(
+            add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned"
+        )
+        done = self._become(admin, remembered, aim)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
             outcome="failed" if missing else "succeeded",
@@ -74,33 +91,33 @@ class ThrottleExecutor:
             was_done_before=not done,
         )
 
-    def _become(
-        self,
-        admin: KafkaAdminClient,
-        remembered: Remembered,
-        *,
-        add: ThrottledLists,
-        remove: ThrottledLists,
-        rates: Mapping[BrokerRole, int],
-        clear: Iterable[BrokerRole],
-    ) -> list[str]:
-        found = _look(admin, (add, remove), [*rates, *clear])
+    def _become(self, admin: KafkaAdminClient, remembered: Remembered, aim: "_Aim") -> list[str]:
+        """Remember, set, read back, remember what is left; what was done, a line each."""
+        existing = _existing(admin, aim.add, aim.remove)
+        roles = [*aim.rates, *aim.clear]
+        found = read_throttle(admin, topics=existing, brokers={role.broker for role in roles})
         there = found.throttle
-        lists, added = _lists(there.lists, remembered.added, add, remove, _existing(admin, add, remove))
-        wanted = {role: rate for role, rate in rates.items() if role.broker not in found.failed}
-        restored = _restored(there, remembered, [role for role in clear if role.broker not in found.failed])
-        kept = {name: rate for name, rate in remembered.rates.items() if _role(name) not in restored}
-        ours = {str(role): Rate(rate, _before(role, remembered, there)) for role, rate in wanted.items()}
-        changes = changes_of(there, lists, {**restored, **wanted})
-        both = merged(remembered.added, added)[0]
-        during = Remembered(
-            added=ThrottledLists(
-                leader={**remembered.added.leader, **both.leader},
-                follower={**remembered.added.follower, **both.follower},
-            ),
-            rates={**remembered.rates, **ours},
+        lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
+        wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in found.failed}
+        restored = _restored(
+            there, remembered, [role for role in aim.clear if role.broker not in found.failed]
         )
-        after = Remembered(added=_less(during.added, remove), rates={**kept, **ours})
+        changes = changes_of(there, lists, {**restored, **wanted})
+        ours = {str(role): _ours(role, rate, remembered, there) for role, rate in wanted.items()}
+        during = Remembered(
+            added=_joined(remembered.added, added),
+            rates={**remembered.rates, **ours},
+            is_planned=aim.is_planned,
+        )
+        after = Remembered(
+            added=_less(during.added, aim.remove),
+            rates={
+                name: msgspec.structs.replace(rate, earlier=None)
+                for name, rate in during.rates.items()
+                if name in ours or _role(name) not in restored
+            },
+            is_planned=aim.is_planned,
+        )
         if changes or during != remembered:
             self._memory.write(during)
         apply(admin, changes)
@@ -126,13 +143,6 @@ def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:
     if expected == "none" and running:
         return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
     return None
-
-
-def _look(
-    admin: KafkaAdminClient, lists: Iterable[ThrottledLists], roles: Iterable[BrokerRole]
-) -> ThrottlesFound:
-    topics = _existing(admin, *lists)
-    return read_throttle(admin, topics=topics, brokers={role.broker for role in roles})
 
 
 def _existing(admin: KafkaAdminClient, *lists: ThrottledLists) -> set[str]:
@@ -197,13 +207,21 @@ def _restored(
         ours = remembered.rates.get(str(role))
         now = there.rates_bytes_per_s.get(role)
         if ours is not None:
-            found[role] = ours.before if now == ours.ours else now
+            found[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
     return found
 
 
-def _before(role: BrokerRole, remembered: Remembered, there: Throttle) -> int | None:
+def _ours(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+    """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen."""
     known = remembered.rates.get(str(role))
-    return there.rates_bytes_per_s.get(role) if known is None else known.before
+    if known is None:
+        return Rate(rate, there.rates_bytes_per_s.get(role))
+    return known if known.ours == rate else Rate(rate, known.before, earlier=known.ours)
+
+
+def _joined(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    both, _ = merged(one, other)
+    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:

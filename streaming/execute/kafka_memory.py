@@ -23,6 +23,8 @@ class Rate(msgspec.Struct, frozen=True):
     ours: int
     before: int | None
     """What was there before; None: nothing."""
+    earlier: int | None = None
+    """Ours before that one, while nobody knows which of them is there."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -32,6 +34,8 @@ class Remembered(msgspec.Struct, frozen=True):
     """Entries that were not there before."""
     rates: dict[str, Rate] = {}
     """By role, as in ``leader:101``."""
+    is_planned: bool = False
+    """Whether it is for a move that had not begun when it was looked at last, and so is no leftover."""
 
     @property
     def is_empty(self) -> bool:

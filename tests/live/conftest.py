@@ -12,9 +12,11 @@ import pytest
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from tests.live.driving import Warm
+from tests.live.moving import UsualFetches
 from tests.live.stage import Stage
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that needs a broker is one group for `pytest -n`."""
     here = Path(__file__).parent
@@ -34,6 +36,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
     with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Three, for reassignments; whoever stops one starts it again, and leaves no throttle behind."""
+    with UsualFetches(tmp_path_factory.mktemp("brokers"), nodes=3) as running:
         yield running
 
 

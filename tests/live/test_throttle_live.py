@@ -17,7 +17,7 @@ from streaming.cli import main
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
 from streaming.settings import load
 from tests.live.driving import Warm, until
-from tests.live.moving import Moving, UsualFetches, pipeline, planned
+from tests.live.moving import Moving, pipeline, planned
 from tests.live.stage import Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -41,16 +41,9 @@ deadline_s = {DEADLINE_S}
 """
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Of its own: its fetches are as small as Kafka's own."""
-    with UsualFetches(tmp_path_factory.mktemp("kafka"), nodes=3) as running:
-        yield running
-
-
 @pytest.fixture
-def moving(kafka: LocalKafka) -> Iterator[Moving]:
-    made = Moving(kafka, ASSIGNED)
+def moving(brokers: LocalKafka) -> Iterator[Moving]:
+    made = Moving(brokers, ASSIGNED)
     yield made
     made.close()
 
@@ -69,13 +62,13 @@ def results(stage: Stage) -> list[dict[str, Any]]:
 
 
 def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
-    kafka: LocalKafka, moving: Moving, warm: Warm, tmp_path: Path
+    brokers: LocalKafka, moving: Moving, warm: Warm, tmp_path: Path
 ) -> None:
-    stage = Stage(kafka.bootstrap, f"t-{moving.topic}", tmp_path)
+    stage = Stage(brokers.bootstrap, f"t-{moving.topic}", tmp_path)
     stage.create_topics()
     plan = tmp_path / "reassignment.json"
     planned(plan, moving.topic, TARGET)
-    target = f'bootstrap = "{kafka.bootstrap}"\nplanned_file = "{plan}"\n'
+    target = f'bootstrap = "{brokers.bootstrap}"\nplanned_file = "{plan}"\n'
     config = stage.settings(base=RULES + target)
     settings = load(file=config, flags={}, environ={}).settings
     moving.fill(60 * MB)
@@ -136,14 +129,23 @@ def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
 
 
 def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
-    kafka: LocalKafka, moving: Moving, tmp_path: Path
+    brokers: LocalKafka, moving: Moving, tmp_path: Path
 ) -> None:
     low = WRITES * 3 // 2
     path = tmp_path / "reassignment.json"
     planned(path, moving.topic, {0: TARGET[0]})
     moving.fill(20 * MB)
     with moving.written(WRITES):
-        asked = ["throttle", "plan", "--bootstrap", kafka.bootstrap, "--input", str(path), "--rate", str(low)]
+        asked = [
+            "throttle",
+            "plan",
+            "--bootstrap",
+            brokers.bootstrap,
+            "--input",
+            str(path),
+            "--rate",
+            str(low),
+        ]
         refused = CliRunner().invoke(main, [*asked, "--interval", "5", "--apply"])
         assert refused.exit_code == 3, refused.output
         minimum = json.loads(refused.stdout)["leader_min_bytes_per_s"]["1"]

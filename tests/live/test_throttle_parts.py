@@ -1,0 +1,226 @@
+"""Collector and executor of Kafka on a real cluster, each by itself: what they say is so, and nothing of others is touched."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResourceType
+
+from deploy.local.kafka import LocalKafka
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
+from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
+from streaming.cli import main
+from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
+from streaming.execute.kafka_memory import ExecutorMemory
+from streaming.execute.kafka_orders import Precondition, ThrottleAction
+from streaming.execute.orders import Skip
+from streaming.kafka_admin.reading import read_brokers
+from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
+from streaming.wire.decode import decode
+from tests.live.driving import until
+from tests.live.moving import Moving
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+CLUSTER = "kafka-1"
+L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
+
+
+@pytest.fixture
+def stage(brokers: LocalKafka, tmp_path: Path) -> Stage:
+    made = Stage(brokers.bootstrap, f"p-{tmp_path.name[-20:].replace('_', '-')}", tmp_path)
+    made.create_topics()
+    return made
+
+
+@pytest.fixture
+def moving(brokers: LocalKafka) -> Iterator[Moving]:
+    made = Moving(brokers, {0: (1, 2)})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def memory(stage: Stage) -> ExecutorMemory:
+    return ExecutorMemory(stage.bootstrap, stage.topics.executor_kafka, CLUSTER)
+
+
+def action(precondition: str = "unknown", **data: Any) -> ThrottleAction:
+    tables = ("add_leader", "add_follower", "remove_leader", "remove_follower")
+    usual: dict[str, Any] = {
+        "precondition": Precondition(reassignments=precondition),  # type: ignore[arg-type]
+        "expires_at": "2026-01-01T00:00:00Z",
+        "dry_run": False,
+        **{f"{name}_throttled_replicas": {} for name in tables},
+        "leader_rate_bytes_per_s": {},
+        "follower_rate_bytes_per_s": {},
+        "clear_leader_rates": [],
+        "clear_follower_rates": [],
+    }
+    return ThrottleAction(**usual | data)
+
+
+def first(topic: str) -> ThrottleAction:
+    return action(
+        add_leader_throttled_replicas={topic: "0:1,0:2"},
+        add_follower_throttled_replicas={topic: "0:3"},
+        leader_rate_bytes_per_s={"1": 2_000_000, "2": 2_000_000},
+        follower_rate_bytes_per_s={"3": 2_000_000},
+    )
+
+
+def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerRole, int]) -> None:
+    """As somebody else would."""
+    kind = ConfigResourceType.TOPIC
+    of_brokers = [
+        Change(
+            kind=ConfigResourceType.BROKER, name=str(role.broker), key=rate_key(role.role), value=str(rate)
+        )
+        for role, rate in rates.items()
+    ]
+    apply(admin, [Change(kind=kind, name=topic, key=list_key("leader"), value=lists), *of_brokers])
+
+
+def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stays(
+    moving: Moving, memory: ExecutorMemory
+) -> None:
+    set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
+    executor = ThrottleExecutor(memory)
+
+    assert executor.carry_out(moving.admin, first(moving.topic)) == Paced(outcome="succeeded")
+    assert moving.throttle() == Throttle(
+        lists=ThrottledLists(leader={moving.topic: "0:1,0:2,7:9"}, follower={moving.topic: "0:3"}),
+        rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
+    )
+    again = executor.carry_out(moving.admin, first(moving.topic))
+    assert again == Paced(outcome="succeeded", was_done_before=True)
+
+    set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
+    restarted = ThrottleExecutor(memory)
+    done = restarted.carry_out(moving.admin, action("none"))
+    assert done == Paced(outcome="succeeded")
+    assert moving.throttle() == Throttle(
+        lists=ThrottledLists(leader={moving.topic: "0:1,7:9,8:9"}),
+        rates_bytes_per_s={L1: 500_000, F3: 3_000_000},
+    )
+    assert memory.read().is_empty
+    there = moving.throttle()
+    apply(moving.admin, changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None}))
+    assert moving.throttle() == Throttle()
+
+
+def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
+    moving: Moving, memory: ExecutorMemory
+) -> None:
+    moving.fill(5_000_000)
+    slow = action(
+        add_leader_throttled_replicas={moving.topic: "0:1,0:2"},
+        add_follower_throttled_replicas={moving.topic: "0:3"},
+        leader_rate_bytes_per_s={"1": 20_000, "2": 20_000},
+        follower_rate_bytes_per_s={"3": 20_000},
+    )
+    ThrottleExecutor(memory).carry_out(moving.admin, slow)
+    moving.begin({0: (1, 3)})
+    left = moving.throttle()
+    looked = ThrottleExecutor(memory)
+    assert looked.sweep(moving.admin) == []
+    assert moving.throttle() == left
+    ended = looked.carry_out(moving.admin, action("none"))
+    assert isinstance(ended, Skip)
+    assert ended.reason == "still-moving"
+
+    moving.cancel()
+    until(lambda: not moving.is_moving(), what="the move to be cancelled")
+    begun = looked.carry_out(moving.admin, action("running"))
+    assert isinstance(begun, Skip)
+    assert begun.reason == "not-moving"
+    assert len(looked.sweep(moving.admin)) == 5
+    assert moving.throttle() == Throttle()
+
+
+def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
+    said = ThrottleExecutor(memory, dry_run=True).carry_out(moving.admin, first(moving.topic))
+    assert isinstance(said, Skip)
+    assert said.reason == "executor-dry-run"
+    assert moving.throttle() == Throttle()
+    assert memory.read().is_empty
+
+
+@pytest.mark.timeout(240)
+def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
+    brokers: LocalKafka, moving: Moving, memory: ExecutorMemory, tmp_path: Path
+) -> None:
+    moving.fill(5_000_000)
+    rates = {"1": 20_000, "2": 20_000}
+    ThrottleExecutor(memory).carry_out(
+        moving.admin,
+        action(
+            add_leader_throttled_replicas={moving.topic: "0:1,0:2"},
+            add_follower_throttled_replicas={moving.topic: "0:3"},
+            leader_rate_bytes_per_s=rates,
+            follower_rate_bytes_per_s={"3": 20_000},
+        ),
+    )
+    moving.begin({0: (1, 3)})
+    found = swept(brokers, tmp_path)
+    (moves,) = (each.report for each in found if isinstance(each, Reassignment))
+    (move,) = moves.moves
+    assert (move.topic, set(move.replicas), move.adding, move.removing) == (
+        moving.topic,
+        {1, 2, 3},
+        (3,),
+        (2,),
+    )
+    assert moves.throttled == ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
+    logs = {each.broker: each.logs for each in found if isinstance(each, KafkaLoadReport)}
+    assert logs.keys() == {"1", "2", "3"}
+    assert (logs["1"].leader_rate_bytes_per_s, logs["3"].follower_rate_bytes_per_s) == (20_000, 20_000)
+    (leader,) = logs["1"].replicas
+    assert leader.leader
+    assert leader.log_size_bytes >= 5_000_000
+    assert leader.log_end_offset == 50
+
+    brokers.stop_node(3)
+    try:
+        until(lambda: 3 not in read_brokers(moving.admin), what="broker 3 to be missed")
+        found = swept(brokers, tmp_path)
+        (tick,) = (each for each in found if isinstance(each, Tick))
+        assert (tick.asked, dict(tick.failed)) == (("1", "2", "3"), {"3": "not registered in the cluster"})
+        assert {each.broker for each in found if isinstance(each, KafkaLoadReport)} == {"1", "2"}
+    finally:
+        brokers.start_node(3)
+    moving.cancel()
+    until(lambda: not moving.is_moving(), what="the move to be cancelled")
+    assert ThrottleExecutor(memory).sweep(moving.admin)
+    assert moving.throttle() == Throttle()
+
+
+def swept(brokers: LocalKafka, directory: Path) -> list[object]:
+    """Events of one sweep of the command, decoded."""
+    config = directory / "collect.toml"
+    config.write_text(f'[targets."{CLUSTER}".kafka]\nbootstrap = "{brokers.bootstrap}"\n')
+    said = CliRunner().invoke(
+        main, ["collect", "kafka", CLUSTER, "--config", str(config), "--once", "--stdout"]
+    )
+    assert said.exit_code == 0, said.output
+    found = [decode(line.encode(), key=CLUSTER)[1] for line in said.stdout.splitlines()]
+    assert not [each for each in found if isinstance(each, Rejection)]
+    assert json.loads(said.stdout.splitlines()[-1])["type"] == "trimtab.tick.v1"
+    return list(found)
+
+
+def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "trimtab.toml"
+    config.write_text('[targets."kafka-1".kafka]\nbootstrap = "127.0.0.1:1"\n')
+    options = ["--config", str(config), "--once", "--stdout"]
+    missing = CliRunner().invoke(main, ["collect", "kafka", "other", *options])
+    assert 'there is no [targets."other".kafka] in the settings (targets there: kafka-1)' in missing.output
+    silent = CliRunner().invoke(main, ["collect", "kafka", "kafka-1", *options])
+    assert silent.exit_code != 0
+    assert "Kafka at 127.0.0.1:1 does not answer as expected" in silent.output

@@ -1,0 +1,100 @@
+"""Metrics of a Kafka cluster's rounds: what is unknown is NaN, and brokers are named only while something moves."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.known import KNOWN_LABELS
+from streaming.metrics import THROTTLE_POLICY, Metrics
+from streaming.observation import RoundObservation, ThrottleObservation
+
+ROUND = RoundObservation(
+    cluster="kafka-1",
+    round=1,
+    end_ms=20_000,
+    outcome="decided",
+    policy=THROTTLE_POLICY,
+    mode="act",
+    paused=False,
+    failing=False,
+    brokers_reporting_count=3,
+    brokers_missing_count=0,
+    brokers_excluded_count=0,
+    usage={},
+    examined={},
+    foremost=None,
+    candidates={},
+    splits={},
+    findings={},
+    actions={"throttle": 1},
+    oldest_report_age_s=1.0,
+)
+MOVING = ThrottleObservation(
+    left_bytes=72_000,
+    eta_s=None,
+    feasible=False,
+    late=True,
+    rates_bytes_per_s={"leader:101": 30, "follower:104": 40},
+    min_bytes_per_s={"leader:101": 26, "follower:104": None},
+)
+DONE = ThrottleObservation(
+    left_bytes=0, eta_s=0.0, feasible=None, late=False, rates_bytes_per_s={}, min_bytes_per_s={}
+)
+
+
+@dataclass(frozen=True)
+class Page:
+    samples: dict[tuple[str, tuple[str, ...]], float]
+
+    def of(self, name: str) -> dict[tuple[str, ...], float]:
+        return {
+            labels: value for (found, labels), value in self.samples.items() if found == f"trimtab_{name}"
+        }
+
+
+def page(*seen: ThrottleObservation) -> Page:
+    metrics = Metrics(KNOWN_LABELS, version="1", pyspark_version="4")
+    for each in seen:
+        metrics.observe_round(msgspec.structs.replace(ROUND, throttle=each), published_ms=20_500)
+    families: Any = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    return Page(
+        {
+            (sample.name, tuple(sample.labels.values())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+    )
+
+
+def test_a_running_move_shows_what_is_left_and_the_rate_and_minimum_of_each_role():
+    found = page(MOVING)
+    assert found.of("reassignment_left_bytes") == {("kafka-1",): 72_000}
+    assert found.of("throttle_feasible") == {("kafka-1",): 0}
+    assert found.of("reassignment_late") == {("kafka-1",): 1}
+    assert found.of("throttle_rate_bytes_per_second") == {
+        ("101", "kafka-1", "leader"): 30,
+        ("104", "kafka-1", "follower"): 40,
+    }
+    minimums = found.of("throttle_minimum_bytes_per_second")
+    assert minimums["101", "kafka-1", "leader"] == 26
+    assert math.isnan(minimums["104", "kafka-1", "follower"])
+    assert math.isnan(found.of("reassignment_eta_seconds")[("kafka-1",)])
+    assert found.of("actions_published_total")["kafka-1", "false", "throttle"] == 1
+
+
+def test_brokers_are_named_only_while_something_moves():
+    found = page(MOVING, DONE)
+    assert found.of("throttle_rate_bytes_per_second") == {}
+    assert found.of("throttle_minimum_bytes_per_second") == {}
+    assert found.of("reassignment_left_bytes") == {("kafka-1",): 0}
+    assert found.of("reassignment_eta_seconds") == {("kafka-1",): 0}
+
+
+@pytest.mark.parametrize("name", ["examined_total", "candidates_total"])
+def test_a_kafka_cluster_has_no_series_of_bundles(name: str):
+    assert page(MOVING).of(name) == {}

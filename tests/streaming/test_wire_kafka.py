@@ -1,0 +1,82 @@
+"""Records about Kafka clusters: what is read of them, and what is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from state.events import KafkaLoadReport, Reassignment, Rejection
+from state.kafka.reports import MoveRow, ReplicaRow
+from streaming.wire.decode import decode
+from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
+
+REPLICA = {"topic": "t", "partition": 0, "leader": True, "log_size_bytes": 10, "log_end_offset": None}
+MOVE = {
+    "topic": "t",
+    "partition": 0,
+    "replicas": [1, 2, 3],
+    "adding": [3],
+    "removing": [1],
+    "leader": 1,
+    "isr": [1, 2],
+}
+
+
+def logs(**data: Any) -> bytes:
+    usual = {
+        "broker": 101,
+        "throttle": {"leader_bytes_per_s": 5, "follower_bytes_per_s": None},
+        "network": {"in_bytes_per_s": None, "out_bytes_per_s": 7},
+        "replicas": [REPLICA],
+    }
+    return event(KAFKA_LOAD_REPORT, data=usual | data, subject="101")
+
+
+def moves(*rows: dict[str, Any], **lists: Any) -> bytes:
+    data = {"moves": list(rows), "throttled": {"leader": {}, "follower": {}} | lists}
+    return event(REASSIGNMENT, data=data, subject="reassignments")
+
+
+def test_a_report_keeps_what_is_known_and_nothing_else() -> None:
+    _, found = decode(logs())
+    assert isinstance(found, KafkaLoadReport)
+    assert found.logs.replicas == [ReplicaRow("t", 0, leader=True, log_size_bytes=10)]
+    assert (found.logs.leader_rate_bytes_per_s, found.logs.follower_rate_bytes_per_s) == (5, None)
+    assert (found.logs.in_bytes_per_s, found.logs.out_bytes_per_s) == (None, 7)
+
+
+def test_moves_come_in_order_and_say_what_they_are_in_the_end() -> None:
+    planned = MOVE | {"partition": 1, "replicas": [1, 2], "adding": [4], "removing": [2]}
+    _, found = decode(moves(planned, MOVE, leader={"t": "0:1"}))
+    assert isinstance(found, Reassignment)
+    running, waiting = found.report.moves
+    assert running == MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
+    assert (running.target, running.running_adding) == ((2, 3), (3,))
+    assert (waiting.target, waiting.running_adding) == ((1, 4), ())
+    assert found.report.throttled == ThrottledLists(leader={"t": "0:1"}, follower={})
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (logs(broker=102), "subject is '101', and data.broker is 102: they must be equal"),
+        (logs(broker=-1), "Expected `int` >= 0"),
+        (logs(replicas=[REPLICA, REPLICA]), "t-0 is reported twice"),
+        (logs(replicas=[REPLICA | {"log_size_bytes": -1}]), "Expected `int` >= 0"),
+        (logs(replicas=[REPLICA | {"log_size_bytes": 2**63}]), "Expected `int` <= 9223372036854775807"),
+        (logs(replicas=[REPLICA | {"topic": "a b"}]), "Expected `str` matching regex"),
+        (logs(throttle={"leader_bytes_per_s": 1.5}), "Expected `int | null`"),
+        (moves(MOVE, MOVE), "t-0: given twice"),
+        (moves(MOVE | {"replicas": []}), "t-0: "),
+        (moves(MOVE | {"replicas": [1, 1, 3]}), "t-0: current_replicas is [1, 1, 3]; give each broker once"),
+        (moves(MOVE | {"removing": [9]}), "t-0: removing has [9], which are not among replicas"),
+        (moves(MOVE | {"leader": 9}), "t-0: leader is 9, which is not among current_replicas"),
+        (moves(MOVE | {"adding": [1, 2, 3]}), "t-0: all of current_replicas [1, 2, 3] are being added"),
+        (moves(leader={"t": "0:1,x"}), "throttled list of topic t: 'x' is no entry"),
+    ],
+)
+def test_what_cannot_be_so_is_refused_by_name(value: bytes, why: str) -> None:
+    cluster, found = decode(value)
+    assert isinstance(found, Rejection), found
+    assert (cluster, found.reason) == ("east-1", "bad-data")
+    assert why in found.detail
