@@ -35,6 +35,7 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m streaming.docs --check
 	$(PYTHON) -m deploy.grafana --check
+	$(PYTHON) -m deploy.helm --check
 
 bench: $(JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench
@@ -42,6 +43,7 @@ bench: $(JARS) ## Measure, and write docs/benchmarks.md
 docs: $(PACKAGES) ## Write the generated documentation anew
 	$(PYTHON) -m streaming.docs
 	$(PYTHON) -m deploy.grafana
+	$(PYTHON) -m deploy.helm
 
 setup: $(JARS) ## Only set up: .venv, Java, jars
 

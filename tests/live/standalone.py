@@ -49,10 +49,13 @@ class Standalone:
             master = stack.enter_context(self._start("master", "master.Master", port=port, page=page))
             until(lambda: "I have been elected leader" in master.said, what="the master", running=[master])
             self.workers = [
-                stack.enter_context(self._start_worker(number, scratch)) for number in range(self._workers_count)
+                stack.enter_context(self._start_worker(number, scratch))
+                for number in range(self._workers_count)
             ]
             until(
-                lambda: ask(f"http://{_HOST}:{page}/json/").body.count('"state" : "ALIVE"') == self._workers_count,
+                lambda: (
+                    ask(f"http://{_HOST}:{page}/json/").body.count('"state" : "ALIVE"') == self._workers_count
+                ),
                 what="all workers to register",
                 running=[master, *self.workers],
             )

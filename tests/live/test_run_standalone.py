@@ -88,7 +88,9 @@ def test_an_executor_and_then_the_driver_are_killed_and_every_action_is_seen_onc
         stage.wait_for(stage.topics.audit, 2 * thirds, running=[first])
         os.kill(first.process.pid, signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
-    assert len(stage.values(stage.topics.audit)) < wanted.rounds_count, "the driver died too late: nothing was left"
+    assert len(stage.values(stage.topics.audit)) < wanted.rounds_count, (
+        "the driver died too late: nothing was left"
+    )
     with start(stage, config, "second") as second:
         stage.wait_for_outputs(wanted, running=[second])
         assert second.terminate() == 0
