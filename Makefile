@@ -36,6 +36,8 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(PYTHON) -m streaming.docs --check
 	$(PYTHON) -m deploy.grafana --check
 	$(PYTHON) -m deploy.helm --check
+	$(VENV)/bin/hadolint deploy/container/Containerfile
+	$(VENV)/bin/shellcheck deploy/container/entrypoint.sh
 
 bench: $(JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench

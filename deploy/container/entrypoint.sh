@@ -8,7 +8,8 @@ if [ "${1:-}" != executor ]; then
 fi
 spark=$(python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 options=$(mktemp)
-env | sed -n 's/^SPARK_JAVA_OPT_[0-9]*=\(.*\)$/"\1"/p' >"$options"
+# Each in quotes, as a file of java's arguments wants it.
+env | sed -n '/^SPARK_JAVA_OPT_[0-9]*=/{s///;s/[\\"]/\\&/g;s/.*/"&"/;p;}' >"$options"
 exec java "@$options" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
   -cp "${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:-}:$spark/jars/*" \
   org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \

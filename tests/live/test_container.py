@@ -1,8 +1,10 @@
 """What the container holds runs from a read-only file system, as a user without rights, and fetches nothing."""
 
 import json
+import socket
 import subprocess
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.live.container import Image, build, health_check, possible
 from tests.live.driving import TRIMTAB, Child, until
 from tests.live.loads import RECORDED_SETTINGS, RECORDINGS, recording
 from tests.live.stage import Stage, replayed
+from tests.live.standalone import Standalone
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -85,3 +88,43 @@ def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, 
         assert child.terminate() == 0
     assert stage.published() == wanted
     assert "fetching" not in child.said
+
+
+def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, tmp_path: Path) -> None:
+    """Spark's pod gives the word and the variables; a driver beside it sends the work. There is no Kubernetes here."""
+    port = free_ports(1)[0]
+    driver_program = (
+        "from pyspark.sql import SparkSession\n"
+        f"spark = SparkSession.builder.master('{{url}}').config('spark.driver.port', '{port}')"
+        ".config('spark.driver.host', '127.0.0.1').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "numbers = spark.sparkContext.parallelize(range(100), 4)\n"
+        "from streaming.settings import Settings\n"
+        "print('sum', numbers.map(lambda each: each + Settings().metrics.port).sum())\n"
+    )
+    asked = {
+        "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{port}",
+        "SPARK_EXECUTOR_ID": "1",
+        "SPARK_EXECUTOR_CORES": "1",
+        "SPARK_EXECUTOR_MEMORY": "384m",
+        "SPARK_APPLICATION_ID": "asked-for",
+        "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
+        "SPARK_EXECUTOR_POD_NAME": "trimtab-exec-1",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+        "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+        "SPARK_JAVA_OPT_1": "-Dtrimtab.words=two words",
+    }
+    with Standalone(tmp_path, workers_count=0) as master:
+        program = driver_program.format(url=master.url)
+        local = {"SPARK_LOCAL_IP": "127.0.0.1"}
+        driver = image.command("python", "-c", program, offline=False, environment=local)
+        executor = image.command("entrypoint", "executor", offline=False, environment={**local, **asked})
+        with Child(driver, tmp_path / "driver.log") as running:
+            until(lambda: _listens(port), what="the driver", running=[running])
+            with Child(executor, tmp_path / "executor.log") as worker:
+                assert running.wait() == 0, running.said + worker.said
+    assert f"sum {sum(range(100)) + 100 * 9464}" in running.said
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
