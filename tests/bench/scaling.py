@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,7 +161,11 @@ def _renamed(value: bytes, cluster: str) -> bytes:
 
 
 def _size_bytes(directory: Path) -> int:
-    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+    size_bytes = 0
+    for file in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # Spark removes old versions meanwhile
+            size_bytes += file.stat().st_size if file.is_file() else 0
+    return size_bytes
 
 
 def block(costs: Sequence[Cost]) -> str:

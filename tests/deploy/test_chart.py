@@ -1,6 +1,7 @@
 """The chart's values: what they may be follows from the settings, and the chart's own fit."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -102,3 +103,14 @@ def test_the_chart_is_of_this_version() -> None:
 def test_dashboards_and_rules_of_the_chart_are_those_beside_it() -> None:
     assert (CHART / "files/dashboards").resolve() == ROOT / "deploy/grafana/dashboards"
     assert (CHART / "files/prometheus").resolve() == ROOT / "deploy/prometheus"
+
+
+def test_the_memory_that_the_chart_asks_for_holds_the_largest_measured_load_with_a_quarter_to_spare() -> None:
+    page = (ROOT / "docs/scaling.md").read_text()
+    head = next(line for line in page.splitlines() if line.startswith("| clusters |")).split("|")
+    place = next(number for number, name in enumerate(head) if name.strip() == "resident, MiB")
+    rows = [line.split("|") for line in page.splitlines() if re.match(r"\| \d+ \| \d+ \|", line)]
+    resident_mib = [int(row[place].replace(",", "")) for row in rows if len(row) == len(head)]
+    resources = yaml.safe_load((CHART / "values.yaml").read_text())["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"] == "3Gi"
+    assert 1.25 * max(resident_mib) <= 3 * 1024

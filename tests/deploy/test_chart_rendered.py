@@ -17,6 +17,8 @@ from tests.deploy.helm import CHART, KUBERNETES, Manifest, helm, only, render, v
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 EVERYTHING = Path(__file__).parent / "values" / "everything.yaml"
+VERSIONS = ("1.25", KUBERNETES, kubernetes_validate.latest_version())
+"""The oldest that Chart.yaml allows, the one it is rendered for, and the newest whose schemas are there."""
 SETTINGS = "/etc/trimtab/settings/trimtab.toml"
 
 
@@ -48,7 +50,8 @@ def check_valid(manifests: list[Manifest]) -> None:
     """Against Kubernetes' own schemas, which do not know the kinds of the Prometheus operator."""
     for manifest in manifests:
         if not manifest["apiVersion"].startswith("monitoring.coreos.com/"):
-            kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+            for version in VERSIONS:
+                kubernetes_validate.validate(manifest, version, strict=True)
     names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests]
     assert len(set(names)) == len(names), "two objects of one name"
 

@@ -27,8 +27,10 @@ SETTINGS = """
 "spark.driver.bindAddress" = "127.0.0.1"
 "spark.executor.memory" = "512m"
 "spark.executor.cores" = "1"
+"spark.cores.max" = "2"
+"spark.scheduler.minRegisteredResourcesRatio" = "1.0"
 """
-"""For the application: one executor on each worker, everything on loopback."""
+"""For the application: one executor on each of two workers, both there before the first batch, everything on loopback."""
 
 
 class Standalone:
