@@ -27,7 +27,7 @@ BUSY_SHARE = 0.5
 """How much of a core the sizing lets a controller use, so that it catches up twice as fast as it falls behind."""
 
 _BLOCK = re.compile(r"(<!-- measured -->\n).*?(<!-- end of what was measured -->)", re.DOTALL)
-_ROUNDS_COUNT, _WARM_UP_COUNT = 4, 2
+_ROUNDS_COUNT, _WARM_UP_COUNT = 3, 2
 _LATENESS_MS = 10_000
 _AGO_MS = 4 * 3_600_000
 _PATIENCE_S = 180.0
@@ -59,9 +59,9 @@ LOADS = [
         (1, 10, 100),
         (1, 100, 100),
         (10, 10, 100),
-        (10, 100, 100),
-        (100, 10, 100),
-        (1, 100, 1000),
+        (1, 300, 100),
+        (1, 30, 1000),
+        (30, 10, 100),
         (1, 1000, 100),
     )
 ]

@@ -1,7 +1,6 @@
 """What the container holds runs from a read-only file system, as a user without rights, and fetches nothing."""
 
 import json
-import socket
 import subprocess
 import warnings
 from pathlib import Path
@@ -97,6 +96,7 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         "from pyspark.sql import SparkSession\n"
         f"spark = SparkSession.builder.master('{{url}}').config('spark.driver.port', '{port}')"
         ".config('spark.driver.host', '127.0.0.1').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "print('a session', flush=True)\n"
         "numbers = spark.sparkContext.parallelize(range(100), 4)\n"
         "from streaming.settings import Settings\n"
         "print('sum', numbers.map(lambda each: each + Settings().metrics.port).sum())\n"
@@ -119,12 +119,8 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         driver = image.command("python", "-c", program, offline=False, environment=local)
         executor = image.command("entrypoint", "executor", offline=False, environment={**local, **asked})
         with Child(driver, tmp_path / "driver.log") as running:
-            until(lambda: _listens(port), what="the driver", running=[running])
+            until(lambda: "a session" in running.said, what="the driver", running=[running])
             with Child(executor, tmp_path / "executor.log") as worker:
-                assert running.wait() == 0, running.said + worker.said
+                until(lambda: "sum " in running.said, what="the driver's job", running=[worker])
+                assert running.wait() == 0, running.said
     assert f"sum {sum(range(100)) + 100 * 9464}" in running.said
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
