@@ -6,6 +6,8 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 JARS := $(VENV)/.jars
+PULSAR_JARS := $(VENV)/.jars-pulsar
+PULSAR_LOCK := deploy/local/locks/pulsar.lock
 LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -22,10 +24,10 @@ demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in t
 watch: $(PACKAGES) ## A Prometheus with the alerts, looking at a running demo (with Grafana: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch
 
-test: check $(JARS) ## Every check and test but the long ones
+test: check $(JARS) $(PULSAR_JARS) ## Every check and test but the long ones
 	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(JARS) ## Long soaks and full crash grids
+test-slow: $(JARS) $(PULSAR_JARS) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow
 
 check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
@@ -80,4 +82,8 @@ $(PACKAGES): requirements.lock pyproject.toml
 $(JARS): $(PACKAGES) $(LOCKS)
 	@$(PYTHON) -m deploy.local.java
 	@$(PYTHON) -m streaming.jars $(LOCKS) >/dev/null
+	@touch $@
+
+$(PULSAR_JARS): $(JARS) $(PULSAR_LOCK)
+	@$(PYTHON) -m streaming.jars $(PULSAR_LOCK) >/dev/null
 	@touch $@

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from policies.shedding.plan import NOBODY, SheddingPlan
 from policies.snapshot import Snapshot
 from policies.usage import Floats
+from state.anti_affinity import AntiAffinity
 from state.guards import Budget, Hold, quiet
 from state.outputs import Unload, rfc3339
 from state.reasons import reason
@@ -22,7 +23,8 @@ class Circumstances:
     expires_ms: int
     policy: str
     dry_run: bool
-    paused: bool
+    hold: Hold | None
+    """Why nothing at all is done in this round; None where the round may act."""
 
 
 @dataclass(slots=True)
@@ -38,6 +40,7 @@ def admit(
     plan: SheddingPlan,
     budget: Budget,
     circumstances: Circumstances,
+    spread: AntiAffinity,
     *,
     split_rows: Collection[int],
 ) -> Admitted:
@@ -55,14 +58,24 @@ def admit(
         )
     ):
         source = int(plan.examined.high[by])
-        hold = general or _hold(eligible, budget, split_rows, row=row, source=source)
+        hold = (
+            general
+            or _split_instead(split_rows, row)
+            or spread.hold(eligible, row=row, source=source, destination=destination)
+            or budget.take(
+                snapshot.bundles.names[row],
+                broker=snapshot.brokers.names[source],
+                owned_count=int(eligible.owned_counts[source]),
+            )
+        )
         if hold is not None:
             admitted.holds[row] = hold
             continue
+        spread.move(eligible, row=row, destination=destination)
         expected = after.move(row, source=source, destination=destination)
         admitted.unloads.append(
             _unload(
-                snapshot,
+                eligible,
                 plan,
                 circumstances,
                 expected,
@@ -78,21 +91,13 @@ def admit(
 
 def _general_hold(budget: Budget, circumstances: Circumstances) -> Hold | None:
     """Why nothing is moved in this round, if so."""
-    if circumstances.paused:
-        return Hold("paused", "the cluster is paused")
-    return quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
+    return circumstances.hold or quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
 
 
-def _hold(
-    eligible: Eligible, budget: Budget, split_rows: Collection[int], *, row: int, source: int
-) -> Hold | None:
-    if row in split_rows:
-        return Hold("split-instead", "it is too big for any other broker and is split in this round")
-    return budget.take(
-        eligible.snapshot.bundles.names[row],
-        broker=eligible.snapshot.brokers.names[source],
-        owned_count=int(eligible.owned_counts[source]),
-    )
+def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:
+    if row not in split_rows:
+        return None
+    return Hold("split-instead", "it is too big for any other broker and is split in this round")
 
 
 class _Loads:
@@ -125,7 +130,7 @@ class _Loads:
 
 
 def _unload(
-    snapshot: Snapshot,
+    eligible: Eligible,
     plan: SheddingPlan,
     circumstances: Circumstances,
     expected: dict[str, dict[str, float]],
@@ -136,8 +141,9 @@ def _unload(
     source: int,
     destination: int,
 ) -> Unload:
+    snapshot = eligible.snapshot
     bundle, owner = snapshot.bundles.names[row], snapshot.brokers.names[source]
-    evidence = _evidence(snapshot, plan, place=place, row=row, by=by)
+    evidence = _evidence(eligible, plan, place=place, row=row, by=by, source=source)
     target, trigger = _name(snapshot, destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
@@ -169,14 +175,16 @@ def _name(snapshot: Snapshot, broker: int) -> str | None:
 
 
 def _evidence(
-    snapshot: Snapshot, plan: SheddingPlan, *, place: int, row: int, by: int
+    eligible: Eligible, plan: SheddingPlan, *, place: int, row: int, by: int, source: int
 ) -> dict[str, float | int | str]:
-    bundles = snapshot.bundles
+    bundles, group = eligible.snapshot.bundles, eligible.group_of(source)
+    compared = eligible.broker_groups == eligible.broker_groups[source]
     return {
         **plan.examined.evidence_of(by),
         **{name: column[place].item() for name, column in plan.unload_evidence.items()},
         "bundle_messages_per_s": float(bundles.messages_per_s[row]),
         "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
-        "brokers_count": len(snapshot.brokers),
-        "mean_usage_points": mean_points(100.0 * snapshot.brokers.usage_ratio),
+        "brokers_count": int(compared.sum()),
+        "mean_usage_points": mean_points(100.0 * eligible.snapshot.brokers.usage_ratio[compared]),
+        **({} if group is None else {"group": group}),
     }

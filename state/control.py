@@ -28,6 +28,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         why=event.why,
         applies_from=max(due, first_open),
         arrived_late=due < first_open,
+        resumed_ms=event.resumed_ms,
     )
     if any(
         known.age_key >= record.age_key and known.applies_from <= record.applies_from

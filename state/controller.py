@@ -8,19 +8,10 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Literal
 
-from state import control, rounds
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, Tick, TopicStats
-from state.memory import (
-    Fleet,
-    Header,
-    OpenRound,
-    ResultRecord,
-    TickRecord,
-    WaitingReport,
-    WaitingTopics,
+from state import control, effects, rounds
+from state.encoding import (
     decode_fleet,
     decode_header,
     decode_report,
@@ -30,6 +21,42 @@ from state.memory import (
     encode_report,
     encode_topics,
 )
+from state.events import (
+    ActionResult,
+    ClusterFacts,
+    Control,
+    Event,
+    KafkaLoadReport,
+    LoadReport,
+    Reassignment,
+    Rejection,
+    Tick,
+    TopicStats,
+)
+from state.facts import Facts, FactsRecord
+from state.groups import Groups, forget_moved
+from state.kafka import adoption, pursuit
+from state.kafka import rounds as kafka_rounds
+from state.kafka.memory import (
+    KafkaMemory,
+    WaitingLogs,
+    WaitingMoves,
+    decode_kafka,
+    decode_logs,
+    decode_moves,
+    encode_kafka,
+    encode_logs,
+    encode_moves,
+)
+from state.memory import (
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    WaitingTopics,
+)
 from state.outputs import Output, rfc3339
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
@@ -37,6 +64,7 @@ from state.store import Store, WaitingKey
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
+Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
 USED: Result = "used"
 SUPERSEDED: Result = "superseded"
 LATE: Result = "late"
@@ -65,9 +93,11 @@ class Controller:
         self._settings = settings
         self._base: ClusterSettings = settings.base(cluster)
         self._header = self._load_header()
+        self._rounds = adoption.rounds_of(self._header.system, self._base)
         self._fleet: Fleet | None = None
+        self._kafka: KafkaMemory | None = None
         self._fleet_changed = False
-        self._new: dict[WaitingKey, WaitingReport | WaitingTopics] = {}
+        self._new: dict[WaitingKey, Waiting] = {}
         # A round that nobody reported in before this batch has nothing in the store: no look-up, no removal.
         self._stored_rounds = {
             number for number, waiting in self._header.rounds.items() if waiting.spans or waiting.has_topics
@@ -76,11 +106,13 @@ class Controller:
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
     def _load_header(self) -> Header:
-        length_ms = self._base.pulsar.rounds.length_ms
         value = self._store.header()
         if value is None:
-            return Header(length_ms=length_ms)
+            return Header(length_ms=self._base.pulsar.rounds.length_ms)
         header = decode_header(value)
+        if header.is_known and header.system is None:
+            header.system = "pulsar"  # an older trimtab's, which knew no other
+        length_ms = adoption.rounds_of(header.system, self._base).length_ms
         if header.length_ms != length_ms:
             raise RoundLengthError(
                 f"cluster {self._cluster}: its memory has rounds of {header.length_ms / 1000:g} s, the settings say "
@@ -109,6 +141,9 @@ class Controller:
             self._header.partition = event.partition
         if self._is_late(event):
             return self._count(event, LATE, Step())
+        if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
+            adoption.adopt(self._header, self._base)
+            self._rounds = self._base.kafka.rounds
         self._begin(event)
         self._take(event)
         return Step(outputs=self._advance(event.time_ms))
@@ -118,7 +153,7 @@ class Controller:
         if not self._header.rounds:
             return []
         last = max(self._header.rounds)
-        lateness_ms = self._base.pulsar.rounds.lateness_ms
+        lateness_ms = self._rounds.lateness_ms
         return self._advance((last + 1) * self._header.length_ms + lateness_ms)
 
     def commit(self) -> None:
@@ -126,10 +161,11 @@ class Controller:
         self._store.put_header(encode_header(self._header))
         self._remove_closed()
         for key, waiting in self._new.items():
-            encoded = encode_report(waiting) if isinstance(waiting, WaitingReport) else encode_topics(waiting)
-            self._store.put_waiting(key, encoded)
+            self._store.put_waiting(key, _encoded(waiting))
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
+        if self._kafka is not None and self._fleet_changed:
+            self._store.put_fleet(encode_kafka(self._kafka))
         self._stored_rounds.update(key.round for key in self._new)
         self._closed_stored, self._new, self._fleet_changed = [], {}, False
 
@@ -147,7 +183,7 @@ class Controller:
 
     def _refuse(self, event: Event) -> Rejection | None:
         """Reasons that only the cluster's memory or settings know."""
-        limits = self._base.pulsar.rounds
+        limits = adoption.limits_for(event, self._header.system, self._base)
         if event.appended_ms is not None and event.time_ms > event.appended_ms + limits.max_ahead_ms:
             return Rejection(
                 reason="ahead-of-log",
@@ -156,6 +192,9 @@ class Controller:
             )
         if isinstance(event, Control):
             return self._refuse_overlay(event)
+        wrong = adoption.wrong_system(event, self._header.system)
+        if wrong is not None:
+            return wrong
         known, newest = self._header.partition, self._header.newest_ms
         if event.partition is None or known is None or newest is None or event.partition == known:
             return None
@@ -175,16 +214,18 @@ class Controller:
         return None
 
     def _take_control(self, event: Control) -> bool:
-        return control.take(self._header, event, self._base.pulsar.rounds)
+        return control.take(self._header, event, self._rounds)
 
     def _is_late(self, event: Event) -> bool:
+        if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
+            return adoption.is_late(event, self._header, self._base)
         first_open = self._header.next_round
         return first_open is not None and event.time_ms // self._header.length_ms < first_open
 
     def _begin(self, event: Event) -> None:
         """The first event of a cluster starts its clock."""
         if self._header.next_round is None:
-            lateness_ms = self._base.pulsar.rounds.lateness_ms
+            lateness_ms = self._rounds.lateness_ms
             self._header.newest_ms = event.time_ms
             self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
 
@@ -192,24 +233,39 @@ class Controller:
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
         if isinstance(event, LoadReport):
-            self._header.is_known = True
-            _widen(open_round.spans, event.time_ms, self._base.pulsar.rounds.max_report_age_ms)
+            self._header.is_known, self._header.system = True, "pulsar"
+            _widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
             key = WaitingKey(number, "report", event.broker)
             self._keep_newest(key, WaitingReport(event.time_ms, event.id, event.report), type(event))
             return
         if isinstance(event, TopicStats):
-            open_round.has_topics = True
+            open_round.has_topics, self._header.system = True, "pulsar"
             key = WaitingKey(number, "topics", event.broker)
             self._keep_newest(key, WaitingTopics(event.time_ms, event.id, event.traffic), type(event))
             return
+        if isinstance(event, KafkaLoadReport | Reassignment):
+            self._take_kafka(event, number, open_round)
+            return
         result: Result = USED
         if isinstance(event, Tick):
+            adoption.remember_tick(self._header, event, self._base)
             result = USED if _take_tick(event, open_round) else SUPERSEDED
         elif isinstance(event, ActionResult):
             result = USED if _take_result(event, open_round) else SUPERSEDED
+        elif isinstance(event, ClusterFacts):
+            result = USED if _take_facts(event, open_round) else SUPERSEDED
         self._results[type(event), result] += 1
 
-    def _keep_newest(self, key: WaitingKey, new: WaitingReport | WaitingTopics, type_: type[Event]) -> None:
+    def _take_kafka(self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound) -> None:
+        _widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
+        if isinstance(event, KafkaLoadReport):
+            key = WaitingKey(number, "logs", event.broker)
+            self._keep_newest(key, WaitingLogs(event.time_ms, event.id, event.logs), type(event))
+        else:
+            key = WaitingKey(number, "moves", "")
+            self._keep_newest(key, WaitingMoves(event.time_ms, event.id, event.report), type(event))
+
+    def _keep_newest(self, key: WaitingKey, new: Waiting, type_: type[Event]) -> None:
         """Of what a broker says in a round only the newest counts; equal times: the greater id."""
         before = self._waiting(key)
         if before is not None:
@@ -218,7 +274,7 @@ class Controller:
                 return
         self._new[key] = new
 
-    def _waiting(self, key: WaitingKey) -> WaitingReport | WaitingTopics | None:
+    def _waiting(self, key: WaitingKey) -> Waiting | None:
         found = self._new.get(key)
         if found is not None or key.round not in self._stored_rounds:
             return found
@@ -229,7 +285,7 @@ class Controller:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
         header = self._header
         header.newest_ms = time_ms if header.newest_ms is None else max(header.newest_ms, time_ms)
-        lateness_ms = self._base.pulsar.rounds.lateness_ms
+        lateness_ms = self._rounds.lateness_ms
         first_open = (header.newest_ms - lateness_ms) // header.length_ms
         if header.next_round is not None and first_open <= header.next_round:
             return []
@@ -240,11 +296,45 @@ class Controller:
         return outputs
 
     def _close(self, number: int) -> list[Output]:
+        waiting = self._take_waiting(number)
+        close = self._close_kafka if self._header.system == "kafka" else self._close_pulsar
+        outputs = close(number, waiting)
+        del self._header.rounds[number]
+        self._header.next_round = number + 1
+        return outputs
+
+    def _close_kafka(self, number: int, waiting: dict[WaitingKey, Waiting]) -> list[Output]:
+        """A round of ticks alone counts too: nobody could be read, and a throttle may have to be made safe."""
+        open_round = self._header.rounds[number]
+        memory = self._load_kafka()
+        for result in sorted(open_round.results):
+            pursuit.hear(memory, result.action_id, result.outcome, at_ms=result.time_ms)
+        self._fleet_changed = True
+        reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingLogs)}
+        moves = next((each for each in waiting.values() if isinstance(each, WaitingMoves)), None)
+        for type_, count in ((KafkaLoadReport, len(reports)), (Reassignment, int(moves is not None))):
+            if count:
+                self._results[type_, USED] += count
+        if not open_round.spans and open_round.tick is None:
+            return []
+        return kafka_rounds.close(
+            self._cluster,
+            self._header,
+            memory,
+            reports,
+            moves,
+            number=number,
+            identity=self._identity,
+            settings=self._settings,
+        )
+
+    def _close_pulsar(self, number: int, waiting: dict[WaitingKey, Waiting]) -> list[Output]:
         open_round = self._header.rounds[number]
         for result in sorted(open_round.results):
-            _apply_result(self._header, result)
+            effects.apply_result(self._header, result)
+        if open_round.facts is not None:
+            self._obey(open_round.facts.facts)
         outputs: list[Output] = []
-        waiting = self._take_waiting(number)
         reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
         topics = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingTopics)}
         if open_round.spans:
@@ -262,9 +352,14 @@ class Controller:
         for type_, used in ((LoadReport, reports), (TopicStats, topics)):
             if used:
                 self._results[type_, USED] += len(used)
-        del self._header.rounds[number]
-        self._header.next_round = number + 1
         return outputs
+
+    def _obey(self, facts: Facts) -> None:
+        before, after = Groups.of(self._header.facts), Groups.of(facts)
+        self._header.facts = facts
+        if before != after:
+            forget_moved(self._load_fleet(), before, after)
+            self._fleet_changed = True
 
     def _load_fleet(self) -> Fleet:
         if self._fleet is None:
@@ -272,9 +367,15 @@ class Controller:
             self._fleet = Fleet() if value is None else decode_fleet(value)
         return self._fleet
 
-    def _take_waiting(self, number: int) -> dict[WaitingKey, WaitingReport | WaitingTopics]:
+    def _load_kafka(self) -> KafkaMemory:
+        if self._kafka is None:
+            value = self._store.fleet()
+            self._kafka = KafkaMemory() if value is None else decode_kafka(value)
+        return self._kafka
+
+    def _take_waiting(self, number: int) -> dict[WaitingKey, Waiting]:
         """All that waits for a round; it leaves this batch and the store."""
-        found: dict[WaitingKey, WaitingReport | WaitingTopics] = {}
+        found: dict[WaitingKey, Waiting] = {}
         stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
         self._stored_rounds.discard(number)
         for key, value in stored:
@@ -286,8 +387,28 @@ class Controller:
         return found
 
 
-def _decoded(key: WaitingKey, value: bytes) -> WaitingReport | WaitingTopics:
-    return decode_report(value) if key.kind == "report" else decode_topics(value)
+def _decoded(key: WaitingKey, value: bytes) -> Waiting:
+    match key.kind:
+        case "report":
+            return decode_report(value)
+        case "topics":
+            return decode_topics(value)
+        case "logs":
+            return decode_logs(value)
+        case "moves":
+            return decode_moves(value)
+
+
+def _encoded(waiting: Waiting) -> bytes:
+    match waiting:
+        case WaitingReport():
+            return encode_report(waiting)
+        case WaitingTopics():
+            return encode_topics(waiting)
+        case WaitingLogs():
+            return encode_logs(waiting)
+        case WaitingMoves():
+            return encode_moves(waiting)
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:
@@ -298,20 +419,20 @@ def _take_tick(event: Tick, open_round: OpenRound) -> bool:
     return True
 
 
+def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
+    known = open_round.facts
+    if known is not None and known.age_key >= event.age_key:
+        return False
+    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
+    return True
+
+
 def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
     record = ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)
     if record in open_round.results:
         return False
     open_round.results.append(record)
     return True
-
-
-def _apply_result(header: Header, result: ResultRecord) -> None:
-    """A result ends the flight; a failed one the cooldown too."""
-    for action in chain(header.actions.values(), header.splits.values()):
-        if action.action_id == result.action_id:
-            action.in_flight = False
-            action.failed = action.failed or result.outcome == "failed"
 
 
 def _widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:

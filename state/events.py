@@ -10,11 +10,15 @@ from typing import Literal
 
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
+from state.facts import Facts
+from state.kafka.reports import BrokerLogs, MovesReport
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
 TOPICS, SESSIONS = range(2)
 """Columns of a bundle's counts."""
+
+System = Literal["pulsar", "kafka"]
 
 _SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
 _SYSTEM_NAMESPACE = re.compile(r"(?:pulsar|sla-monitor)/(?:[^/]+/)?[^/]+:\d+|pulsar/system")
@@ -107,6 +111,21 @@ class TopicStats(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class KafkaLoadReport(Event):
+    """A Kafka broker's replicas of moving partitions, its throttle and its network at a moment."""
+
+    broker: str
+    logs: BrokerLogs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reassignment(Event):
+    """All that moves in a Kafka cluster at a moment."""
+
+    report: MovesReport
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tick(Event):
     """A collector's sweep is complete."""
 
@@ -128,6 +147,13 @@ class ActionResult(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ClusterFacts(Event):
+    """What a cluster is besides its load; it counts from the round of its time on."""
+
+    facts: Facts
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Control(Event):
     """An operator's whole overlay of one cluster."""
 
@@ -137,6 +163,8 @@ class Control(Event):
     """Settings as a JSON object, canonical."""
     who: str
     why: str
+    resumed_ms: int | None = None
+    """When a person said that what made actions fail is mended; at most its own time."""
 
 
 RejectReason = Literal[

@@ -1,23 +1,58 @@
 """What a round shows that no action of ours can help, with what a person can do."""
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
+from state.effects import Elsewhere
 from state.outputs import Finding, Section
+from state.past import Ineffective
 from state.summary import SHOWN_ROWS
 from state.tables import Eligible
 
 
-def findings(table: Eligible, topics: TopicTable, settings: SplitSettings) -> Section[Finding]:
-    """Topic partitions that are too hot for any split, the hottest first; as their bundle's owner reports them."""
-    found = [
-        (row, bundle)
-        for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
-        if bundle is not None
+def section(found: Sequence[Finding]) -> Section[Finding]:
+    """All of a round's findings; the first are shown."""
+    outcomes = Counter(finding.kind for finding in found)
+    return Section(
+        count=len(found), outcomes=dict(sorted(outcomes.items())), heaviest=list(found[:SHOWN_ROWS])
+    )
+
+
+def of_actions(ineffective: Mapping[str, Ineffective], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
+    """Actions without effect while their bundles rest, and unloads that landed elsewhere."""
+    return [
+        *(
+            Finding(
+                kind="ineffective",
+                subject=bundle,
+                broker=each.broker,
+                bytes_per_s=None,
+                advice=f"its {each.kind} is said to have succeeded, {each.rounds_count} rounds of reports show no effect: "
+                f"look for who undoes it; the bundle is left alone for ineffective_rest_s",
+            )
+            for bundle, each in sorted(ineffective.items())
+        ),
+        *(
+            Finding(
+                kind="landed-elsewhere",
+                subject=each.bundle,
+                broker=each.owner,
+                bytes_per_s=None,
+                advice=f"it was to go to {each.destination}: Pulsar's own placement may have overruled that",
+            )
+            for each in elsewhere
+        ),
     ]
-    shown = [
+
+
+def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> list[Finding]:
+    """Topic partitions that are too hot for any split, the hottest first; as their bundle's owner reports them."""
+    return [
         Finding(
             kind="hot-partition",
             subject=topics.names[row],
@@ -26,10 +61,9 @@ def findings(table: Eligible, topics: TopicTable, settings: SplitSettings) -> Se
             advice=f"above hot_partition_bytes_per_s {settings.hot_partition_bytes_per_s:g}: no split can help a single "
             f"topic, more partitions can",
         )
-        for row, bundle in found[:SHOWN_ROWS]
+        for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
+        if bundle is not None
     ]
-    outcomes = {"hot-partition": len(found)} if found else {}
-    return Section(count=len(found), outcomes=outcomes, heaviest=shown)
 
 
 def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:

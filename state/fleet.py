@@ -18,7 +18,8 @@ from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import namespace_of
-from state.memory import Fleet, PastSplit, WaitingReport
+from state.memory import Fleet, WaitingReport
+from state.past import PastSplit
 
 NOBODY = -1
 

@@ -12,18 +12,31 @@ from numpy.typing import NDArray
 
 from policies.snapshot import Ints
 from state.events import namespace_of
-from state.memory import Fleet, Header, PastAction
+from state.memory import Fleet, Header
+from state.past import PastAction
 from state.settings import GuardSettings, PulsarSettings, QuietSpan, to_ms
 
-MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples")
+MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples", "ineffective", "other-group")
 """Why a bundle is not movable, by code; the empty one means it is."""
-OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES = range(len(MASK_REASONS))
+OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP = range(len(MASK_REASONS))
 
 Codes = NDArray[np.int8]
 
 HOUR_MS = 3_600_000
 
-HoldReason = Literal["paused", "quiet-hours", "split-instead", "sole-bundle", "budget"]
+GENERAL_REASONS = ("paused", "failing", "two-balancers", "quiet-hours")
+"""Why nothing of a kind is done in a round, whatever the bundle."""
+
+HoldReason = Literal[
+    "paused",
+    "failing",
+    "two-balancers",
+    "quiet-hours",
+    "split-instead",
+    "anti-affinity",
+    "sole-bundle",
+    "budget",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +50,26 @@ class Hold:
 def mask(fleet: Fleet, count: int, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
     """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading ``count`` bundles, (count,).
 
-    A bundle rests after an unload of its own, and while a split of it is in flight.
+    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect.
     """
     own = _Past(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms)
     other = _Past(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms)
-    return _masked(fleet, fleet.samples[:count], pulsar.guards, own, other)
+    resting = _resting(header, pulsar.guards, end_ms=end_ms)
+    return _masked(fleet, fleet.samples[:count], pulsar.guards, own, other, resting)
 
 
 def split_mask(fleet: Fleet, count: int, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     own = _Past(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms)
     other = _Past(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms)
-    return _masked(fleet, fleet.split_samples[:count], pulsar.guards, own, other)
+    resting = _resting(header, pulsar.guards, end_ms=end_ms)
+    return _masked(fleet, fleet.split_samples[:count], pulsar.guards, own, other, resting)
+
+
+def _resting(header: Header, guards: GuardSettings, *, end_ms: int) -> set[str]:
+    """Bundles left alone because an action of theirs had no effect."""
+    rest_ms = to_ms(guards.ineffective_rest_s)
+    return {name for name, found in header.ineffective.items() if end_ms < found.judged_ms + rest_ms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +97,22 @@ class _Past:
         return action is not None and not action.failed and self.end_ms < action.decided_ms + self.cooldown_ms
 
 
-def _masked(fleet: Fleet, samples: Ints, guards: GuardSettings, own: _Past, other: _Past) -> Codes:
+def _masked(
+    fleet: Fleet, samples: Ints, guards: GuardSettings, own: _Past, other: _Past, resting: set[str]
+) -> Codes:
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
     if guards.excluded_namespaces:
         excluded = np.array([name in guards.excluded_namespaces for name in fleet.namespaces], dtype=np.bool_)
         codes[excluded[fleet.namespace[: len(samples)]]] = EXCLUDED_NAMESPACE
-    names = own.names() | other.names()
+    names = own.names() | other.names() | resting
     if names:
         bundles = fleet.bundles[: len(samples)]
         acted = np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))
         for row in np.flatnonzero(acted).tolist():
             if own.is_in_flight(bundles[row]) or other.is_in_flight(bundles[row]):
                 codes[row] = IN_FLIGHT
+            elif bundles[row] in resting:
+                codes[row] = INEFFECTIVE
             elif own.is_cooling(bundles[row]):
                 codes[row] = COOLDOWN
     return codes
@@ -103,6 +128,8 @@ def quiet(guards: GuardSettings, kind: str, *, end_ms: int) -> Hold | None:
 
 def forget_old(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> None:
     """Drop decisions that mask nothing any more, children that never came, and unloads older than an hour."""
+    resting = _resting(header, pulsar.guards, end_ms=end_ms)
+    header.ineffective = {name: found for name, found in header.ineffective.items() if name in resting}
     header.actions = _still_masking(header.actions, to_ms(pulsar.guards.bundle_cooldown_s), end_ms=end_ms)
     header.splits = _still_masking(header.splits, to_ms(pulsar.split.bundle_cooldown_s), end_ms=end_ms)
     header.inheritances = {

@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from state.events import System
+from state.kafka.outputs import ThrottleSummary
 from state.settings import Mode
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
@@ -111,6 +113,8 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Bundles it owns, system bundles left out; 0 for an excluded broker."""
     excluded: bool
     """Whether the settings exclude it: neither averaged nor paired."""
+    group: str | None
+    """Isolation policy it is primary in; null: of the default group."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +124,8 @@ class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     """Broker that would shed."""
     low_broker: str | None
     """The broker it is compared with; null where it is with none."""
+    group: str | None
+    """Isolation policy of both; null: the default group. Brokers are only compared within their group."""
     outcome: str
     """Why it fired or not, e.g. `below-threshold`."""
     detail: str
@@ -167,14 +173,14 @@ class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
-    kind: Literal["hot-partition"]
+    kind: Literal["hot-partition", "ineffective", "landed-elsewhere"]
     """What it is."""
     subject: str
-    """What it is about, e.g. the topic."""
+    """What it is about: the topic, or the bundle of an action."""
     broker: str
     """Where it was seen."""
-    bytes_per_s: float
-    """Throughput in + out."""
+    bytes_per_s: float | None
+    """Throughput in + out of a topic; null for an action's bundle."""
     advice: str
     """What a person can do."""
 
@@ -204,6 +210,17 @@ class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Standard deviation of the population."""
 
 
+class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who else balances the cluster, as its collector found out."""
+
+    shedding_brokers: list[str]
+    """Brokers at which Pulsar's own shedding is on."""
+    splitting_brokers: list[str]
+    """Brokers at which Pulsar's own splitting of bundles is on."""
+    unknown_brokers: list[str]
+    """Brokers that could not be asked about one of the two."""
+
+
 class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """The control event a round obeyed."""
 
@@ -217,6 +234,8 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """For which reason."""
     arrived_late: bool
     """Whether it came after the round it was meant for had closed."""
+    resumed_at: str | None
+    """When a person said that what made actions fail is mended; null: the event does not say."""
     problem: str | None
     """Why its settings are not in force, where they are not."""
 
@@ -226,6 +245,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     """Cluster, as in the envelope."""
+    system: System
+    """What kind of cluster it is."""
     round: int
     """Its number: start divided by `length_s`."""
     start: str
@@ -246,6 +267,12 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The mode in force."""
     paused: bool
     """Whether a control event holds all actions."""
+    failing_since: str | None
+    """Since when all actions are held because too many of the last ones failed; null: they are not."""
+    other_balancers: OtherBalancers | None
+    """Null where no collector said anything of it."""
+    last_actions: dict[str, int]
+    """How the last actions that were judged ended, at most 10: `good`, `failed` or `ineffective`."""
     control: ControlInForce | None
     """Null without one."""
     settings_digest: str
@@ -288,6 +315,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many actions were decided."""
     actions: list[str]
     """Ids of the round's actions, in order."""
+    throttle: ThrottleSummary | None
+    """Reassignments of a Kafka cluster, whose tables of bundles are empty; null for Pulsar, and where nothing was judged."""
 
 
 def canonical(data: Any) -> bytes:

@@ -3,40 +3,22 @@
 The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, splits, budgets, memory, outputs.
 """
 
-from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from dataclasses import dataclass
+from typing import Literal
 
-from policies.placement import place
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import SheddingPlan
-from policies.snapshot import Snapshot
 from policies.splitting.plan import TopicTable
-from state import control, fleet, guards, splits, summary
+from state import control, effects, findings, fleet, guards, splits, summary
 from state.actions import Admitted, Circumstances, admit
-from state.findings import findings
-from state.memory import (
-    ControlRecord,
-    Fleet,
-    Header,
-    OpenRound,
-    PastAction,
-    PastUnloads,
-    WaitingReport,
-    WaitingTopics,
-)
-from state.outputs import (
-    ControlInForce,
-    Finding,
-    Output,
-    RoundSummary,
-    Section,
-    Split,
-    Unload,
-    output,
-    rfc3339,
-)
+from state.aftermath import remember
+from state.anti_affinity import AntiAffinity
+from state.closing import Closing, Decided
+from state.groups import Groups
+from state.guards import Hold
+from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
+from state.outputs import Output, RoundSummary, Split, Unload, output
+from state.round_summary import round_summary
 from state.settings import (
-    MS_PER_S,
     ClusterSettings,
     Mode,
     OverlayError,
@@ -44,15 +26,14 @@ from state.settings import (
     SettingsSource,
     to_ms,
 )
+from state.shedding import shed
 from state.splits import Splits
-from state.tables import Eligible, Loads, eligible, loads
+from state.tables import Eligible, eligible, loads
+from state.two_balancers import two_balancers_hold
 
 UNLOAD_TYPE = "trimtab.action.unload.v1"
 SPLIT_TYPE = "trimtab.action.split.v1"
 ROUND_TYPE = "trimtab.round.v1"
-
-MAX_REMARK_CHARACTERS = 500
-"""Length of an operator's name or reason, or of a problem, in a summary, so that summaries stay small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,28 +42,6 @@ class Identity:
 
     mode: Mode = "dry-run"
     action_ttl_s: float = 180.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Closing:
-    """A round at its close, with all that its outputs are made of."""
-
-    cluster: str
-    number: int
-    start_ms: int
-    end_ms: int
-    open_round: OpenRound
-    reports: dict[str, WaitingReport]
-    topics: dict[str, WaitingTopics]
-    settings: ClusterSettings
-    record: ControlRecord | None
-    settings_problem: str | None
-    mode: Mode
-
-    @property
-    def paused(self) -> bool:
-        """Whether an operator holds every action."""
-        return self.record is not None and self.record.paused
 
 
 def close(
@@ -104,6 +63,8 @@ def close(
         before.forget_policies()
         header.rounds_since_start = 0
     _change_mode(header, closing.mode)
+    if closing.record is not None and closing.record.resumed_ms is not None:
+        effects.resume(header, closing.record.resumed_ms)
     guards.forget_old(header, pulsar, end_ms=closing.end_ms)
     if header.inheritances:
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
@@ -116,7 +77,7 @@ def close(
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
     )
     live = _live(advanced.fleet, closing, pulsar)
-    outputs = _decide(closing, header, advanced, live=live, identity=identity, restarted=restarted)
+    outputs = _decide(closing, header, advanced, live=live, restarted=restarted)
     header.rounds_since_start += 1
     header.last_summary = number
     header.last_report_ms = closing.open_round.spans[-1][1]
@@ -142,12 +103,13 @@ def _closing(
     settings: SettingsSource,
 ) -> Closing:
     record = control.in_force(header, number)
-    in_force, problem = _settings_in_force(cluster, record, settings)
+    in_force, problem = settings_in_force(cluster, record, settings)
     return Closing(
         cluster=cluster,
         number=number,
         start_ms=number * header.length_ms,
         end_ms=(number + 1) * header.length_ms,
+        expires_ms=(number + 1) * header.length_ms + to_ms(identity.action_ttl_s),
         open_round=header.rounds[number],
         reports=reports,
         topics=topics,
@@ -158,10 +120,13 @@ def _closing(
     )
 
 
-def _settings_in_force(
+def settings_in_force(
     cluster: str, record: ControlRecord | None, settings: SettingsSource
 ) -> tuple[ClusterSettings, str | None]:
-    """The overlay was valid when it came; after a restart with other settings below it, it may no longer be."""
+    """Settings of a round, and why the overlay is not in them, if so.
+
+    The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
+    """
     base = settings.base(cluster)
     if record is None:
         return base, None
@@ -212,25 +177,32 @@ def _decide(
     advanced: fleet.Advanced,
     *,
     live: list[str],
-    identity: Identity,
     restarted: bool,
 ) -> list[Output]:
     pulsar, count = closing.settings.pulsar, advanced.owned_count
+    elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
     round_loads = loads(closing.reports, pulsar)
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
-    table = eligible(round_loads, advanced.fleet, codes)
+    groups = Groups.of(header.facts)
+    codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
+    table = eligible(round_loads, advanced.fleet, codes, groups)
     topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
-    verdict = _Verdict(*obstacle) if obstacle else _judge(closing, header, table, advanced, topics, identity)
-    actions = _actions(closing, verdict, identity)
-    _remember(header, closing, verdict, actions, identity)
-    spoken = _summary(
+    circumstances = _circumstances(closing, header)
+    decided = (
+        Decided(*obstacle) if obstacle else _judge(circumstances, header, table, advanced, topics, pulsar)
+    )
+    actions = _actions(circumstances, decided)
+    remember(header, closing, decided, actions)
+    found = findings.of_actions(header.ineffective, elsewhere)
+    found += findings.of_topics(table, topics, pulsar.split)
+    spoken = round_summary(
         closing,
         header,
         round_loads,
         table,
-        verdict=verdict,
-        found=findings(table, topics, pulsar.split),
+        decided=decided,
+        found=findings.section(found),
         actions=actions,
         live=live,
         restarted=restarted,
@@ -238,78 +210,64 @@ def _decide(
     return [*actions, _round_output(closing, len(actions), summary.fit(spoken))]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Verdict:
-    """What a round came to; no plan where its policies did not run, no splits where they are switched off."""
-
-    outcome: Literal["decided", "warm-up", "no-quorum"]
-    reason: str
-    plan: SheddingPlan | None = None
-    admitted: Admitted = field(default_factory=Admitted)
-    splits: Splits | None = None
-
-
 def _judge(
-    closing: Closing,
+    circumstances: Circumstances,
     header: Header,
     table: Eligible,
     advanced: fleet.Advanced,
     topics: TopicTable,
-    identity: Identity,
-) -> _Verdict:
-    pulsar = closing.settings.pulsar
-    plan = place(
-        table.snapshot,
-        _run_policy(table.snapshot, advanced.fleet, pulsar),
-        table.known,
-        strategy=pulsar.placement,
-        overloaded_ratio=pulsar.overload_shedder.threshold_ratio,
-    )
-    circumstances = _circumstances(closing, identity)
+    pulsar: PulsarSettings,
+) -> Decided:
+    wanted = shed(table, advanced.fleet, pulsar, table.groups)
     decided = None
     if pulsar.split.enabled:
-        codes = guards.split_mask(advanced.fleet, advanced.owned_count, header, pulsar, end_ms=closing.end_ms)
+        codes = guards.split_mask(
+            advanced.fleet, advanced.owned_count, header, pulsar, end_ms=circumstances.end_ms
+        )
         decided = splits.decide(
-            table, advanced, plan, topics, codes, circumstances=circumstances, pulsar=pulsar
+            table,
+            advanced,
+            wanted.plan,
+            topics,
+            codes,
+            proposals=wanted.proposals(),
+            circumstances=circumstances,
+            pulsar=pulsar,
         )
     admitted = admit(
         table,
-        plan,
+        wanted.plan,
         guards.hour_budget(header, pulsar.guards),
         circumstances,
+        AntiAffinity.of(header.facts, table, advanced.fleet),
         split_rows=decided.rows if decided else (),
     )
-    return _Verdict("decided", _decision_reason(plan, admitted, decided), plan, admitted, decided)
+    return Decided(
+        "decided", _decision_reason(wanted.plan, admitted, decided), wanted.plan, admitted, decided
+    )
 
 
-def _circumstances(closing: Closing, identity: Identity) -> Circumstances:
+def _circumstances(closing: Closing, header: Header) -> Circumstances:
     return Circumstances(
         cluster=closing.cluster,
         number=closing.number,
         end_ms=closing.end_ms,
-        expires_ms=closing.end_ms + to_ms(identity.action_ttl_s),
+        expires_ms=closing.expires_ms,
         policy=closing.settings.pulsar.shedding_policy,
         dry_run=closing.mode == "dry-run",
-        paused=closing.paused,
+        hold=_hold(closing, header),
     )
 
 
-def _run_policy(snapshot: Snapshot, after: Fleet, pulsar: PulsarSettings) -> SheddingPlan:
-    """Run the chosen policy and keep its next memory in the fleet."""
-    match pulsar.shedding_policy:
-        case avg_shedder.NAME:
-            plan, after.avg_shedder = avg_shedder.shed(snapshot, after.avg_shedder, pulsar.avg_shedder)
-            return plan
-        case threshold_shedder.NAME:
-            plan, after.threshold_shedder = threshold_shedder.shed(
-                snapshot, after.threshold_shedder, pulsar.threshold_shedder
-            )
-            return plan
-        case uniform_load_shedder.NAME:
-            return uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
-        case overload_shedder.NAME:
-            return overload_shedder.shed(snapshot, pulsar.overload_shedder)
-    assert_never(pulsar.shedding_policy)
+def _hold(closing: Closing, header: Header) -> Hold | None:
+    """Why nothing is done in this round, if so; the policies go on counting."""
+    if closing.paused:
+        return Hold("paused", "the cluster is paused")
+    settings = closing.settings.pulsar.guards
+    failing = effects.failing_hold(header, settings)
+    if failing is not None or closing.mode == "dry-run":
+        return failing
+    return two_balancers_hold(header.facts, settings)
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
@@ -321,11 +279,11 @@ def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | N
     return f"{said}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
 
 
-def _actions(closing: Closing, verdict: _Verdict, identity: Identity) -> list[Output]:
+def _actions(circumstances: Circumstances, decided: Decided) -> list[Output]:
     """Unloads in the policy's order, then splits in that of the criteria."""
-    cuts = splits.actions(verdict.splits, _circumstances(closing, identity)) if verdict.splits else []
+    cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
     typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in verdict.admitted.unloads),
+        *((UNLOAD_TYPE, unload) for unload in decided.admitted.unloads),
         *((SPLIT_TYPE, cut) for cut in cuts),
     ]
     return [
@@ -333,10 +291,10 @@ def _actions(closing: Closing, verdict: _Verdict, identity: Identity) -> list[Ou
             kind="action",
             type_=type_,
             subject=action.bundle,
-            cluster=closing.cluster,
-            number=closing.number,
+            cluster=circumstances.cluster,
+            number=circumstances.number,
             place=place,
-            time_ms=closing.end_ms,
+            time_ms=circumstances.end_ms,
             data=action,
             dry_run=action.dry_run,
         )
@@ -356,110 +314,4 @@ def _round_output(closing: Closing, place: int, spoken: RoundSummary) -> Output:
         data=spoken,
         dry_run=closing.mode == "dry-run",
         summary=spoken,
-    )
-
-
-def _remember(
-    header: Header, closing: Closing, verdict: _Verdict, actions: list[Output], identity: Identity
-) -> None:
-    """Cooldown, flight, the hour's budget and the children's inheritance begin when an action is decided."""
-    expires_ms = closing.end_ms + to_ms(identity.action_ttl_s)
-
-    def past(action: Output, *, in_flight: bool = True) -> PastAction:
-        return PastAction(
-            action_id=action.id,
-            decided_ms=closing.end_ms,
-            expires_ms=expires_ms,
-            dry_run=action.dry_run,
-            in_flight=in_flight,
-        )
-
-    unloads_count = len(verdict.admitted.unloads)
-    for action in actions[:unloads_count]:
-        header.actions[action.subject] = past(action)
-    if unloads_count:
-        header.unloads.append(
-            PastUnloads(ended_ms=closing.end_ms, count=unloads_count, dry_run=closing.mode == "dry-run")
-        )
-    if verdict.splits is None:
-        return
-    for action, decision in zip(actions[unloads_count:], verdict.splits.admitted, strict=True):
-        header.splits[action.subject] = past(action)
-        for child in splits.children_of(verdict.splits, decision):
-            header.splits[child] = past(action, in_flight=False)  # a child that is listed is there
-        header.inheritances[action.subject] = splits.inheritance(
-            verdict.splits,
-            decision,
-            expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
-        )
-
-
-def _summary(
-    closing: Closing,
-    header: Header,
-    round_loads: Loads,
-    table: Eligible,
-    *,
-    verdict: _Verdict,
-    found: Section[Finding],
-    actions: list[Output],
-    live: list[str],
-    restarted: bool,
-) -> RoundSummary:
-    tick = closing.open_round.tick
-    missing = [name for name in live if name not in closing.reports]
-    oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
-    plan = verdict.plan
-    return RoundSummary(
-        cluster=closing.cluster,
-        round=closing.number,
-        start=rfc3339(closing.start_ms),
-        end=rfc3339(closing.end_ms),
-        gap_rounds=0 if header.last_summary is None else closing.number - header.last_summary - 1,
-        restarted=restarted,
-        outcome=verdict.outcome,
-        reason=verdict.reason,
-        policy=closing.settings.pulsar.shedding_policy,
-        mode=closing.mode,
-        paused=closing.paused,
-        control=_control_in_force(closing.record, closing.settings_problem),
-        settings_digest=closing.settings.digest,
-        brokers_reporting_count=len(closing.reports),
-        brokers_live_count=len(live),
-        brokers_reporting=sorted(closing.reports),
-        brokers_missing_count=len(missing),
-        brokers_missing=missing,
-        brokers_excluded=[
-            name for name, kept in zip(round_loads.names, round_loads.included, strict=True) if not kept
-        ],
-        brokers_asked=[] if tick is None else sorted(tick.asked),
-        brokers_failed={} if tick is None else dict(tick.failed),
-        reports_used_count=len(closing.reports),
-        oldest_report_age_s=(closing.end_ms - oldest_ms) / MS_PER_S,
-        usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
-        resources=summary.resource_summaries(round_loads),
-        brokers=summary.broker_rows(round_loads, table.bundle_counts),
-        examined=summary.empty_section() if plan is None else summary.examined_section(table, plan),
-        candidates=(
-            summary.empty_section()
-            if plan is None
-            else summary.candidates_section(table, plan, verdict.admitted.holds)
-        ),
-        splits=summary.empty_section() if verdict.splits is None else splits.section(verdict.splits),
-        findings=found,
-        actions_count=len(actions),
-        actions=[action.id for action in actions],
-    )
-
-
-def _control_in_force(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
-    if record is None:
-        return None
-    return ControlInForce(
-        id=record.id[:MAX_REMARK_CHARACTERS],
-        time=rfc3339(record.time_ms),
-        who=record.who[:MAX_REMARK_CHARACTERS],
-        why=record.why[:MAX_REMARK_CHARACTERS],
-        arrived_late=record.arrived_late,
-        problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
     )

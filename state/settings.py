@@ -18,63 +18,24 @@ from policies.shedding.threshold_shedder import ThresholdShedderSettings
 from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
+from state.kafka.settings import KafkaSettings
+from state.round_settings import MS_PER_S, RoundSettings, to_ms
+
+__all__ = [
+    "MS_PER_S",
+    "ClusterSettings",
+    "GuardSettings",
+    "KafkaSettings",
+    "Mode",
+    "OverlayError",
+    "PulsarSettings",
+    "QuietSpan",
+    "RoundSettings",
+    "SettingsSource",
+    "to_ms",
+]
 
 Mode = Literal["dry-run", "act"]
-
-MS_PER_S = 1000
-
-
-def to_ms(seconds: float) -> int:
-    """Whole milliseconds; all event time is counted in them, so that rounds never depend on float division."""
-    return round(seconds * MS_PER_S)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSettings:
-    """How event time is cut into rounds, and what a round needs before its policies run. Not changeable by control."""
-
-    length_s: float = 60.0
-    """Length of a round; one minute is Pulsar's own shedding interval.
-    Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
-    lateness_s: float = 10.0
-    """How long after a round's end events of it are still taken; a round closes when event time passes it."""
-    warmup_rounds: int = 1
-    """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
-    quorum_ratio: float = 0.6
-    """Share of the live brokers that must report for the policies to run; below it the mean means nothing. 0 = off."""
-    max_report_age_s: float = 180.0
-    """A broker silent for longer is no longer live and its memory is dropped; a cluster silent for longer starts
-    again. Three rounds: one lost report is not a death."""
-    max_ahead_s: float = 10.0
-    """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
-
-    def __post_init__(self) -> None:
-        if to_ms(self.length_s) < 1:
-            raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
-        for name in ("lateness_s", "warmup_rounds", "quorum_ratio", "max_report_age_s", "max_ahead_s"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
-
-    @property
-    def length_ms(self) -> int:
-        """Length of a round in milliseconds."""
-        return to_ms(self.length_s)
-
-    @property
-    def lateness_ms(self) -> int:
-        """Lateness in milliseconds."""
-        return to_ms(self.lateness_s)
-
-    @property
-    def max_report_age_ms(self) -> int:
-        """Age of a report in milliseconds above which its broker is not live."""
-        return to_ms(self.max_report_age_s)
-
-    @property
-    def max_ahead_ms(self) -> int:
-        """Milliseconds an event may be ahead of its append time."""
-        return to_ms(self.max_ahead_s)
-
 
 _QUIET_SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)(?: (splits|unloads))?")
 _DAY_MIN = 24 * 60
@@ -119,6 +80,10 @@ class QuietSpan:
         return inside and kind in self.kinds
 
 
+JUDGED_ACTIONS_COUNT = 10
+"""Actions whose end is remembered: enough to tell a bad day from a bad action, few enough to forget last week's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
     """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
@@ -145,6 +110,17 @@ class GuardSettings:
     """Spans of the day in UTC when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything,
     ``08:00-18:00 splits`` and ``08:00-18:00 unloads`` one kind of action. Judged by the round's end; a span may pass
     midnight."""
+    ineffective_after_rounds_count: int = 3
+    """Rounds in which a bundle's owner reported and an action that was said to have succeeded still showed no effect:
+    then it is ``ineffective``. Three: load reports trail behind. 0: what succeeded is taken for good."""
+    ineffective_rest_s: float = 7200.0
+    """How long the bundle of an ineffective action is left alone; whatever undoes the action would undo the next."""
+    hold_beside_other_balancer: bool = True
+    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each would undo what
+    the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
+    failing_actions_count: int = 5
+    """Of the last 10 actions that were judged, how many may have failed or been ineffective before the cluster is held
+    ``failing`` until a person resumes it."""
 
     def __post_init__(self) -> None:
         for span in self.quiet_hours:
@@ -155,9 +131,17 @@ class GuardSettings:
             "max_unloads_per_broker_count",
             "max_unloads_per_namespace_count",
             "max_unloads_per_hour_count",
+            "ineffective_after_rounds_count",
+            "ineffective_rest_s",
+            "failing_actions_count",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")
+        if self.failing_actions_count > JUDGED_ACTIONS_COUNT:
+            raise ValueError(
+                f"failing_actions_count is {self.failing_actions_count}; only the last {JUDGED_ACTIONS_COUNT} actions "
+                "are looked at, so it must be at most that"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,13 +179,21 @@ class ClusterSettings:
     """What is in force for one cluster in one round."""
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
     digest: str = field(init=False, default="")
-    """Hash of the decision settings, carried by every round summary: the first 16 hex digits of SHA-256 over their
-    canonical JSON (sorted keys, no spaces). Equal settings have equal digests, however they were written."""
+    """Hash of the settings that decide about a Pulsar cluster, carried by its round summaries: the first 16 hex digits
+    of SHA-256 over their canonical JSON (sorted keys, no spaces). Equal settings have equal digests, however written."""
+    kafka_digest: str = field(init=False, default="")
+    """The same for a Kafka cluster."""
 
     def __post_init__(self) -> None:
-        canonical = msgspec.json.encode(self.pulsar, order="sorted")
-        object.__setattr__(self, "digest", hashlib.sha256(canonical).hexdigest()[:16])
+        object.__setattr__(self, "digest", _digest(self.pulsar))
+        object.__setattr__(self, "kafka_digest", _digest(self.kafka))
+
+
+def _digest(settings: PulsarSettings | KafkaSettings) -> str:
+    canonical = msgspec.json.encode(settings, order="sorted")
+    return hashlib.sha256(canonical).hexdigest()[:16]
 
 
 class OverlayError(Exception):

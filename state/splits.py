@@ -18,20 +18,21 @@ from policies.splitting.cut import ChildLoad
 from policies.splitting.plan import (
     MASKED,
     NO_TOPIC_STATS,
+    Proposals,
     SplitDecision,
     SplitMemory,
     SplitPlan,
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.relief import relief
 from policies.usage import Bools
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, Codes, Hold, quiet
-from state.memory import PastSplit, WaitingTopics
+from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, Codes, Hold, quiet
+from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
+from state.past import PastSplit
 from state.settings import PulsarSettings
 from state.summary import SHOWN_ROWS
 from state.tables import Eligible
@@ -40,8 +41,8 @@ POLICY = "bundle-split"
 
 _TO_BE_UNLOADED = len(MASK_REASONS)
 _MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
-MASK_OUTCOMES = _MASK_REASONS[1:]
-"""Why a bundle may not be split now."""
+MASK_OUTCOMES = tuple(name for code, name in enumerate(_MASK_REASONS) if code not in (OPEN, OTHER_GROUP))
+"""Why a bundle may not be split now; a split crosses no group."""
 _SHOWN_BOUNDARIES = 8
 
 
@@ -78,25 +79,27 @@ def decide(
     topics: TopicTable,
     mask_codes: Codes,
     *,
+    proposals: Proposals,
     circumstances: Circumstances,
     pulsar: PulsarSettings,
 ) -> Splits:
-    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows."""
+    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows.
+
+    ``proposals`` are bundles that alone overload their broker.
+    """
     codes = mask_codes[table.fleet_rows]
-    proposals = relief(table.snapshot, plan)
     wanted = np.setdiff1d(plan.unload_rows, proposals.rows)
     codes[wanted] = np.where(codes[wanted] == OPEN, _TO_BE_UNLOADED, codes[wanted])
     snapshot = _snapshot(table, advanced, topics, codes == OPEN)
     fleet, rows = advanced.fleet, table.fleet_rows
     memory = SplitMemory(hits=fleet.split_hits[rows])
     found, after = split(snapshot, memory, pulsar.split, proposals)
-    hold = Hold("paused", "the cluster is paused") if circumstances.paused else None
     splits = Splits(
         table=table,
         snapshot=snapshot,
         plan=found,
         mask_codes=codes,
-        hold=hold or quiet(pulsar.guards, "splits", end_ms=circumstances.end_ms),
+        hold=circumstances.hold or quiet(pulsar.guards, "splits", end_ms=circumstances.end_ms),
     )
     hits = after.hits.copy()
     for decision in found.decisions if splits.hold else ():

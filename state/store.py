@@ -7,11 +7,15 @@ read and written only when a round closes; what waits for a round only when the 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Protocol
 
-WaitingKind = Literal["report", "topics"]
+WaitingKind = Literal["report", "topics", "logs", "moves"]
 
 
 class WaitingKey(NamedTuple):
-    """What waits in an open round: a broker's load report, or the statistics of its topics."""
+    """What waits in an open round.
+
+    Of a Pulsar broker its load report and the statistics of its topics; of a Kafka broker its logs; of a Kafka cluster,
+    under the empty name, its moves.
+    """
 
     round: int
     kind: WaitingKind

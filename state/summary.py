@@ -14,10 +14,12 @@ import numpy as np
 from policies.shedding.plan import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.usage import RESOURCES, Floats
 from state.guards import MASK_REASONS, Hold
+from state.kafka.cuts import cut_throttle
 from state.outputs import (
     BrokerLoad,
     CandidateRow,
     ExaminedRow,
+    OtherBalancers,
     RoundSummary,
     Section,
     UsageSummary,
@@ -51,9 +53,10 @@ def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
     return found
 
 
-def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
+def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
     """The heaviest brokers, ties by name."""
     order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
+    groups = table.groups.of_brokers([loads.names[row] for row in order.tolist()])
     return [
         BrokerLoad(
             broker=loads.names[row],
@@ -64,10 +67,11 @@ def broker_rows(loads: Loads, owned: dict[str, int]) -> list[BrokerLoad]:
             },
             messages_per_s=float(loads.messages_per_s[row]),
             bytes_per_s=float(loads.bytes_per_s[row]),
-            bundles_count=owned[loads.names[row]],
+            bundles_count=table.bundle_counts[loads.names[row]],
             excluded=not bool(loads.included[row]),
+            group=table.groups.name_of(int(group)),
         )
-        for row in order.tolist()
+        for row, group in zip(order.tolist(), groups.tolist(), strict=True)
     ]
 
 
@@ -78,6 +82,7 @@ def examined_section(eligible: Eligible, plan: SheddingPlan) -> Section[Examined
         ExaminedRow(
             high_broker=names[int(examined.high[row])],
             low_broker=names[int(examined.low[row])] if examined.low[row] >= 0 else None,
+            group=eligible.group_of(int(examined.high[row])),
             outcome=examined.outcome_of(row),
             detail=_detail(examined.outcome_of(row), examined.evidence_of(row)),
             trigger=examined.trigger_of(row),
@@ -142,6 +147,16 @@ def fit(summary: RoundSummary) -> RoundSummary:
         shown //= 2
 
 
+def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
+    if found is None:
+        return None
+    return OtherBalancers(
+        shedding_brokers=found.shedding_brokers[:shown],
+        splitting_brokers=found.splitting_brokers[:shown],
+        unknown_brokers=found.unknown_brokers[:shown],
+    )
+
+
 def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
     return msgspec.structs.replace(
         summary,
@@ -149,6 +164,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         brokers_missing=summary.brokers_missing[:shown],
         brokers_excluded=summary.brokers_excluded[:shown],
         brokers_asked=summary.brokers_asked[:shown],
+        other_balancers=_cut_balancers(summary.other_balancers, shown),
         brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
         brokers=summary.brokers[:shown],
         examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
@@ -156,4 +172,5 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
+        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )

@@ -10,6 +10,7 @@ from policies.placement import Known
 from policies.snapshot import BrokerTable, BundleTable, Ints, Snapshot
 from policies.usage import Bools, Floats, capacity_percent, percent, weighted_maximum_ratio
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.groups import Groups
 from state.memory import Fleet, WaitingReport
 from state.settings import PulsarSettings
 
@@ -48,11 +49,18 @@ class Eligible:
     """The same by name, of excluded brokers too."""
     fleet_rows: Ints
     """Row of the fleet of each bundle row of the snapshot."""
+    groups: Groups
+    broker_groups: Ints
+    """Group of each broker row of the snapshot."""
 
     def broker_of(self, row: int) -> str:
         """Owner of a bundle row."""
         at = int(np.searchsorted(self.snapshot.bundles.starts, row, side="right")) - 1
         return self.snapshot.brokers.names[at]
+
+    def group_of(self, broker: int) -> str | None:
+        """Isolation policy of a broker row; None for the default group."""
+        return self.groups.name_of(int(self.broker_groups[broker]))
 
 
 def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
@@ -85,7 +93,7 @@ def mean_points(points: Floats) -> float:
     return math.fsum(points.tolist()) / len(points)
 
 
-def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligible:
+def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8], groups: Groups) -> Eligible:
     """The policy's snapshot: included brokers and the bundles they own.
 
     ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own.
@@ -127,4 +135,6 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8]) -> Eligi
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
         fleet_rows=taken,
+        groups=groups,
+        broker_groups=groups.of_brokers(brokers.names),
     )

@@ -5,8 +5,10 @@ from importlib.metadata import version
 import click
 
 from streaming.commands.actions import actions_command
+from streaming.commands.collect import collect_command
 from streaming.commands.config import config_command
 from streaming.commands.control import mode_command, pause_command, policy_command, resume_command
+from streaming.commands.execute import execute_command
 from streaming.commands.replay import replay_command
 from streaming.commands.run import run_command
 from streaming.commands.split import split_command
@@ -36,6 +38,8 @@ main.add_command(replay_command)
 main.add_command(split_command)
 main.add_command(throttle_command)
 main.add_command(topics_command)
+main.add_command(collect_command)
+main.add_command(execute_command)
 main.add_command(config_command)
 for command in (actions_command, pause_command, resume_command, mode_command, policy_command):
     main.add_command(command)

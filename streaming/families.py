@@ -1,7 +1,8 @@
 """The catalogue of metric families: name, kind, labels and meaning of everything on `/metrics`.
 
 Pure declarations, so that dashboards, rules and pages of documentation name metrics without loading what serves them.
-Invariants: names are those that Prometheus scrapes; bundles, topics and brokers are never labels.
+Invariants: names are those that Prometheus scrapes; bundles and topics are never labels, brokers only
+while a reassignment moves replicas of theirs.
 """
 
 from dataclasses import dataclass
@@ -113,10 +114,38 @@ OLDEST_REPORT_AGE = _gauge(
 )
 DRY_RUN = _gauge("dry_run", "1 while decisions go to the dry-run topic.", "cluster")
 PAUSED = _gauge("paused", "1 while a control event holds all actions.", "cluster")
+FAILING = _gauge(
+    "failing",
+    "1 while all actions are held because too many of the last ones failed or had no effect.",
+    "cluster",
+)
 LAST_ROUND_END = _gauge(
     "last_round_end_timestamp_seconds", "End of the last closed round (Unix time).", "cluster"
 )
 ROUND_LENGTH = _gauge("round_length_seconds", "Length of a round.", "cluster")
+
+REASSIGNMENT_LEFT = _gauge(
+    "reassignment_left_bytes", "Bytes that moving replicas still lack; NaN: unknown.", "cluster"
+)
+REASSIGNMENT_ETA = _gauge(
+    "reassignment_eta_seconds", "Until all is moved; NaN: unknown, or never as it goes.", "cluster"
+)
+REASSIGNMENT_LATE = _gauge("reassignment_late", "1 while a move will miss its deadline.", "cluster")
+THROTTLE_FEASIBLE = _gauge(
+    "throttle_feasible",
+    "1 where the move ends at the rates in force, 0 where it never does; NaN: unknown, or nothing moves.",
+    "cluster",
+)
+THROTTLE_RATE = _gauge(
+    "throttle_rate_bytes_per_second", "Throttle in force, while something moves.", "cluster", "broker", "role"
+)
+THROTTLE_MINIMUM = _gauge(
+    "throttle_minimum_bytes_per_second",
+    "A throttle at or below it never ends, while something moves; NaN: unknown.",
+    "cluster",
+    "broker",
+    "role",
+)
 
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
 QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")

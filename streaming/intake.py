@@ -9,14 +9,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from state.controller import REJECTED, USED, Controller, Result
-from state.events import ActionResult, Control, Event, LoadReport, Rejection, RejectReason, Tick, TopicStats
+from state.events import (
+    ActionResult,
+    ClusterFacts,
+    Control,
+    Event,
+    KafkaLoadReport,
+    LoadReport,
+    Reassignment,
+    Rejection,
+    RejectReason,
+    Tick,
+    TopicStats,
+)
 from state.outputs import Output
 from streaming.wire.decode import decode
 from streaming.wire.encode import Refused, refused
 from streaming.wire.messages import (
     ActionResultMessage,
     ControlMessage,
+    KafkaLoadReportMessage,
     LoadReportMessage,
+    PulsarClusterMessage,
+    ReassignmentMessage,
     TickMessage,
     TopicStatsMessage,
     type_of,
@@ -29,6 +44,9 @@ UNKNOWN_TYPE = "unknown"
 _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
     TopicStats: type_of(TopicStatsMessage),
+    KafkaLoadReport: type_of(KafkaLoadReportMessage),
+    Reassignment: type_of(ReassignmentMessage),
+    ClusterFacts: type_of(PulsarClusterMessage),
     Tick: type_of(TickMessage),
     ActionResult: type_of(ActionResultMessage),
     Control: type_of(ControlMessage),

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -48,6 +48,9 @@ JAVA_VERSION_MIN = 17
 
 FETCH_TIMEOUT_S = 1800
 """One call of a fetching client: 300 jars took Ivy 320 s on a fast line; a hung one must not hang us for ever."""
+
+IVY_JARS_MAX = 100
+"""Ivy asks for one module after the other, about one a second; Maven, where there is one, fetches 300 in a minute."""
 
 _COORDINATE = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _LINE = re.compile(
@@ -169,12 +172,20 @@ def _fetch(jars: Sequence[Jar], root: Path) -> None:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as folder:
         staging = Path(folder)
-        problems = _fetch_with_ivy(jars, staging)
-        left = [jar for jar in jars if not (staging / jar.path).is_file()]
-        if left:
-            problems += _fetch_with_maven(left, staging)
+        problems, left = "", list(jars)
+        for fetch in _clients(len(jars)):
+            problems += fetch(left, staging)
+            left = [jar for jar in jars if not (staging / jar.path).is_file()]
+            if not left:
+                break
         for jar in jars:
             _adopt(jar, staging, root, problems)
+
+
+def _clients(count: int) -> list[Callable[[Sequence[Jar], Path], str]]:
+    """The fetching clients in the order of trying: Ivy, which is always there, unless so many jars would take it minutes."""
+    prefers_maven = count > IVY_JARS_MAX and shutil.which("mvn") is not None
+    return [_fetch_with_maven, _fetch_with_ivy] if prefers_maven else [_fetch_with_ivy, _fetch_with_maven]
 
 
 def _adopt(jar: Jar, staging: Path, root: Path, problems: str) -> None:

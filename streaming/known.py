@@ -1,12 +1,13 @@
 """Label values that are known before anything happens, taken from where they are declared."""
 
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.plan import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
 from state.events import ActionOutcome, RejectReason
-from state.guards import MASK_REASONS, HoldReason
+from state.guards import GENERAL_REASONS, MASK_REASONS, HoldReason
+from state.outputs import Finding
 from state.splits import MASK_OUTCOMES
 from streaming.intake import EVENT_TYPES
 from streaming.metrics import KnownLabels
@@ -29,6 +30,6 @@ KNOWN_LABELS = KnownLabels(
     ),
     calm_outcomes=("already-recovered", "below-threshold", "cluster-idle", "not-busiest", "sole-broker"),
     result_outcomes=get_args(ActionOutcome),
-    split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, "paused", "quiet-hours"} - {"masked"})),
-    finding_kinds=("hot-partition",),
+    split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, *GENERAL_REASONS} - {"masked"})),
+    finding_kinds=get_args(get_type_hints(Finding)["kind"]),
 )

@@ -91,7 +91,9 @@ class Link:
 
 
 def input_link(settings: Settings) -> Link:
-    """Where load reports and control events are."""
+    """Where load reports and control events are. Raises ``WrongUse`` where that is not Kafka."""
+    if settings.input.is_pulsar:
+        raise WrongUse(f"input.url is {settings.input.url}: this is done on Kafka only, so far")
     return Link(settings.input.bootstrap, "input", settings.input.security)
 
 

@@ -15,8 +15,8 @@ FIELDS = ("cluster", "round", "action_id")
 """What a line can be about; absent from an object where it does not apply."""
 
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CHATTY = ("kafka", "py4j")
-"""They write five lines a second while a broker is down, and what matters is raised anyway."""
+_CHATTY = ("kafka", "py4j", "httpx", "httpcore")
+"""They write five lines a second while a broker is down, or one for each request; what matters is raised anyway."""
 
 
 def formatter(form: Literal["console", "json"]) -> logging.Formatter:

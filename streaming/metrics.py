@@ -2,8 +2,8 @@
 
 Counters move when a batch has been published, and not for a batch that is skipped as already published. Every
 label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
-cluster's series exist from its first round, or its first event that was used. Bundles, topics and brokers are
-never labels. Nothing here reads a clock except through what it is told.
+cluster's series exist from its first round, or its first event that was used. Bundles and topics are never
+labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except through what it is told.
 """
 
 import math
@@ -17,11 +17,15 @@ from streaming import families
 from streaming.families import Family
 from streaming.followup import Effect, Repeat, Source
 from streaming.observation import EventObservation, EventResult, Resource, RoundObservation, RoundOutcome
+from streaming.throttle_metrics import ThrottleGauges
 
 __all__ = ["KnownLabels", "Metrics"]
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
+
+THROTTLE_POLICY = "reassignment-throttle"
+"""The policy of Kafka clusters, which looks at no bundle."""
 
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
@@ -45,7 +49,7 @@ class KnownLabels:
     """Those of `examined_outcomes` that say a pair or broker does not stand out."""
     split_outcomes: tuple[str, ...] = ()
     finding_kinds: tuple[str, ...] = ()
-    action_kinds: tuple[str, ...] = ("unload", "split")
+    action_kinds: tuple[str, ...] = ("unload", "split", "throttle")
     result_outcomes: tuple[str, ...] = ()
 
 
@@ -81,8 +85,10 @@ class Metrics:
         self._report_age = self._gauge(families.OLDEST_REPORT_AGE)
         self._dry_run = self._gauge(families.DRY_RUN)
         self._paused = self._gauge(families.PAUSED)
+        self._failing = self._gauge(families.FAILING)
         self._round_end = self._gauge(families.LAST_ROUND_END)
         self._round_length = self._gauge(families.ROUND_LENGTH)
+        self._throttles = ThrottleGauges(self._gauge)
 
     def _declare_application(self) -> None:
         self._rejected = self._counter(families.REJECTED)
@@ -112,12 +118,8 @@ class Metrics:
         """Count a round that has been published at `published_ms` (Unix milliseconds)."""
         cluster, policy = seen.cluster, seen.policy
         self._introduce(cluster)
-        for outcome in self._known.examined_outcomes:
-            self._examined.labels(cluster, policy, outcome)
-        for outcome in self._known.candidate_outcomes:
-            self._candidates.labels(cluster, policy, outcome)
-        for outcome in self._known.split_outcomes:
-            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
+        if policy != THROTTLE_POLICY:
+            self._introduce_outcomes(cluster, policy)
         self._rounds.labels(cluster, seen.outcome).inc()
         for outcome, count in seen.examined.items():
             self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
@@ -129,8 +131,18 @@ class Metrics:
             self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
         self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
         self._show_state(seen)
-        if seen.outcome == "decided":
+        if seen.throttle is not None:
+            self._throttles.show(cluster, seen.throttle)
+        elif seen.outcome == "decided":
             self._show_balance(seen)
+
+    def _introduce_outcomes(self, cluster: str, policy: str) -> None:
+        for outcome in self._known.examined_outcomes:
+            self._examined.labels(cluster, policy, outcome)
+        for outcome in self._known.candidate_outcomes:
+            self._candidates.labels(cluster, policy, outcome)
+        for outcome in self._known.split_outcomes:
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
 
     def _show_state(self, seen: RoundObservation) -> None:
         cluster = seen.cluster
@@ -147,6 +159,7 @@ class Metrics:
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)
+        self._failing.labels(cluster).set(seen.failing)
         self._round_end.labels(cluster).set(seen.end_ms / 1000)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
         self._round_length.labels(cluster).set(seen.end_ms / (seen.round + 1) / 1000)

@@ -15,6 +15,7 @@ __all__ = [
     "Foremost",
     "Resource",
     "RoundObservation",
+    "ThrottleObservation",
     "UsageStats",
     "decode",
     "encode",
@@ -44,6 +45,17 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
     needed_hit_count: float | None
 
 
+class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
+    """Reassignments of a Kafka cluster; rates and minimums by role, as in `leader:101`, None is unknown."""
+
+    left_bytes: _Count | None
+    eta_s: float | None
+    feasible: bool | None
+    late: bool
+    rates_bytes_per_s: dict[str, int]
+    min_bytes_per_s: dict[str, int | None]
+
+
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):
     """One closed round of one cluster. A resource that no broker measured is absent from `usage`.
 
@@ -61,6 +73,7 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     policy: str
     mode: Literal["dry-run", "act"]
     paused: bool
+    failing: bool
     brokers_reporting_count: _Count
     brokers_missing_count: _Count
     brokers_excluded_count: _Count
@@ -72,6 +85,7 @@ class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     findings: dict[str, _Count]
     actions: dict[str, _Count]
     oldest_report_age_s: float
+    throttle: ThrottleObservation | None = None
 
 
 class EventCount(msgspec.Struct, frozen=True, array_like=True):

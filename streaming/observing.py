@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from state.controller import Result
+from state.kafka.outputs import ThrottleSummary
 from state.outputs import ExaminedRow, Output, UsageSummary
 from streaming.intake import Tally
 from streaming.observation import (
@@ -12,6 +13,7 @@ from streaming.observation import (
     Foremost,
     Resource,
     RoundObservation,
+    ThrottleObservation,
     UsageStats,
 )
 
@@ -39,6 +41,11 @@ def round_observation(output: Output) -> RoundObservation:
     summary = output.summary
     assert summary is not None, "only a round's summary is observed"
     splits_count = summary.splits.outcomes.get("acted", 0)
+    actions = (
+        {"throttle": summary.actions_count}
+        if summary.system == "kafka"
+        else {"unload": summary.actions_count - splits_count, "split": splits_count}
+    )
     usage: dict[Resource, UsageStats] = {
         name: _stats(summary.resources[name]) for name in _RESOURCES if name in summary.resources
     }
@@ -52,6 +59,7 @@ def round_observation(output: Output) -> RoundObservation:
         policy=summary.policy,
         mode=summary.mode,
         paused=summary.paused,
+        failing=summary.failing_since is not None,
         brokers_reporting_count=summary.brokers_reporting_count,
         brokers_missing_count=summary.brokers_missing_count,
         brokers_excluded_count=len(summary.brokers_excluded),
@@ -61,8 +69,20 @@ def round_observation(output: Output) -> RoundObservation:
         candidates=summary.candidates.outcomes,
         splits=summary.splits.outcomes,
         findings=summary.findings.outcomes,
-        actions={"unload": summary.actions_count - splits_count, "split": splits_count},
+        actions=actions,
         oldest_report_age_s=summary.oldest_report_age_s,
+        throttle=None if summary.throttle is None else _throttle(summary.throttle),
+    )
+
+
+def _throttle(found: ThrottleSummary) -> ThrottleObservation:
+    return ThrottleObservation(
+        left_bytes=found.bytes_left,
+        eta_s=0.0 if found.outcome == "nothing-moves" else found.eta_s,
+        feasible=found.feasible,
+        late=found.late,
+        rates_bytes_per_s=found.rates_bytes_per_s,
+        min_bytes_per_s=found.min_bytes_per_s,
     )
 
 

@@ -1,4 +1,4 @@
-"""The seven topics: how they must be set up, creating them, and checking them at start.
+"""The eight topics: how they must be set up, creating them, and checking them at start.
 
 Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
 cannot be undone. What differs is named with the value found, the value expected and the command that mends
@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -58,6 +58,8 @@ ANYBODY = "User:ANONYMOUS"
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
+_ROOM_FOR_LISTS = {"max.message.bytes": str(8 * 1024 * 1024)}
+"""As much as the publisher sends at once: the throttled replica lists of 100,000 moving partitions are some 5 MB."""
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -138,10 +140,11 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
             # as long as input can be read again, so can the control events that were in force
             chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
         ),
-        _output(names.actions, ACTIONS_RETENTION_MS),
-        _output(names.actions_dry_run, ACTIONS_RETENTION_MS),
+        _output(names.actions, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
         _output(names.audit, AUDIT_RETENTION_MS),
         _output(names.dead_letter, ACTIONS_RETENTION_MS),
+        TopicSpec(name=names.executor_kafka, partitions=1, partitions_needed=1, fixed=_COMPACTED),
         TopicSpec(
             name=names.commits,
             partitions=1,
@@ -152,13 +155,18 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
     ]
 
 
-def _output(name: str, retention_ms: int) -> TopicSpec:
-    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms)})
+def _output(name: str, retention_ms: int, **more: str) -> TopicSpec:
+    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms), **more})
 
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """`create` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = (
+        _pulsar_topics().create(settings, input_partitions=input_partitions)
+        if settings.input.is_pulsar
+        else []
+    )
+    return on_pulsar + [
         outcome
         for link, only in _sides(settings)
         for outcome in create(
@@ -175,7 +183,8 @@ def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcom
 
 def validate_all(settings: Settings) -> list[str]:
     """`validate` on the cluster of the input and on that of the output."""
-    return [
+    on_pulsar = _pulsar_topics().validate(settings) if settings.input.is_pulsar else []
+    return on_pulsar + [
         warning
         for link, only in _sides(settings)
         for warning in validate(
@@ -193,11 +202,28 @@ def _sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
     """Where to look for which topics; None is all of them."""
     names = settings.topics
     read = frozenset({names.input, names.control})
-    written = frozenset({names.actions, names.actions_dry_run, names.audit, names.dead_letter, names.commits})
+    written = frozenset(
+        {
+            names.actions,
+            names.actions_dry_run,
+            names.audit,
+            names.dead_letter,
+            names.executor_kafka,
+            names.commits,
+        }
+    )
+    if settings.input.is_pulsar:
+        return [(output_link(settings), written)]
     source, target = input_link(settings), output_link(settings)
     if (source.bootstrap, source.security) == (target.bootstrap, target.security):
         return [(source, None)]
     return [(source, read), (target, written)]
+
+
+def _pulsar_topics() -> ModuleType:
+    from streaming import pulsar_topics  # noqa: PLC0415  only with Pulsar its client is needed
+
+    return pulsar_topics
 
 
 def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:

@@ -19,15 +19,13 @@ import atexit
 import base64
 import os
 import secrets
-import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +36,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from deploy.local.ports import free_ports
+from deploy.local.processes import LOGGING, answers, end_of, spawn
 from streaming.jars import ensure, find_java
 
 __all__ = ["KAFKA_LOCK", "LocalKafka", "LocalKafkaError"]
@@ -50,7 +49,6 @@ STOP_TIMEOUT_S = 20.0
 POLL_S = 0.05
 ATTEMPTS_MAX = 3
 """Ports are found free and bound later; losing that race three times in a row is not chance."""
-LOG_LINES_SHOWN = 30
 
 _JVM = (
     "-Xms64m",
@@ -84,12 +82,6 @@ replica.fetch.response.max.bytes=41943040
 new one: 9 s by default), and with room for a record of 32 MiB on topics whose `max.message.bytes` allows it. The broker-wide
 `message.max.bytes` stays Kafka's, so that a topic made without its own limit fails here as it would elsewhere."""
 
-_LOGGING = """\
-<Configuration status="WARN"><Appenders><Console name="out">
-<PatternLayout pattern="%d{ISO8601} %p %m (%c{1})%n%throwable"/></Console></Appenders>
-<Loggers><Root level="INFO"><AppenderRef ref="out"/></Root></Loggers></Configuration>
-"""
-
 
 class LocalKafkaError(RuntimeError):
     """A broker did not start, or is not in the state that was asked for."""
@@ -122,10 +114,7 @@ class Node:
         return self.process is not None and self.process.poll() is None
 
     def log_end(self) -> str:
-        lines = (
-            self.log.read_text(encoding="utf-8", errors="replace").splitlines() if self.log.exists() else []
-        )
-        return "\n".join(lines[-LOG_LINES_SHOWN:])
+        return end_of(self.log)
 
 
 class LocalKafka:
@@ -221,7 +210,7 @@ class LocalKafka:
     def _configure(self) -> None:
         """Choose ports, write each node's settings, and format the stores that are new."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        (self._directory / "log4j2.xml").write_text(_LOGGING, encoding="utf-8")
+        (self._directory / "log4j2.xml").write_text(LOGGING, encoding="utf-8")
         ports = free_ports(len(self._nodes) + 1)
         for node in self._nodes.values():
             node.port, node.controller_port = ports[node.number], ports[0]
@@ -267,7 +256,7 @@ class LocalKafka:
     def _launch(self, node: Node) -> None:
         atexit.unregister(self.kill)
         atexit.register(self.kill)
-        node.process = _spawn([*self._java, "kafka.Kafka", str(node.settings)], node.log)
+        node.process = spawn([*self._java, "kafka.Kafka", str(node.settings)], node.log)
 
     def _wait_until_ready(self) -> None:
         deadline_s = time.monotonic() + READY_TIMEOUT_S
@@ -285,7 +274,7 @@ class LocalKafka:
     def _ready(self) -> bool:
         """Whether all brokers that run answer and are registered with the controller."""
         running = [node for node in self._nodes.values() if node.running()]
-        if not running or not all(_answers(node.port) for node in running):
+        if not running or not all(answers(node.port) for node in running):
             return False
         address = [f"127.0.0.1:{node.port}" for node in running]
         try:
@@ -304,38 +293,10 @@ class LocalKafka:
         return any("Address already in use" in node.log_end() for node in self._nodes.values())
 
 
-_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-kafka")
-"""Starts every broker: a parent-death signal comes when the *thread* that forked ends, and this one stays."""
-
-
-def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a group of its own (Ctrl-C is for us, not for it) that is killed when we die (Linux)."""
-    setpriv = shutil.which("setpriv")
-    prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
-
-    def start() -> subprocess.Popen[bytes]:
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                [*prefix, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
-
-    return _spawner.submit(start).result()
-
-
 def _reap(node: Node) -> None:
     if node.process is not None:
         node.process.wait()
         node.process = None
-
-
-def _answers(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 def _cluster_id(file: Path) -> str:

@@ -15,21 +15,21 @@ from pathlib import Path
 from streaming.jars import Jar
 
 
-def closure(coordinates: Sequence[str], *, transitive: bool = True) -> list[Jar]:
+def closure(coordinates: Sequence[str], *, transitive: bool = True, bom: str | None = None) -> list[Jar]:
     """Return the jars of `group:artifact:version` coordinates, and with `transitive` all they need to run, sorted.
 
-    Raises ValueError for a malformed coordinate and CalledProcessError where Maven fails (it has said why).
+    `bom`, written alike, is a pom whose managed versions hold for everything. Raises ValueError for a malformed coordinate and CalledProcessError where Maven fails (it has said why).
     """
     with tempfile.TemporaryDirectory(prefix="trimtab-lock-") as folder:
         root, project = Path(folder, "jars"), Path(folder, "pom.xml")
-        project.write_text(_project(coordinates, transitive=transitive), encoding="utf-8")
+        project.write_text(_project(coordinates, transitive=transitive, bom=bom), encoding="utf-8")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-Dmdep.useRepositoryLayout=true"]
         command = ["mvn", "-q", "-B", "-ntp", "-f", str(project), *goal, f"-DoutputDirectory={root}"]
         subprocess.run(command, check=True, stdout=sys.stderr)
         return sorted(_locked(file, root) for file in root.rglob("*.jar"))
 
 
-def _project(coordinates: Sequence[str], *, transitive: bool) -> str:
+def _project(coordinates: Sequence[str], *, transitive: bool, bom: str | None) -> str:
     everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
     exclusions = "" if transitive else f"<exclusions>{everything}</exclusions>"
     dependencies = ""
@@ -42,7 +42,20 @@ def _project(coordinates: Sequence[str], *, transitive: bool) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>trimtab</groupId><artifactId>lock</artifactId><version>1</version><packaging>pom</packaging>"
+        f"{_managed(bom)}"
         f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _managed(bom: str | None) -> str:
+    """The part of a project that imports the versions of a bill of materials."""
+    if bom is None:
+        return ""
+    group, artifact, version = bom.split(":")
+    return (
+        f"<dependencyManagement><dependencies><dependency><groupId>{group}</groupId><artifactId>{artifact}"
+        f"</artifactId><version>{version}</version><type>pom</type><scope>import</scope></dependency>"
+        "</dependencies></dependencyManagement>"
     )
 
 
@@ -61,8 +74,9 @@ def _main() -> None:
     parser.add_argument(
         "--no-transitive", action="store_true", help="only these jars, not what they depend on"
     )
+    parser.add_argument("--bom", metavar="GROUP:ARTIFACT:VERSION", help="a pom whose managed versions hold")
     asked = parser.parse_args()
-    jars = closure(asked.coordinates, transitive=not asked.no_transitive)
+    jars = closure(asked.coordinates, transitive=not asked.no_transitive, bom=asked.bom)
     print("# Written by: python -m deploy.local.lock_jars", *sys.argv[1:])
     for jar in jars:
         print(jar.coordinates, jar.sha256)

@@ -74,6 +74,8 @@ class _Candidates:
     """Whether it is above a limit, (c,)."""
     is_proposed: Bools
     """Whether it alone overloads its broker, (c,)."""
+    boundaries_counts: Ints
+    """Boundaries to make where that is the only reason, (c,); else 0: as many as it takes."""
 
 
 @dataclass(slots=True)
@@ -145,6 +147,8 @@ def _candidates(
     is_above = trigger >= 0
     fresh = ~is_above[proposals.rows]
     trigger[proposals.rows[fresh]] = proposals.triggers[fresh]
+    wanted = np.zeros(len(snapshot), dtype=np.int64)
+    wanted[proposals.rows[fresh]] = proposals.boundaries_counts[fresh]
     rows = np.flatnonzero(trigger >= 0)
     parts = [
         snapshot.messages_per_s[rows] / settings.max_messages_per_s,
@@ -168,6 +172,7 @@ def _candidates(
         hits=memory.hits[rows] + is_above[rows],
         is_above=is_above[rows],
         is_proposed=np.isin(rows, proposals.rows),
+        boundaries_counts=wanted[rows],
     )
 
 
@@ -284,7 +289,7 @@ def _question(
         limits=_limits(snapshot, settings, int(found.rows[at]), int(found.trigger[at]), len(topics)),
         difference_threshold_percent=settings.difference_threshold_percent,
         boundary=settings.flow_or_qps_boundary,
-        boundaries_count=None if found.is_above[at] else 1,
+        boundaries_count=int(found.boundaries_counts[at]) or None,
         max_boundaries_count=room,
         max_child_ratio=settings.max_child_ratio,
     )

@@ -91,9 +91,15 @@ class Proposals:
     """Bundle rows, (p,)."""
     triggers: Codes
     """``BY_BROKER_MESSAGES`` or ``BY_BROKER_BYTES``, (p,)."""
+    boundaries_counts: Ints
+    """How many boundaries make parts that another broker can take, (p,)."""
 
 
-NO_PROPOSALS = Proposals(rows=np.zeros(0, dtype=np.int64), triggers=np.zeros(0, dtype=np.int8))
+NO_PROPOSALS = Proposals(
+    rows=np.zeros(0, dtype=np.int64),
+    triggers=np.zeros(0, dtype=np.int8),
+    boundaries_counts=np.zeros(0, dtype=np.int64),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,42 +1,53 @@
 """Which bundle alone overloads its broker and is too big to be moved: it has to be cut, not shed.
 
 Ours, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
-the heat with it, from broker to broker. Looked at are the brokers the policy would shed, their heaviest bundle only.
+the heat with it, from broker to broker. Looked at is the heaviest bundle of each broker the policy would shed, after
+everything else that it moves away from there. It is cut into as few parts as the idlest broker could take one by one,
+and left alone where that would be more than ``MOST_CHILDREN``: so small an imbalance is not worth so many bundles.
 Known to do badly: it believes the averages of the moment, as the policies do.
 """
+
+import math
 
 import numpy as np
 
 from policies.shedding.plan import SheddingPlan
 from policies.snapshot import Snapshot
-from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Codes, Proposals
+from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
 from policies.usage import Bools, Floats
 
+MOST_CHILDREN = 4
+"""Bundles are for ever, an imbalance is not."""
 _SHEDDING = ("fired", "sole-bundle")
 """Outcomes of a broker that has to get rid of load."""
 
 
 def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
-    """Bundles that alone overload their broker, by message rate first, throughput second.
+    """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
 
     Without one its broker would be at most average; with it any other would be busier than its broker without it.
     """
     brokers, bundles = snapshot.brokers, snapshot.bundles
-    found: dict[int, int] = {}
-    for measure, of_brokers, of_bundles in (
-        (BY_BROKER_MESSAGES, brokers.messages_per_s, bundles.messages_per_s),
-        (BY_BROKER_BYTES, brokers.bytes_per_s, bundles.bytes_per_s),
-    ):
-        for broker in _shedding_brokers(plan):
-            rows = bundles.rows_of(broker)
-            if rows.start == rows.stop:
-                continue
-            row = rows.start + int(np.argmax(of_bundles[rows]))
-            if _is_all(of_brokers, brokers.may_receive, broker, float(of_bundles[row])):
-                found.setdefault(row, measure)
-    rows_found = np.array(sorted(found), dtype=np.int64)
-    triggers: Codes = np.array([found[row] for row in rows_found.tolist()], dtype=np.int8)
-    return Proposals(rows=rows_found, triggers=triggers)
+    found: dict[int, tuple[int, int]] = {}
+    for broker in _shedding_brokers(plan):
+        rows = bundles.rows_of(broker)
+        by_messages = float(brokers.messages_per_s[broker]) > float(brokers.messages_per_s.mean())
+        load = brokers.messages_per_s if by_messages else brokers.bytes_per_s
+        traffic = bundles.messages_per_s if by_messages else bundles.bytes_per_s
+        if rows.start == rows.stop:
+            continue
+        row = rows.start + int(np.argmax(traffic[rows]))
+        moved = plan.unload_rows[(plan.unload_rows >= rows.start) & (plan.unload_rows < rows.stop)]
+        kept = float(load[broker]) - float(traffic[moved[moved != row]].sum())
+        count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
+        if count:
+            found[row] = (BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES, count - 1)
+    rows_found = sorted(found)
+    return Proposals(
+        rows=np.array(rows_found, dtype=np.int64),
+        triggers=np.array([found[row][0] for row in rows_found], dtype=np.int8),
+        boundaries_counts=np.array([found[row][1] for row in rows_found], dtype=np.int64),
+    )
 
 
 def _shedding_brokers(plan: SheddingPlan) -> list[int]:
@@ -44,11 +55,14 @@ def _shedding_brokers(plan: SheddingPlan) -> list[int]:
     return sorted(set(plan.examined.high[np.isin(plan.examined.outcome, codes)].tolist()))
 
 
-def _is_all(load: Floats, may_receive: Bools, broker: int, traffic: float) -> bool:
-    """Whether ``traffic`` is what makes the broker overloaded, and too much for any other."""
-    mean, left = float(load.mean()), float(load[broker]) - traffic
-    others = may_receive.copy()
+def _children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
+    """Into how many parts to cut the ``bundle`` of a broker that ``kept`` so much; 0: not at all."""
+    mean, others = float(load.mean()), may_receive.copy()
     others[broker] = False
-    if not left <= mean < load[broker]:
-        return False
-    return bool((load[others] + traffic > left).all())
+    if not others.any() or not kept - bundle <= mean < kept:
+        return 0
+    fits = (kept - float(load[others].min())) / 2
+    if fits <= 0 or bundle <= fits:
+        return 0
+    count = max(2, math.ceil(bundle / fits))
+    return count if count <= MOST_CHILDREN else 0

@@ -96,7 +96,7 @@ def _take_all(there: Mapping[str, str], added: Mapping[str, str]) -> dict[str, s
 
 
 def _take(before: str, added: str) -> str:
-    if before == EVERYTHING or not added:
+    if before in ("", EVERYTHING) or not added:
         return before
     return "" if before == added else text_of(entries_of(before) - entries_of(added))
 

@@ -36,6 +36,9 @@ class ThrottleSettings:
     whichever source leads. Never zero, never below what is known to be needed."""
     network_share_ratio: float = 0.9
     """Share of a broker's declared network capacity that replication may fill up beside everything else."""
+    planned_fingerprint: str = ""
+    """Fingerprint that ``trimtab throttle plan`` printed; a move that is another one is reported ``differs-from-plan``.
+    Empty: there is no plan to hold it against."""
 
     def __post_init__(self) -> None:
         _require(0 < self.headroom_ratio <= 100, self, "headroom_ratio", "above 0 and at most 100")  # noqa: PLR2004

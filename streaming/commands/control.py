@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,7 @@ from streaming.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, Settings, SettingsError, load
 from streaming.settings.errors import nearest
 from streaming.settings.sections import NAME_PATTERN
+from streaming.wire.messages import ControlData
 
 if TYPE_CHECKING:
     from streaming.control.topic import ControlTopic
@@ -75,7 +77,7 @@ def pause_command(
     config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(to=True), why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(), why, who)
 
 
 @click.command("resume")
@@ -84,8 +86,9 @@ def pause_command(
 def resume_command(
     config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
-    """End a pause. Mode and settings stay as they are."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(to=False), why, who)
+    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
+    resumed = overlay.resumed(datetime.now(UTC))
+    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
 
 
 @click.command("mode")
@@ -254,10 +257,17 @@ def change_text(event: Planned) -> str:
         _line("paused", _yes(paused=before.paused), _yes(paused=after.paused)),
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
         *(f"  {change}" for change in event.changes),
+        *_resumed(before, after),
     ]
     since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
     at_once = "; executors stop at once" if after.paused else ""
     return f"{event.cluster}: {since}{at_once}\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _resumed(before: ControlData, after: ControlData) -> list[str]:
+    if after.resumed_at is None or after.resumed_at == before.resumed_at:
+        return []
+    return ["  actions that failed until now count no more"]
 
 
 def _line(name: str, before: str, after: str) -> str:

@@ -22,10 +22,16 @@ from streaming.settings import Settings, SettingsError, load
 @click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
 @click.option("--name", help="Overrides controller.name.")
 @click.option(
-    "--input", "input_url", metavar="URL", help="Where load reports are read: kafka://host:port[,…]."
+    "--input",
+    "input_url",
+    metavar="URL",
+    help="Where load reports are read: kafka://host:port[,…] or pulsar://….",
 )
 @click.option(
-    "--output", "output_url", metavar="URL", help="Where decisions are written; the input's if not given."
+    "--output",
+    "output_url",
+    metavar="URL",
+    help="Where decisions are written, kafka://…; the input's if not given.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
 @click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")

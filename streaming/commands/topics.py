@@ -21,7 +21,9 @@ def topics_command() -> None:
     type=click.Path(path_type=Path),
     help="Settings file; ./trimtab.toml if there is one.",
 )
-@click.option("--input", "input_url", metavar="URL", help="Overrides input.url: kafka://host:port[,…].")
+@click.option(
+    "--input", "input_url", metavar="URL", help="Overrides input.url: kafka://host:port[,…] or pulsar://…."
+)
 @click.option("--output", "output_url", metavar="URL", help="Overrides output.url.")
 @click.option(
     "--input-partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of the input topic."

@@ -63,6 +63,9 @@ class Standing:
             settings=msgspec.json.decode(event.overlay),
             who=event.who,
             why=event.why,
+            resumed_at=None
+            if event.resumed_ms is None
+            else datetime.fromtimestamp(event.resumed_ms / 1000, UTC),
         )
 
 
@@ -189,9 +192,14 @@ def _shown(value: object) -> str:
     return "unset" if value is None or value == {} else toml_value(value)
 
 
-def paused(*, to: bool) -> Edit:
-    """Pause or resume; mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, paused=to)
+def paused() -> Edit:
+    """Hold everything; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=True)
+
+
+def resumed(at: datetime) -> Edit:
+    """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=False, resumed_at=at)
 
 
 def with_mode(mode: str) -> Edit:

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
+from streaming.docs.published import (
+    RejectedMessage,
+    RoundMessage,
+    SplitMessage,
+    ThrottleMessage,
+    UnloadMessage,
+)
 from streaming.wire.messages import INPUT_TYPES, ControlMessage, type_of
 
 
@@ -39,6 +45,7 @@ KINDS = (
     MessageKind(message=ControlMessage, topics=("control",), is_read=True),
     MessageKind(message=UnloadMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=SplitMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=ThrottleMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=RoundMessage, topics=("audit",), is_read=False),
     MessageKind(message=RejectedMessage, topics=("dead_letter",), is_read=False),
 )

@@ -25,7 +25,7 @@ Every record is one CloudEvent 1.0 in structured JSON, and its key is the cluste
 events are in [schemas/](schemas), with whole examples; topics, keys and headers in [asyncapi.json](asyncapi.json).
 
 The examples are one decision of a real Pulsar cluster, from the load report to the result, made by replaying
-`{RECORDING}`. Tick, result, control event and the refused record are not in the
+`{RECORDING}`. Tick, facts of the cluster, result, control event and the refused record are not in the
 recording and were made to fit. Lists and tables by bundle are cut to {SHOWN_ENTRIES} entries here.
 
 Units end a name: `_s` seconds, `_bytes_per_s`, `_messages_per_s`, `_points` percentage points, `_count`. Times are RFC

@@ -3,13 +3,21 @@
 from collections.abc import Iterable
 from typing import get_args
 
+import msgspec
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
 from state.events import ActionOutcome, RejectReason
 from streaming.intake import EVENT_TYPES
-from streaming.metrics import KnownLabels, Metrics
-from streaming.observation import EventCount, EventObservation, Foremost, RoundObservation, UsageStats
+from streaming.metrics import THROTTLE_POLICY, KnownLabels, Metrics
+from streaming.observation import (
+    EventCount,
+    EventObservation,
+    Foremost,
+    RoundObservation,
+    ThrottleObservation,
+    UsageStats,
+)
 
 _HEAD = """\
 # Metrics
@@ -17,7 +25,8 @@ _HEAD = """\
 <!-- Written by `python -m streaming.docs`; edit streaming/families.py, not this page. -->
 
 Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Counters move when a batch has been
-published, and not for one that is skipped as already published. Bundles, topics and brokers are never labels; a
+published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
+reassignment moves replicas of theirs; a
 cluster's series exist from its first round, or its first event that was used.
 
 | metric | type | labels | meaning |
@@ -34,7 +43,7 @@ numbers (`hit-count`).
 |---|---|---|
 """
 
-_OPEN_LABELS = frozenset({"cluster", "policy", "version", "pyspark", "python", "le"})
+_OPEN_LABELS = frozenset({"cluster", "broker", "policy", "version", "pyspark", "python", "le"})
 """Labels whose values are not ours to list."""
 _OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
 
@@ -46,6 +55,7 @@ _ROUND = RoundObservation(
     policy="avg-shedder",
     mode="act",
     paused=False,
+    failing=False,
     brokers_reporting_count=3,
     brokers_missing_count=0,
     brokers_excluded_count=0,
@@ -57,6 +67,23 @@ _ROUND = RoundObservation(
     findings={"hot-partition": 1},
     actions={"unload": 1},
     oldest_report_age_s=1.0,
+)
+_KAFKA_ROUND = msgspec.structs.replace(
+    _ROUND,
+    policy=THROTTLE_POLICY,
+    usage={},
+    examined={},
+    candidates={},
+    findings={},
+    actions={"throttle": 1},
+    throttle=ThrottleObservation(
+        left_bytes=1,
+        eta_s=1.0,
+        feasible=True,
+        late=False,
+        rates_bytes_per_s={"leader:101": 2, "follower:102": 2},
+        min_bytes_per_s={"leader:101": 1, "follower:102": 1},
+    ),
 )
 _EVENTS = EventObservation(
     cluster="east-1",
@@ -86,6 +113,7 @@ def _used() -> Metrics:
     )
     metrics = Metrics(known, version="", pyspark_version="")
     metrics.observe_round(_ROUND, published_ms=_ROUND.end_ms)
+    metrics.observe_round(_KAFKA_ROUND, published_ms=_KAFKA_ROUND.end_ms)
     metrics.observe_events(_EVENTS)
     return metrics
 

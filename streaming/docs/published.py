@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from state.kafka.outputs import Throttle
+from state.kafka.rounds import THROTTLE_TYPE
 from state.outputs import RoundSummary, Split, Unload
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.wire.encode import REJECTED_TYPE, RejectedData
@@ -57,6 +59,17 @@ class SplitMessage(Published, frozen=True, kw_only=True, tag=SPLIT_TYPE):
     """End of the round that decided it."""
     cluster: Cluster
     data: Split
+
+
+class ThrottleMessage(Published, frozen=True, kw_only=True, tag=THROTTLE_TYPE):
+    """Pace the reassignments of a Kafka cluster, or take off what paced them; an executor carries it out unless it expired."""
+
+    subject: Literal["reassignments"]
+    """Always: a cluster has one throttle."""
+    time: Time
+    """End of the round that decided it."""
+    cluster: Cluster
+    data: Throttle
 
 
 class RoundMessage(Published, frozen=True, kw_only=True, tag=ROUND_TYPE):

@@ -1,7 +1,7 @@
 """Real examples: the recorded cluster is replayed, and one decision of it is told from its report to its result.
 
-What the recording lacks is made to fit it: the tick and the result that would have accompanied that decision, a control
-event, and a record that is refused. They go through the same controller, which must refuse that record alone.
+What the recording lacks is made to fit it: the tick, the facts and the result that would have accompanied that decision, a
+control event, and a record that is refused. They go through the same controller, which must refuse that record alone.
 """
 
 import gzip
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
+from streaming.docs.kafka_example import kafka_example
 from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
@@ -27,6 +28,9 @@ from streaming.wire.messages import (
     ControlMessage,
     Envelope,
     LoadReportMessage,
+    PulsarBrokerFacts,
+    PulsarClusterData,
+    PulsarClusterMessage,
     TickData,
     TickMessage,
     TopicStatsMessage,
@@ -57,6 +61,9 @@ _ATTRIBUTES = (
     "data",
 )
 _COLLECTOR = "/collector/pulsar/lab"
+_QUIET_BROKER = PulsarBrokerFacts(
+    load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
+)
 _EXECUTOR = "/executor/pulsar/lab"
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)
 _SWEPT_BEFORE = timedelta(milliseconds=500)
@@ -89,10 +96,11 @@ def replay_recording(repository: Path) -> Recorded:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
         raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
     split = _first_split(repository, recorded)
+    asked, said, of_kafka = kafka_example(load(file=repository / SETTINGS, flags={}, environ={}).settings)
     return Recorded(
-        inputs=(*story.inputs, *made.values()),
-        outputs=(*outputs, split),
-        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0]},
+        inputs=(*story.inputs, *made.values(), *asked),
+        outputs=(*outputs, split, *said),
+        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0], **of_kafka},
     )
 
 
@@ -148,6 +156,20 @@ class _Story:
                 time=swept,
                 cluster=cluster,
                 data=TickData(asked=brokers),
+            ),
+            PulsarClusterMessage(
+                specversion="1.0",
+                id=f"cluster/{_text(swept)}",
+                source=_COLLECTOR,
+                subject="cluster",
+                time=swept,
+                cluster=cluster,
+                data=PulsarClusterData(
+                    pulsar_cluster=cluster,
+                    brokers=dict.fromkeys(brokers, _QUIET_BROKER),
+                    isolation_policies={},
+                    anti_affinity_groups={"spread": ["public/default", "public/orders"]},
+                ),
             ),
             ActionResultMessage(
                 specversion="1.0",

@@ -2,7 +2,8 @@
 
 Descriptions are the strings below the fields. What ``streaming.wire.decode`` checks beyond the types is added, so that
 a producer learns from the schema what trimtab would refuse. As in the decoder, unknown fields are allowed: a later
-version may add some. Two refusals cannot be said in a schema: a time too far ahead of its log, and the wrong topic.
+version may add some. Refusals that cannot be said in a schema: a time too far ahead of its log, the wrong topic, a
+``resumed_at`` after the event's own time, a regular expression that Python does not understand.
 """
 
 from collections.abc import Mapping
@@ -11,10 +12,11 @@ from typing import Any
 import msgspec
 
 from state import outputs
+from state.kafka import outputs as kafka_outputs
 from streaming.docs import published
 from streaming.docs.kinds import MessageKind
 from streaming.settings.catalog import attribute_docs
-from streaming.wire import encode, messages
+from streaming.wire import encode, kafka, messages
 from streaming.wire.messages import (
     MAX_NUMBER,
     Envelope,
@@ -56,7 +58,7 @@ _MEASURED_OR_NOT = [
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     name: member
-    for module in (messages, encode, outputs, published)
+    for module in (messages, kafka, encode, outputs, kafka_outputs, published)
     for name, member in vars(module).items()
     if isinstance(member, type) and issubclass(member, msgspec.Struct)
 }

@@ -15,8 +15,8 @@ class ClusterError(Exception):
 
 
 @contextmanager
-def connected(bootstrap: str, security: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
-    """An admin client, closed at the end; ``security`` is passed on to it.
+def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
+    """An admin client, closed at the end; ``options`` are passed on to it.
 
     Raises ``ClusterError``, also for whatever Kafka refuses while it is used.
     """
@@ -24,8 +24,7 @@ def connected(bootstrap: str, security: Mapping[str, object] | None = None) -> I
         admin = KafkaAdminClient(
             bootstrap_servers=bootstrap,
             bootstrap_timeout_ms=REACH_TIMEOUT_MS,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            **(security or {}),
+            **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **(options or {})},
         )
     except (KafkaError, OSError, ValueError) as error:
         raise _failed(bootstrap, error) from error

@@ -14,10 +14,12 @@ from streaming.settings.sections import (
     InputSettings,
     MetricsSettings,
     OutputSettings,
+    PulsarInput,
     SparkSettings,
     TopicNames,
 )
 from streaming.settings.security import SecuritySettings
+from streaming.settings.targets import KafkaTarget, PulsarTarget, TargetSection
 from streaming.settings.tree import Settings
 
 __all__ = [
@@ -25,13 +27,17 @@ __all__ = [
     "ClusterSettingsSource",
     "ControllerSettings",
     "InputSettings",
+    "KafkaTarget",
     "Loaded",
     "MetricsSettings",
     "OutputSettings",
+    "PulsarInput",
+    "PulsarTarget",
     "SecuritySettings",
     "Settings",
     "SettingsError",
     "SparkSettings",
+    "TargetSection",
     "TopicNames",
     "load",
 ]

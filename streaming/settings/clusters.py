@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from state.settings import ClusterSettings, OverlayError, PulsarSettings
+from state.settings import ClusterSettings, OverlayError
 from streaming.settings.errors import Problem
 from streaming.settings.reader import TreeReader, shown
 from streaming.settings.sections import ClusterSection
@@ -26,9 +26,10 @@ class ClusterSettingsSource:
     """The settings of every cluster, named in the file or not; a ``state.settings.SettingsSource``."""
 
     def __init__(self, settings: Settings) -> None:
-        self._default = ClusterSettings(pulsar=settings.pulsar)
+        self._default = ClusterSettings(pulsar=settings.pulsar, kafka=settings.kafka)
         self._named = {
-            name: ClusterSettings(pulsar=section.pulsar) for name, section in settings.clusters.items()
+            name: ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
+            for name, section in settings.clusters.items()
         }
         self._forget()
 
@@ -37,7 +38,7 @@ class ClusterSettingsSource:
         return self._named.get(cluster, self._default)
 
     def overlaid(self, cluster: str, overlay: bytes) -> ClusterSettings:
-        """``base`` with ``{"pulsar": {…}}`` merged over it key by key.
+        """``base`` with ``{"pulsar": {…}, "kafka": {…}}`` merged over it key by key.
 
         Raises OverlayError: ``not-changeable`` for anything below a ``rounds`` section, ``bad-settings`` for the rest
         (not JSON, unknown keys, wrong types, values that contradict).
@@ -56,18 +57,21 @@ class ClusterSettingsSource:
 
     def _lay_over(self, cluster: str, overlay: bytes) -> ClusterSettings:
         over = _read(overlay)
-        base = dataclasses.asdict(self.base(cluster).pulsar)
+        base = self.base(cluster)
+        tree = {system: dataclasses.asdict(getattr(base, system)) for system in SYSTEMS}
         try:
-            return ClusterSettings(pulsar=_PULSAR.validate_python(merged(base, over)))
+            section = _SECTION.validate_python(merged(tree, over))
+            return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
         except ValidationError as error:
             raise OverlayError("bad-settings", _contradictions(error)) from error
 
 
-_PULSAR = TypeAdapter(PulsarSettings)
+_SECTION = TypeAdapter(ClusterSection)
+SYSTEMS = ("pulsar", "kafka")
 
 
 def _read(overlay: bytes) -> Tree:
-    """The ``pulsar`` table of an overlay, its types checked."""
+    """The tables of an overlay, their types checked."""
     try:
         raw = msgspec.json.decode(overlay)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -79,8 +83,7 @@ def _read(overlay: bytes) -> Tree:
     tree = reader.table(raw, ClusterSection)
     if reader.problems:
         raise OverlayError("bad-settings", "; ".join(map(str, reader.problems)))
-    pulsar: Tree = tree.get("pulsar", {})
-    return pulsar
+    return tree
 
 
 def _refuse_rounds(raw: Mapping[str, Any]) -> None:
@@ -97,7 +100,7 @@ def _refuse_rounds(raw: Mapping[str, Any]) -> None:
 
 def _contradictions(error: ValidationError) -> str:
     problems = [
-        Problem("", ("pulsar", *map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
+        Problem("", tuple(map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
         for each in error.errors(include_url=False, include_input=False)
     ]
     return "; ".join(map(str, problems))

@@ -32,8 +32,8 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     """Every setting, and of the clusters' sections what was written there; or, with ``cluster``, what holds in it."""
     settings = loaded.settings
     if cluster is not None:
-        pulsar = ClusterSettingsSource(settings).base(cluster).pulsar
-        settings = settings.model_copy(update={"pulsar": pulsar, "clusters": {}})
+        base = ClusterSettingsSource(settings).base(cluster)
+        settings = settings.model_copy(update={"pulsar": base.pulsar, "kafka": base.kafka, "clusters": {}})
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:

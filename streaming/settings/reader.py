@@ -73,7 +73,7 @@ class TreeReader:
         if not isinstance(raw, Mapping):
             self._complain(path, f"expected a table, found {shown(raw)}")
             return WRONG
-        if path == ("clusters",):
+        if path in {("clusters",), ("targets",)}:
             for name in raw:
                 if not NAME_PATTERN.fullmatch(name):
                     self._complain((*path, name), "a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
@@ -126,9 +126,11 @@ def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
-    """The nearest known name: of this table, else anywhere; below a cluster, anywhere means of ``pulsar.*``."""
+    """The nearest known name: of this table, else anywhere; below a cluster, anywhere means of ``pulsar.*`` and ``kafka.*``."""
     elsewhere = known_keys()
     if path[:1] == ("clusters",):
         prefix = dotted(path[:2])
-        elsewhere = tuple(f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith("pulsar."))
+        elsewhere = tuple(
+            f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith(("pulsar.", "kafka."))
+        )
     return nearest(name, known, elsewhere=elsewhere)

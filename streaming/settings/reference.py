@@ -109,15 +109,15 @@ def _sample_section(section: Section) -> str:
     return (
         "".join(lines)
         + f"\n{mark}[{_heading(section.path)}]\n"
-        + "".join(map(_sample_lines, section.settings))
+        + "".join(_sample_lines(member, mark) for member in section.settings)
     )
 
 
-def _sample_lines(member: Member) -> str:
+def _sample_lines(member: Member, mark: str) -> str:
     comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
     if is_unset(member.default):
         return f"{comment}# {member.name}: unset\n"
-    return f"{comment}#{member.name} = {toml_value(member.default)}\n"
+    return f"{comment}{mark or '#'}{member.name} = {toml_value(member.default)}\n"
 
 
 def _sample_comment(doc: str) -> Iterator[str]:

@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state.settings import Mode, PulsarSettings
+from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.security import SecuritySettings
+from streaming.settings.targets import PulsarTarget
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that travel as record keys, metric labels and parts of URIs: clusters and the controller itself."""
 
 _HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _KAFKA_URL = re.compile(rf"kafka://({_HOST_PORT}(?:,{_HOST_PORT})*)/?")
+_PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
 _TRIGGER_INTERVAL_S_MAX = 30
@@ -66,20 +68,57 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarInput:
+    """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
+
+    admin_url: str = "http://127.0.0.1:8080"
+    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: where the log's ledgers, which say
+    how far a batch may go, are asked for. Pulsar: ``webServiceUrl`` of ``client.conf``."""
+    namespace: str = "public/default"
+    """Tenant and namespace of the topics; its retention must outlast the longest outage."""
+    subscription: str = "trimtab"
+    """Durable subscription that keeps what is unread; another name protects nothing of what the old one did."""
+    token_file: str | None = None
+    """File with the token; unset = no token. Pulsar: ``authParams`` ``file://…``."""
+    ca_file: str | None = None
+    """Certificates (PEM) of the authorities that sign the brokers'. Pulsar: ``tlsTrustCertsFilePath``."""
+
+    def __post_init__(self) -> None:
+        PulsarTarget(admin_url=self.admin_url, token_file=self.token_file)
+        _require(
+            re.fullmatch(r"[^/\s]+/[^/\s]+", self.namespace), "namespace", self.namespace, "tenant/namespace"
+        )
+        _require(self.subscription, "subscription", self.subscription, "a name")
+
+    def full_name(self, topic: str) -> str:
+        """``persistent://tenant/namespace/topic``."""
+        return f"persistent://{self.namespace}/{topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSettings:
     """Where load reports and control events are read."""
 
     url: str = "kafka://127.0.0.1:9092"
-    """Address of the brokers, ``kafka://host:port[,host:port]``. A Kafka on this machine.
-    Kafka: ``bootstrap.servers``."""
+    """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). A Kafka on this
+    machine. Kafka: ``bootstrap.servers``."""
+    pulsar: PulsarInput = field(default_factory=PulsarInput)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
-        kafka_bootstrap(self.url)
+        if self.url.startswith("pulsar"):
+            _require(_PULSAR_URL.fullmatch(self.url), "url", self.url, "pulsar://host:port[,host:port]")
+        else:
+            kafka_bootstrap(self.url)
+
+    @property
+    def is_pulsar(self) -> bool:
+        """Whether the input is on Pulsar."""
+        return self.url.startswith("pulsar")
 
     @property
     def bootstrap(self) -> str:
-        """The address as Kafka's clients take it, ``host:port[,host:port]``."""
+        """The address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
         return kafka_bootstrap(self.url)
 
 
@@ -101,7 +140,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The names of the seven topics; ``trimtab topics create`` makes them."""
+    """The names of the eight topics; ``trimtab topics create`` makes them."""
 
     input: str = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
@@ -115,6 +154,8 @@ class TopicNames:
     """One summary a round."""
     dead_letter: str = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
+    executor_kafka: str = "trimtab.executor.kafka"
+    """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once."""
 
@@ -192,6 +233,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
-    """What differs for one cluster: any of ``pulsar.*`` again; the rest is that of ``[pulsar]``."""
+    """What differs for one cluster: any of ``pulsar.*`` and ``kafka.*`` again; the rest is that of the whole."""
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)

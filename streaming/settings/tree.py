@@ -1,7 +1,7 @@
 """The root of the settings, and how layers of values become one validated tree.
 
 Layers arrive with their types already checked by ``reader``; here they are merged, each cluster's section is laid
-over ``[pulsar]``, and every section checks itself. The process's environment is never read from here.
+over ``[pulsar]`` and ``[kafka]``, and every section checks itself. The process's environment is never read from here.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from state.settings import PulsarSettings
+from state.settings import KafkaSettings, PulsarSettings
 from streaming.settings.sections import (
     ClusterSection,
     ControllerSettings,
@@ -20,6 +20,7 @@ from streaming.settings.sections import (
     SparkSettings,
     TopicNames,
 )
+from streaming.settings.targets import TargetSection
 
 Tree = dict[str, Any]
 """Settings as read, nested by section; it stays inside this package."""
@@ -47,8 +48,21 @@ class Settings(BaseSettings):
     spark: SparkSettings = Field(default_factory=SparkSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     pulsar: PulsarSettings = Field(default_factory=PulsarSettings)
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     clusters: Mapping[str, ClusterSection] = Field(default_factory=dict)
-    """By cluster name what is in force there, ``[pulsar]`` included; clusters without a section are absent."""
+    """By cluster name what is in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section are
+    absent."""
+    targets: Mapping[str, TargetSection] = Field(default_factory=dict)
+    """By cluster name how it is reached by collectors and executors."""
+
+    @model_validator(mode="after")
+    def _require_an_output(self) -> "Settings":
+        if self.input.is_pulsar and self.output.url is None:
+            raise ValueError(
+                "output.url is unset and the input is on Pulsar: decisions are written to Kafka, so give "
+                "output.url, kafka://host:port"
+            )
+        return self
 
     @property
     def output_bootstrap(self) -> str:
@@ -75,8 +89,8 @@ def composed(*layers: Tree) -> Settings:
     class Composed(Settings):
         @model_validator(mode="before")
         @classmethod
-        def _lay_clusters_over_pulsar(cls, tree: Tree) -> Tree:
-            base = {"pulsar": tree.get("pulsar", {})}
+        def _lay_clusters_over_systems(cls, tree: Tree) -> Tree:
+            base = {system: tree.get(system, {}) for system in ("pulsar", "kafka")}
             sections = {name: merged(base, own) for name, own in tree.get("clusters", {}).items()}
             return {**tree, "clusters": sections}
 

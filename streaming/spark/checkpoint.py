@@ -8,7 +8,7 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from state.memory import VERSION
+from state.encoding import VERSION
 from streaming.settings import Settings
 
 _CARD = "trimtab.json"

@@ -1,4 +1,4 @@
-"""The Kafka source: input and control topics as the operator's input rows.
+"""The source, on Kafka or Pulsar: input and control topics as the operator's input rows.
 
 Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. Of a record above
 ``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker.
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.link import input_link
 from streaming.settings import Settings
+from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
 from streaming.wire.encode import MAX_QUOTED_BYTES
 from streaming.wire.messages import CLUSTER_PATTERN
@@ -34,9 +35,11 @@ _ANSWER_MS, _ATTEMPTS = "10000", "1"
 def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
     """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only."""
     topics = settings.topics
-    most = settings.spark.max_records_per_trigger_count
-    loads = _topic(spark, settings, topics.input, starting_offsets).option("maxOffsetsPerTrigger", most)
-    frame = loads.load().union(_topic(spark, settings, topics.control, "earliest").load())
+    if settings.input.is_pulsar:
+        frame = pulsar_records(spark, settings, starting_offsets)
+        control = settings.input.pulsar.full_name(topics.control)
+    else:
+        frame, control = _kafka_records(spark, settings, starting_offsets), topics.control
     key = F.coalesce(F.col("key").cast("string"), F.lit(""))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
@@ -52,8 +55,14 @@ def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> D
         F.col("partition"),
         F.col("offset"),
         F.unix_millis("timestamp").alias("appended_ms"),
-        (F.col("topic") == topics.control).alias("is_control"),
+        (F.col("topic") == control).alias("is_control"),
     ).select(*INPUT_SCHEMA.fieldNames())
+
+
+def _kafka_records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
+    topics, most = settings.topics, settings.spark.max_records_per_trigger_count
+    loads = _topic(spark, settings, topics.input, starting_offsets).option("maxOffsetsPerTrigger", most)
+    return loads.load().union(_topic(spark, settings, topics.control, "earliest").load())
 
 
 def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets: str) -> DataStreamReader:
@@ -72,7 +81,9 @@ def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets
 
 
 def starting_offsets(settings: Settings, begin: Begin) -> str:
-    """Spark's JSON of the input's first offsets."""
+    """Where the input's source begins, in its own words: for Kafka the JSON of the first offsets."""
+    if settings.input.is_pulsar:
+        return str(max(0, begin) if isinstance(begin, int) else begin)
     topic = settings.topics.input
     consumer = KafkaConsumer(
         bootstrap_servers=settings.input.bootstrap, **input_link(settings).client_options()

@@ -5,6 +5,7 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -23,24 +24,37 @@ from state.events import (
     TOPICS,
     ActionResult,
     BrokerReport,
+    ClusterFacts,
     Control,
     Event,
+    KafkaLoadReport,
     LoadReport,
+    Reassignment,
     Rejection,
     Tick,
     TopicStats,
     TopicTraffic,
 )
+from state.facts import Facts, Isolation
+from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
+from streaming.wire.kafka import BadReport, broker_logs, moves_report
 from streaming.wire.messages import (
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
+    CommonMessage,
+    ControlData,
     ControlMessage,
+    KafkaLoadReportMessage,
+    KafkaMessage,
     LoadReportMessage,
     LocalBrokerData,
     Message,
+    PulsarClusterData,
+    PulsarClusterMessage,
+    PulsarMessage,
     Resource,
     TickMessage,
     TopicStatsMessage,
@@ -117,9 +131,17 @@ def decode(
         return "", Rejection(reason="cluster-mismatch", detail=detail)
     try:
         _check_attributes(message)
-        return message.cluster, _event(message, appended_ms, partition)
+        if appended_ms is None and message.recordedtime is not None:
+            appended_ms = to_ms(message.recordedtime)
+        return message.cluster, (
+            _kafka_event(message, appended_ms, partition)
+            if isinstance(message, KafkaMessage)
+            else _event(message, appended_ms, partition)
+        )
     except _Refused as refused:
         return message.cluster, refused.rejection
+    except BadReport as error:
+        return message.cluster, Rejection(reason="bad-data", detail=str(error))
 
 
 def _check_attributes(message: Message) -> None:
@@ -131,9 +153,7 @@ def _check_attributes(message: Message) -> None:
         raise _Refused(Rejection(reason="bad-time", detail=detail))
 
 
-def _event(message: Message, appended_ms: int | None, partition: int | None) -> Event:
-    if appended_ms is None and message.recordedtime is not None:
-        appended_ms = to_ms(message.recordedtime)
+def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, partition: int | None) -> Event:
     id_, time_ms = message.id, to_ms(message.time)
     match message:
         case LoadReportMessage():
@@ -172,6 +192,10 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 action_id=message.subject,
                 outcome=result.outcome,
             )
+        case PulsarClusterMessage(data=found):
+            return ClusterFacts(
+                id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, facts=_facts(found)
+            )
         case ControlMessage(data=overlay):
             return Control(
                 id=id_,
@@ -182,7 +206,76 @@ def _event(message: Message, appended_ms: int | None, partition: int | None) -> 
                 overlay=msgspec.json.encode(overlay.settings, order="sorted"),
                 who=overlay.who or "",
                 why=overlay.why or "",
+                resumed_ms=_resumed_ms(overlay, time_ms),
             )
+
+
+def _facts(found: PulsarClusterData) -> Facts:
+    for name, policy in found.isolation_policies.items():
+        for pattern in (*policy.namespaces, *policy.primary):
+            _check_pattern(name, pattern)
+    brokers = sorted(found.brokers.items())
+    return Facts(
+        shedding_brokers=[name for name, broker in brokers if broker.shedding_enabled],
+        splitting_brokers=[name for name, broker in brokers if broker.auto_split_enabled],
+        unknown_brokers=[
+            name for name, broker in brokers if None in (broker.shedding_enabled, broker.auto_split_enabled)
+        ],
+        isolation=[
+            Isolation(name, policy.namespaces, policy.primary)
+            for name, policy in sorted(found.isolation_policies.items())
+        ],
+        anti_affinity={
+            group: sorted(found.anti_affinity_groups[group]) for group in sorted(found.anti_affinity_groups)
+        },
+    )
+
+
+def _check_pattern(policy: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        detail = (
+            f"isolation policy {policy[:200]!r} has the regular expression {pattern[:200]!r}, which Python does not "
+            f"understand ({error}): say it with what Java and Python have in common"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail)) from error
+
+
+def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
+    if overlay.resumed_at is None:
+        return None
+    resumed_ms = to_ms(overlay.resumed_at)
+    if resumed_ms > time_ms:
+        detail = (
+            f"resumed_at is {rfc3339(resumed_ms)}, after the event's own time {rfc3339(time_ms)}: nobody can know yet "
+            "that later actions work"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
+    return resumed_ms
+
+
+def _kafka_event(
+    message: KafkaMessage, appended_ms: int | None, partition: int | None
+) -> KafkaLoadReport | Reassignment:
+    """Raises ``BadReport``."""
+    id_, time_ms = message.id, to_ms(message.time)
+    if isinstance(message, KafkaLoadReportMessage):
+        return KafkaLoadReport(
+            id=id_,
+            time_ms=time_ms,
+            appended_ms=appended_ms,
+            partition=partition,
+            broker=message.subject,
+            logs=broker_logs(message.data, subject=message.subject),
+        )
+    return Reassignment(
+        id=id_,
+        time_ms=time_ms,
+        appended_ms=appended_ms,
+        partition=partition,
+        report=moves_report(message.data),
+    )
 
 
 def _report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerReport:

@@ -90,6 +90,25 @@ def encode(output: Output, source: str) -> bytes:
     )
 
 
+def encode_input(
+    *, type_: str, id_: str, source: str, subject: str, time_ms: int, cluster: str, data: bytes
+) -> bytes:
+    """An event for the input topic; ``data`` is JSON and embedded as it is."""
+    return _encoder.encode(
+        _Out(
+            specversion="1.0",
+            id=id_,
+            source=source,
+            type=type_,
+            subject=subject,
+            time=rfc3339(time_ms),
+            cluster=cluster,
+            datacontenttype="application/json",
+            data=msgspec.Raw(data),
+        )
+    )
+
+
 def refused(
     value: bytes, *, origin: Origin, rejection: Rejection, cluster: str, appended_ms: int | None
 ) -> Refused:

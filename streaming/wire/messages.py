@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from streaming.wire.kafka import KafkaBrokerData, ReassignmentData
+
 CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
 """A valid cluster name; the look-ahead is an end that no trailing newline slips past."""
 
@@ -96,7 +98,50 @@ class ActionResultData(msgspec.Struct, frozen=True):
     outcome: Literal["succeeded", "failed", "skipped"]
     """`failed` ends the cooldown of its target, so that it may be tried again."""
     reason: str | None = None
-    """Why it failed or was skipped, for a person."""
+    """Why it failed or was skipped, for a person; also where a bundle landed instead of its destination."""
+    broker: str | None = None
+    """Owner of the bundle after an unload; null: not looked at, or nobody."""
+    bundles: list[str] = []
+    """Bundles that a split made, ascending."""
+    was_done_before: bool = False
+    """Whether its aim was found reached already, so that nothing was called."""
+    took_s: float | None = None
+    """From taking it up to having seen what became of it."""
+
+
+class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one broker is configured to do by itself; null: it could not be asked."""
+
+    load_manager: str | None = None
+    """Class name without its package."""
+    shedding_enabled: bool | None = None
+    """Whether Pulsar's own shedding is on there. Pulsar: ``loadBalancerSheddingEnabled``."""
+    auto_split_enabled: bool | None = None
+    """Whether Pulsar's own splitting is on there. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+
+
+class IsolationPolicyFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One of Pulsar's namespace isolation policies; all are regular expressions that must match whole names."""
+
+    namespaces: list[str]
+    """Namespaces it is about."""
+    primary: list[str]
+    """Hosts of the brokers they belong on."""
+    secondary: list[str]
+    """Hosts of the brokers they may use when too few primary ones are left."""
+
+
+class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.pulsar.cluster.v1`: replaces what the one before it said."""
+
+    pulsar_cluster: str
+    """Pulsar's own name of the cluster."""
+    brokers: dict[str, PulsarBrokerFacts]
+    """By broker id."""
+    isolation_policies: dict[str, IsolationPolicyFacts]
+    """By name; empty where there are none."""
+    anti_affinity_groups: dict[str, list[str]]
+    """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
 
 
 class ControlData(msgspec.Struct, frozen=True):
@@ -112,6 +157,9 @@ class ControlData(msgspec.Struct, frozen=True):
     """Who asked for it; shown in the round summaries."""
     why: str | None = None
     """For which reason; shown there too."""
+    resumed_at: Time | None = None
+    """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
+    since before acts again. Later events keep it: said again it changes nothing."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -145,6 +193,18 @@ class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
     data: dict[str, dict[str, Traffic]]
 
 
+class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.load-report.v1"):
+    """A Kafka broker's replicas that move, its throttle and its network; the subject is the broker id."""
+
+    data: KafkaBrokerData
+
+
+class ReassignmentMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.reassignment.v1"):
+    """All that moves in a Kafka cluster, sent every sweep, also when nothing does; the subject is `reassignments`."""
+
+    data: ReassignmentData
+
+
 class TickMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.tick.v1"):
     """A collector's sweep is complete: it moves the cluster's clock."""
 
@@ -157,18 +217,30 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
     data: ActionResultData
 
 
+class PulsarClusterMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.cluster.v1"):
+    """Who else balances a Pulsar cluster, and what must stay where; the subject is `cluster`."""
+
+    data: PulsarClusterData
+
+
 class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v1"):
     """An operator's overlay of one cluster."""
 
     data: ControlData
 
 
-Message = LoadReportMessage | TopicStatsMessage | TickMessage | ActionResultMessage | ControlMessage
+PulsarMessage = LoadReportMessage | TopicStatsMessage | PulsarClusterMessage
+KafkaMessage = KafkaLoadReportMessage | ReassignmentMessage
+CommonMessage = TickMessage | ActionResultMessage | ControlMessage
+Message = PulsarMessage | KafkaMessage | CommonMessage
 
 INPUT_TYPES: tuple[type[Envelope], ...] = (
     LoadReportMessage,
     TopicStatsMessage,
+    KafkaLoadReportMessage,
+    ReassignmentMessage,
     TickMessage,
+    PulsarClusterMessage,
     ActionResultMessage,
 )
 MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)

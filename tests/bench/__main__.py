@@ -14,6 +14,7 @@ from typing import Protocol
 from tests.bench.end_to_end import measure_burst, measure_end_to_end
 from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
+from tests.bench.kafka_rounds import measure_kafka_rounds
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines
@@ -33,6 +34,7 @@ PARTS: Mapping[str, Part] = {
     "policies": measure_policies,
     "splits": measure_splits,
     "throttles": measure_throttles,
+    "kafka-rounds": measure_kafka_rounds,
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,

@@ -10,10 +10,12 @@ from uuid import uuid4
 import pytest
 
 from deploy.local.kafka import LocalKafka
+from deploy.local.pulsar import LocalPulsar
 from tests.live.driving import Warm
 from tests.live.stage import Stage
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that needs a broker is one group for `pytest -n`."""
     here = Path(__file__).parent
@@ -26,6 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Never stopped by a test: one that needs that starts its own."""
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
+    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3) as running:
         yield running
 
 

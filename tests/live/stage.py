@@ -100,13 +100,20 @@ class Stage:
             self.send_raw(cluster_of(value).encode(), value, to=to)
         self.flush()
 
-    def send_raw(self, key: bytes | None, value: bytes | None, *, to: str | None = None) -> None:
+    def send_raw(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        to: str | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Produce one record as it is."""
         if self._producer is None:
             self._producer = KafkaProducer(
                 bootstrap_servers=self.bootstrap, max_request_size=2 * RECORD_BYTES, linger_ms=5
             )
-        self._producer.send(to or self.topics.input, key=key, value=value)
+        self._producer.send(to or self.topics.input, key=key, value=value, headers=list(headers))
 
     def flush(self) -> None:
         """Wait until the broker has everything."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import prometheus
-from deploy.local.kafka import _free_ports
+from deploy.local.ports import free_ports
 from deploy.local.prometheus import Prometheus, PrometheusError
 from tests.deploy.promtool import need
 from tests.live.driving import ROOT, ask, until
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 
 def test_it_watches_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path) -> None:
     need("prometheus")
-    with Prometheus(tmp_path, target="127.0.0.1:1", port=_free_ports(1)[0], interval_s=0.2) as running:
+    with Prometheus(tmp_path, target="127.0.0.1:1", port=free_ports(1)[0], interval_s=0.2) as running:
         until(
             lambda: json.loads(ask(f"{running.url}/api/v1/query?query=up").body)["data"]["result"],
             what="the first scrape",
@@ -33,7 +33,7 @@ def test_it_watches_until_it_is_stopped_and_leaves_nothing_behind(tmp_path: Path
 def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     need("prometheus")
     with (
-        Prometheus(tmp_path / "first", target="127.0.0.1:1", port=_free_ports(1)[0]) as running,
+        Prometheus(tmp_path / "first", target="127.0.0.1:1", port=free_ports(1)[0]) as running,
         pytest.raises(PrometheusError, match=r"already in use.*another port"),
         Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
     ):
@@ -42,7 +42,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
     need("prometheus")
-    port = _free_ports(1)[0]
+    port = free_ports(1)[0]
     command = [sys.executable, "-m", "deploy.local.watch", "--port", str(port), "--metrics-port", "1"]
     with subprocess.Popen(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True

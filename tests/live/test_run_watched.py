@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.kafka import _free_ports
+from deploy.local.ports import free_ports
 from deploy.local.prometheus import Prometheus
 from tests.deploy.promtool import need
 from tests.deploy.queries import Asked, alerts, asked_by_dashboards, asked_by_rules, parts, rules
@@ -71,7 +71,7 @@ def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
     with warm.start("run", "--config", str(stage.settings()), "--from", "earliest") as run:
         target = run.url.removeprefix("http://")
         directory = tmp_path / "prometheus"
-        with Prometheus(directory, target=target, port=_free_ports(1)[0], interval_s=SCRAPE_S) as prometheus:
+        with Prometheus(directory, target=target, port=free_ports(1)[0], interval_s=SCRAPE_S) as prometheus:
             stage.send(played(range(2)))
             stage.wait_for(stage.topics.audit, 2, running=[run])
             until(

@@ -5,7 +5,9 @@
     t=70 stats b1 bundles: t/n/0x0_0x4: 1=100 7=20/1e6   (topics by number, a bundle's after its name and a colon)
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
     t=70 control {"paused": true}
+    t=70 cluster {"shedding": ["b1"], …}     (what the cluster is besides its load: see ``facts``)
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
+    t=5 logs 101 t0-0=12e9!              (a Kafka broker; with ``moves`` see ``kafka_script``)
     again                                (the same event once more)
     later 60                             (the reports since the last empty line again, so many seconds later)
     close                                (the end of the input closes the open rounds)
@@ -24,7 +26,8 @@ from itertools import count, islice
 
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
-from tests.streaming.events import TOPIC_STATS, at, control, event, report, result, tick, traffic
+from tests.scenarios import kafka_script
+from tests.streaming.events import TOPIC_STATS, at, control, event, facts, report, result, tick, traffic
 
 _RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
 _COMMON = {"id", "cluster", "recorded"}
@@ -36,9 +39,11 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
     if found is None:
         raise ValueError(f"not an event: {line!r}")
     time_s, kind, rest = float(found[1]), found[2], found[3] or ""
-    if kind == "control":
-        words, _, data = rest.partition("{")
-        return control(time_s=time_s, data=json.loads("{" + data), **_attributes(_options(words.split())))
+    if kind in {"control", "cluster"}:
+        words, _, text = rest.partition("{")
+        data, attributes = json.loads("{" + text), _attributes(_options(words.split()))
+        said = {"data": data} if kind == "control" else data
+        return (control if kind == "control" else facts)(time_s=time_s, **said, **attributes)
     words_of, _, bundles = rest.partition("bundles:")
     words = shlex.split(words_of)
     plain = [word for word in words if "=" not in word]
@@ -57,10 +62,17 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
                 data=_topics(bundles.split()),
                 **({"subject": plain[0]} | attributes),
             )
+        case "logs" | "moves":
+            return kafka_script.event_of(kind, _own(rest), time_s=time_s, attributes=attributes)
         case "result":
             action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
             return result(action, plain[1], time_s=time_s, **attributes)
     raise ValueError(f"unknown event {kind!r}: {line!r}")
+
+
+def _own(rest: str) -> list[str]:
+    """Words without the attributes that every event takes."""
+    return [word for word in rest.split() if word.partition("=")[0] not in _COMMON]
 
 
 def _options(words: list[str]) -> dict[str, str]:

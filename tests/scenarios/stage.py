@@ -93,7 +93,7 @@ class _Stage:
         self._lines += 1
         if word != "again":
             self._last = event_of(line, self._action_ids)
-            if " report " in line:
+            if any(f" {word} " in f"{line} " for word in ("report", "logs", "moves")):
                 self._block.append(line)
         origin = Origin(topic="scenario", partition=0, offset=self._lines)
         outputs, refused = self._intake.take(Record(value=self._last, origin=origin))

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.snapshot import BrokerTable, BundleTable, Snapshot
 from policies.usage import weighted_maximum_ratio
+from state.encoding import decode_fleet, encode_fleet
 from state.events import Event, LoadReport, namespace_of
 from state.fleet import NOBODY, Sampling, advance
-from state.memory import Fleet, WaitingReport, decode_fleet, encode_fleet
+from state.memory import (
+    Fleet,
+    WaitingReport,
+)
 from tests.policies.fleets import unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
 from tests.state.test_invariants import EAGER, POLICIES

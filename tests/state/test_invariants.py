@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import Event, namespace_of
+from state.events import ClusterFacts, Event, namespace_of
+from state.groups import Groups
 from state.settings import SettingsSource
 from state.store import DictStore
 from tests.state.traces import (
@@ -66,6 +68,16 @@ SETTINGS = [
         guards={"bundle_cooldown_s": 20.0, "max_unloads_per_round_count": 1, "keep_sole_bundle": False},
     ),
 ]
+JUDGING = settings_of(
+    **EAGER,
+    guards={
+        "bundle_cooldown_s": 20.0,
+        "ineffective_after_rounds_count": 1,
+        "ineffective_rest_s": 30.0,
+        "failing_actions_count": 2,
+    },
+)
+SETTINGS.append(JUDGING)
 some_settings = st.sampled_from(SETTINGS)
 
 
@@ -114,6 +126,9 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
         "split paused",
         "split to-be-unloaded",
         "hot-partition",
+        "two-balancers",
+        "other-group",
+        "anti-affinity",
     }
     assert min(seen.values()) > 0
 
@@ -238,6 +253,68 @@ def test_nothing_paused_missing_excluded_resting_or_beyond_a_budget_is_touched(
         guards={name: getattr(base.guards, name) for name in base.guards.__slots__},
     )
     check_guards(run([trace], source))
+
+
+@CHECKED
+@given(traces, st.sampled_from(POLICIES), st.sampled_from(PLACEMENTS))
+def test_nothing_is_done_beside_another_balancer_and_no_unload_leaves_its_group(
+    trace: list[Event], policy: str, placement: str
+):
+    source = settings_of(**EAGER, shedding_policy=policy, placement=placement, rounds={"warmup_rounds": 0})
+    found = run([trace], source)
+    rounds = {summary["round"]: summary for summary in found.summaries}
+    known: list[ClusterFacts] = sorted(
+        (event for event in trace if isinstance(event, ClusterFacts)), key=lambda event: event.age_key
+    )
+    for action in found.actions:
+        summary = rounds[action["round"]]
+        told = summary["other_balancers"]
+        assert action["dry_run"] or told is None or not told["shedding_brokers"] + told["splitting_brokers"]
+        newest = [event for event in known if event.time_ms // 10_000 <= action["round"]]
+        groups = Groups.of(newest[-1].facts if newest else None)
+        source_broker, destination = action.get("source_broker"), action.get("destination_broker")
+        if source_broker is not None:
+            own = groups.of_namespaces([namespace_of(action["bundle"])])
+            assert groups.of_brokers([source_broker]) == own
+            assert destination is None or groups.of_brokers([destination]) == own
+
+
+some_outcomes = st.lists(st.sampled_from(["succeeded", "failed", "skipped"]), min_size=2, max_size=8)
+
+
+@CHECKED
+@given(traces, some_outcomes)
+def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Event], outcomes: list[str]):
+    trace = with_results(trace, JUDGING, outcomes)
+    summaries = run([trace], JUDGING).summaries
+    for before, summary in zip([None, *summaries], summaries, strict=False):
+        bad = sum(count for name, count in summary["last_actions"].items() if name != "good")
+        assert sum(summary["last_actions"].values()) <= 10
+        if summary["failing_since"] is not None:
+            assert summary["actions_count"] == 0
+        else:
+            assert bad < 2
+            resumed = summary["control"] and summary["control"]["resumed_at"]
+            assert before is None or before["failing_since"] is None or resumed >= before["failing_since"]
+
+
+def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_ineffective_actions():
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @given(traces, some_outcomes)
+    def look(trace: list[Event], outcomes: list[str]) -> None:
+        summaries = run([with_results(trace, JUDGING, outcomes)], JUDGING).summaries
+        failing = [summary["failing_since"] is not None for summary in summaries]
+        seen["resumed"] += (True, False) in pairwise(failing)
+        for summary in summaries:
+            seen.update(summary["last_actions"].keys())
+            seen.update(summary["candidates"]["outcomes"].keys() & {"failing", "ineffective"})
+            seen.update(f"split {name}" for name in summary["splits"]["outcomes"].keys() & {"failing"})
+
+    look()
+    assert seen.keys() >= {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
+    assert min(seen.values()) > 0
 
 
 @pytest.mark.parametrize(

@@ -2,26 +2,16 @@
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 
 from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from state.controller import Controller, RoundLengthError
-from state.memory import (
+from state.encoding import (
     VERSION,
-    ControlRecord,
-    Fleet,
-    Header,
     NewerStateError,
-    OpenRound,
-    PastAction,
-    PastSplit,
-    PastUnloads,
-    ResultRecord,
-    TickRecord,
-    WaitingReport,
-    WaitingTopics,
     decode_fleet,
     decode_header,
     decode_report,
@@ -31,6 +21,18 @@ from state.memory import (
     encode_report,
     encode_topics,
 )
+from state.facts import Facts, FactsRecord, Isolation
+from state.memory import (
+    ControlRecord,
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    WaitingTopics,
+)
+from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.rounds import Identity
 from state.store import DictStore, WaitingKey
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep
@@ -39,7 +41,8 @@ BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
 
 def full_header() -> Header:
-    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True)
+    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]})
+    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
     return Header(
@@ -48,7 +51,10 @@ def full_header() -> Header:
         next_round=-1,
         partition=3,
         is_known=True,
-        rounds={-1: OpenRound(), 4: OpenRound([(1, 2), (9, 9)], tick, results, True)},
+        rounds={
+            -1: OpenRound(),
+            4: OpenRound([(1, 2), (9, 9)], tick, results, True, FactsRecord(3, "f", known)),
+        },
         last_summary=2,
         last_report_ms=11,
         rounds_since_start=8,
@@ -58,6 +64,11 @@ def full_header() -> Header:
         unloads=[PastUnloads(1, 20, False)],
         splits={"t/n/0x1_0x2": PastAction("a2", 1, 2, False)},
         inheritances={"t/n/0x1_0x2": PastSplit(9, [("t/n/0x00000001_0x00000002", 0.5, 0.25)])},
+        trials={"a1": Trial("split", "t/n/0x0_0x1", "b1", None, ["t/n/0x0_0x0"], 1, 2, 3, 2)},
+        verdicts=[Verdict("a0", "ineffective", 1)],
+        ineffective={"t/n/0x1_0x2": Ineffective("unload", "b1", 1, 3)},
+        failing_since_ms=1,
+        facts=known,
     )
 
 
@@ -94,6 +105,16 @@ def fleet_without_splits() -> Fleet:
 def test_a_header_comes_back_as_it_was():
     assert decode_header(encode_header(full_header())) == full_header()
     assert decode_header(encode_header(Header(length_ms=1))) == Header(length_ms=1)
+
+
+def test_a_header_that_knew_of_no_effects_is_read_with_none():
+    """Written before actions were judged: shorter arrays, the same version."""
+    header = full_header()
+    fields = [getattr(header, name) for name in Header.__struct_fields__]
+    older = fields[: Header.__struct_fields__.index("trials")]
+    read = decode_header(bytes([VERSION]) + msgspec.msgpack.encode(older))
+    assert (read.trials, read.verdicts, read.ineffective, read.failing_since_ms) == ({}, [], {}, None)
+    assert read.actions == header.actions
 
 
 @pytest.mark.parametrize("build", [full_fleet, fleet_without_splits, Fleet])

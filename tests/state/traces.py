@@ -20,6 +20,7 @@ from state.controller import Controller
 from state.events import (
     ActionResult,
     BrokerReport,
+    ClusterFacts,
     Control,
     Event,
     LoadReport,
@@ -28,6 +29,7 @@ from state.events import (
     TopicStats,
     TopicTraffic,
 )
+from state.facts import Facts, Isolation
 from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
@@ -118,7 +120,14 @@ def sweep(time_s: float, id_: str = "tick") -> Tick:
     )
 
 
-def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: object = None) -> Control:
+def overlay(
+    time_s: float,
+    *,
+    paused: bool = False,
+    mode: Any = None,
+    settings: object = None,
+    resumed_s: float | None = None,
+) -> Control:
     return Control(
         id=f"control/{time_s:g}/{paused}/{mode}",
         time_ms=round(time_s * 1000),
@@ -127,6 +136,28 @@ def overlay(time_s: float, *, paused: bool = False, mode: Any = None, settings: 
         overlay=json.dumps(settings or {}).encode(),
         who="ann",
         why="a test",
+        resumed_ms=None if resumed_s is None else round(resumed_s * 1000),
+    )
+
+
+ISOLATED = [Isolation("a", ["t/a"], ["b[12]"])]
+"""Brokers b1 and b2 for namespace t/a; b3 and b4 and t/b are the default group."""
+
+
+def facts(
+    time_s: float,
+    *,
+    shedding: Sequence[str] = (),
+    splitting: Sequence[str] = (),
+    isolation: Sequence[Isolation] = (),
+    anti_affinity: Mapping[str, list[str]] | None = None,
+    id_: str = "facts",
+) -> ClusterFacts:
+    """What a cluster is besides its load."""
+    return ClusterFacts(
+        id=id_,
+        time_ms=round(time_s * 1000),
+        facts=Facts(list(shedding), list(splitting), [], list(isolation), dict(anti_affinity or {})),
     )
 
 
@@ -213,7 +244,7 @@ _OVERLAYS = [
 
 def _random_other(random: Random) -> Event:
     time_s = random.randrange(180) / 2
-    kind = random.randrange(3)
+    kind = random.randrange(4)
     if kind == 0:
         return sweep(time_s, random.choice(["p", "q"]))
     if kind == 1:
@@ -228,11 +259,21 @@ def _random_other(random: Random) -> Event:
             },
             id_=random.choice(["x", "y"]),
         )
+    if kind == 2:
+        return facts(
+            time_s,
+            shedding=random.choice([[], [], [], ["b1"]]),
+            splitting=random.choice([[], [], [], ["b4"]]),
+            isolation=random.choice([[], ISOLATED, [Isolation("b", ["t/b"], ["b[14]"]), *ISOLATED]]),
+            anti_affinity={"spread": ["t/a", "t/b"]},
+            id_=random.choice(["p", "q"]),
+        )
     return overlay(
         time_s,
         paused=random.random() < 0.3,
         mode=random.choice([None, "dry-run", "act"]),
         settings=random.choice(_OVERLAYS),
+        resumed_s=random.choice([None, time_s]),
     )
 
 

@@ -5,15 +5,18 @@ with values that are wrong; what is ``ABSENT`` is left out.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from state.outputs import rfc3339
 
 LOAD_REPORT = "trimtab.pulsar.load-report.v1"
 TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
+KAFKA_LOAD_REPORT = "trimtab.kafka.load-report.v1"
+REASSIGNMENT = "trimtab.kafka.reassignment.v1"
 TICK = "trimtab.tick.v1"
 ACTION_RESULT = "trimtab.action-result.v1"
+CLUSTER_FACTS = "trimtab.pulsar.cluster.v1"
 CONTROL = "trimtab.control.v1"
 
 CLUSTER = "east-1"
@@ -84,6 +87,38 @@ def tick(
     """A collector's sweep is complete."""
     data = {"asked": asked or [], "failed": dict(failed or {})}
     return event(TICK, time_s=time_s, data=data, **({"subject": "tick"} | attributes))
+
+
+def facts(
+    *,
+    time_s: float,
+    shedding: Sequence[str] = (),
+    splitting: Sequence[str] = (),
+    calm: Sequence[str] = (),
+    unknown: Sequence[str] = (),
+    isolation: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    anti_affinity: Mapping[str, Sequence[str]] | None = None,
+    **attributes: object,
+) -> bytes:
+    """What a collector found out about a cluster.
+
+    Brokers at which Pulsar's own shedding or splitting is on, at which neither is, or that could not be asked; namespaces
+    and primary brokers of each isolation policy.
+    """
+    brokers = {
+        name: {"shedding_enabled": name in shedding, "auto_split_enabled": name in splitting}
+        for name in (*shedding, *splitting, *calm)
+    }
+    data = {
+        "pulsar_cluster": "east",
+        "brokers": brokers | {name: {} for name in unknown},
+        "isolation_policies": {
+            name: {"namespaces": list(namespaces), "primary": list(primary), "secondary": []}
+            for name, (namespaces, primary) in (isolation or {}).items()
+        },
+        "anti_affinity_groups": {name: list(names) for name, names in (anti_affinity or {}).items()},
+    }
+    return event(CLUSTER_FACTS, time_s=time_s, data=data, **({"subject": "cluster"} | attributes))
 
 
 def control(*, time_s: float, data: Mapping[str, object], **attributes: object) -> bytes:

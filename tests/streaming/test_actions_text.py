@@ -101,6 +101,7 @@ def test_why_names_who_changed_the_settings_in_force() -> None:
         "who": "maria",
         "why": "the sale",
         "arrived_late": False,
+        "resumed_at": None,
         "problem": None,
     }
     assert "  control   maria: the sale\n" in why_text(action(), summary(control=by), missing="")

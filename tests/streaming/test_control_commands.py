@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ from streaming.control.overlay import (
     Standing,
     paused,
     plan,
+    resumed,
     standing,
     with_mode,
     with_settings,
@@ -32,6 +34,7 @@ from tests.streaming.events import control
 SETTINGS = ClusterSettingsSource(Settings())
 ASKER = Asker(who="maria", why="the sale")
 NOW_MS = 1_700_000_000_000
+NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 LOW_10 = {"pulsar": {"avg_shedder": {"low_threshold_points": 10}}}
 
 
@@ -72,8 +75,12 @@ FULL = control(
 @pytest.mark.parametrize(
     ("edit", "changed"),
     [
-        pytest.param(paused(to=False), {"paused": False}, id="resume keeps mode and settings"),
-        pytest.param(paused(to=True), {}, id="a second pause keeps them, too"),
+        pytest.param(
+            resumed(NOW),
+            {"paused": False, "resumed_at": "2023-11-14T22:13:20Z"},
+            id="resume keeps mode and settings",
+        ),
+        pytest.param(paused(), {}, id="a second pause keeps them, too"),
         pytest.param(with_mode("dry-run"), {"mode": "dry-run"}, id="mode keeps pause and settings"),
         pytest.param(with_mode("configured"), {"mode": None}, id="the mode can be the file's again"),
         pytest.param(
@@ -97,7 +104,7 @@ FULL = control(
 def test_a_change_is_laid_over_what_stands_and_changes_nothing_else(
     edit: Edit, changed: dict[str, object]
 ) -> None:
-    before = {"paused": True, "mode": "act", "settings": LOW_10}
+    before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
     assert data_of(planned(edit, FULL)) == before | changed | {"who": "maria", "why": "the sale"}
 
 
@@ -196,9 +203,17 @@ def test_records_of_other_clusters_or_that_are_no_control_events_do_not_count() 
     assert set(standing(records, SETTINGS)) == {"west"}
 
 
+def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
+    """Otherwise the next change within the same round would take it back before it was ever in force."""
+    first = planned(resumed(NOW), FULL)
+    later = planned(with_mode("dry-run"), first.value, now_ms=NOW_MS + 1000)
+    assert data_of(later)["resumed_at"] == "2023-11-14T22:13:20Z"
+    assert stands(later.value).overlay.resumed_at == NOW
+
+
 def test_a_new_event_is_newer_than_what_stands_whatever_the_clock_says() -> None:
     future = control(time_s=NOW_MS / 1000 + 5, id="z", data={"paused": True})
-    event = planned(paused(to=False), future)
+    event = planned(resumed(NOW), future)
     assert event.time_ms == NOW_MS + 5001
     assert stands(future, event.value).overlay.paused is False
 
@@ -222,7 +237,9 @@ def test_the_command_says_what_changes_and_from_when() -> None:
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
     )
-    assert "  paused: yes -> no\n" in change_text(planned(paused(to=False), FULL))
+    assert "  paused: yes -> no\n" in change_text(planned(resumed(NOW), FULL))
+    assert "  actions that failed until now count no more\n" in change_text(planned(resumed(NOW), FULL))
+    assert "failed" not in text
     assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
 
 
@@ -237,7 +254,7 @@ def test_what_stands_is_shown_with_who_and_why() -> None:
 
 
 def test_a_write_that_met_another_ones_is_told() -> None:
-    event = planned(paused(to=True), FULL)
+    event = planned(paused(), FULL)
     mine, theirs = record(event.value, offset=2), record(FULL, offset=1)
     before = [record(FULL, offset=0)]
     check_written([event], before, [*before, mine])

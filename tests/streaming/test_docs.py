@@ -33,7 +33,7 @@ TOPIC_STATS = "trimtab.pulsar.topic-stats.v1"
 CONTROL = "trimtab.control.v1"
 RESULT = "trimtab.action-result.v1"
 TICK = "trimtab.tick.v1"
-ACTIONS = {"trimtab.action.unload.v1", "trimtab.action.split.v1"}
+ACTIONS = {"trimtab.action.unload.v1", "trimtab.action.split.v1", "trimtab.action.throttle.v1"}
 
 FORMATS = FormatChecker(formats=())
 

@@ -31,6 +31,7 @@ ROUND = RoundObservation(
     policy="avg-shedder",
     mode="act",
     paused=False,
+    failing=False,
     brokers_reporting_count=3,
     brokers_missing_count=1,
     brokers_excluded_count=0,
@@ -166,6 +167,14 @@ def test_dry_run_actions_are_told_apart_from_real_ones() -> None:
     assert value(metrics, "trimtab_actions_published_total", **unload, dry_run="false") == 0
     assert value(metrics, "trimtab_dry_run", cluster="east-1") == 1
     assert value(metrics, "trimtab_paused", cluster="east-1") == 1
+
+
+def test_a_cluster_that_is_held_because_its_actions_fail_is_shown() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    assert value(metrics, "trimtab_failing", cluster="east-1") == 0
+    metrics.observe_round(msgspec.structs.replace(ROUND, failing=True), published_ms=490_500)
+    assert value(metrics, "trimtab_failing", cluster="east-1") == 1
 
 
 def test_events_are_counted_by_type_and_result_and_strangers_share_one_type() -> None:

@@ -73,7 +73,7 @@ def source(tmp_path: Path, toml: str = "") -> ClusterSettingsSource:
         ),
         pytest.param(
             '[clusters."east.1".controller]\nmode = "act"',
-            'trimtab.toml: clusters."east.1".controller: unknown setting; known here: pulsar',
+            'trimtab.toml: clusters."east.1".controller: unknown setting; known here: kafka, pulsar',
             id="a cluster's section holds nothing but decisions",
         ),
         pytest.param(
@@ -500,8 +500,9 @@ def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     security = ("ca_file", "certificate_file", "key_file", "username", "password", "password_file")
     assert unset == {
         *(f"{side}.security.{name}" for side in ("input", "output") for name in security),
-        "clusters", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
+        "clusters", "targets", "input.pulsar.token_file", "input.pulsar.ca_file", "output.url", "spark.master", "spark.jars_dir", "spark.extra",
         "pulsar.capacity.messages_per_s", "pulsar.capacity.bytes_per_s", "pulsar.capacity.brokers",
+        "kafka.capacity.network_bytes_per_s", "kafka.capacity.brokers",
     }  # fmt: skip
 
 

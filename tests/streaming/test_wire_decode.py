@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from policies.usage import percent
-from state.events import ActionResult, BrokerReport, Control, Event, LoadReport, Tick, TopicStats
+from state.events import (
+    ActionResult,
+    BrokerReport,
+    ClusterFacts,
+    Control,
+    Event,
+    LoadReport,
+    Tick,
+    TopicStats,
+)
+from state.facts import Facts, Isolation
 from streaming.wire import decode as decoding
 from streaming.wire.bundles import KnownBundles
 from streaming.wire.decode import decode
@@ -16,6 +26,7 @@ from tests.streaming.events import (
     TOPIC_STATS,
     control,
     event,
+    facts,
     report,
     result,
     tick,
@@ -247,6 +258,31 @@ def test_the_other_events_are_read_too():
     assert isinstance(overlay, Control)
     assert (overlay.paused, overlay.mode, overlay.who, overlay.why) == (False, None, "ann", "")
     assert overlay.overlay == b'{"a":{"c":3,"d":2},"b":1}'
+
+    assert overlay.resumed_ms is None
+    resumed = taken(control(time_s=2, data={"resumed_at": "1970-01-01T01:00:01.5+01:00"}))
+    assert isinstance(resumed, Control)
+    assert resumed.resumed_ms == 1500
+
+    known = taken(
+        facts(
+            time_s=1,
+            shedding=["b2", "b1"],
+            splitting=["b4"],
+            calm=["b3"],
+            unknown=["b5"],
+            isolation={"y": [["t/a", "t/b.*"], ["h1"]], "x": [[], []]},
+            anti_affinity={"g": ["t/b", "t/a"]},
+        )
+    )
+    assert isinstance(known, ClusterFacts)
+    assert known.facts == Facts(
+        shedding_brokers=["b1", "b2"],
+        splitting_brokers=["b4"],
+        unknown_brokers=["b5"],
+        isolation=[Isolation("x", [], []), Isolation("y", ["t/a", "t/b.*"], ["h1"])],
+        anti_affinity={"g": ["t/a", "t/b"]},
+    )
 
     statistics = taken(event(TOPIC_STATS, data={LOW: {"persistent://t/n/a": traffic(1)}}))
     assert isinstance(statistics, TopicStats)

@@ -113,15 +113,15 @@ class Trimtab:
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_TIMEOUT_S)
-        until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
-        while self._process.poll() is not None and members(session) and time.monotonic() < until_s:
-            time.sleep(POLL_S)
+        if self._process.poll() is not None:
+            _wait_until_empty(session)
         with suppress(ProcessLookupError):
             os.killpg(session, signal.SIGKILL)
         for member in members(session):
             with suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
         self._process.wait()
+        _wait_until_empty(session)
         self._process = None
 
     def __enter__(self) -> Self:
@@ -156,6 +156,13 @@ def members(session: int) -> list[int]:
         if int(its_session) == session and state != "Z":
             found.append(int(folder.name))
     return found
+
+
+def _wait_until_empty(session: int) -> None:
+    """Give what is ending a moment to end."""
+    until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
+    while members(session) and time.monotonic() < until_s:
+        time.sleep(POLL_S)
 
 
 def free_metrics_port() -> int:

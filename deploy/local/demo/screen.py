@@ -81,8 +81,8 @@ class Screen:
     def end(self, story: Story) -> None:
         """Leave the pictures of the splits and what came of it all on the terminal."""
         for decision in story.decisions:
-            for line in wording.picture(decision):
-                self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            for line in [*wording.picture(decision), ""] if decision.plan else []:
+                self._console.print(line, highlight=False, markup=False)
         for line in wording.ending(story):
             self._console.print(line, highlight=False, markup=False)
 

@@ -156,3 +156,43 @@ def test_a_broker_that_may_not_receive_is_no_way_out() -> None:
         snapshot, ThresholdShedderMemory(), ThresholdShedderSettings(min_unload_bytes_per_s=1)
     )
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
+
+
+def parts(fleet: dict[str, Broker]) -> list[int]:
+    """Into how many parts each proposed bundle is to be cut."""
+    snapshot = snapshot_of(fleet)
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    return [count + 1 for count in relief(snapshot, plan).boundaries_counts.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("idlest_messages_per_s", "count"),
+    [(2000, [3]), (0, [2]), (3000, [4]), (4000, [4]), (4100, [])],
+)
+def test_it_is_cut_into_as_few_parts_as_the_idlest_broker_can_take_one_by_one_or_not_at_all(
+    idlest_messages_per_s: float, count: list[int]
+) -> None:
+    hot, idle = {"t/n/0x0_0x1": 8000.0}, {"t/n/0x2_0x3": idlest_messages_per_s}
+    assert parts({"b1": broker(90, hot), "b2": broker(20, idle)}) == count
+
+
+def test_what_else_the_policy_moves_away_may_be_enough() -> None:
+    fleet = {
+        "b1": broker(90, {"t/n/0x0_0x1": 4000, "t/n/0x1_0x2": 2900, "t/n/0x2_0x3": 100}),
+        "b2": broker(20, {"t/n/0x3_0x4": 500}),
+    }
+    snapshot = snapshot_of(fleet)
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == [
+        "t/n/0x1_0x2",
+        "t/n/0x2_0x3",
+    ]
+    assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
+    fleet["b2"] = broker(20, {"t/n/0x3_0x4": 1000})
+    snapshot = snapshot_of(fleet)
+    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == [
+        "t/n/0x1_0x2",
+        "t/n/0x2_0x3",
+    ]
+    assert proposed(snapshot, plan) == {}

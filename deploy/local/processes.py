@@ -1,0 +1,57 @@
+"""What every local broker needs: processes that do not outlive us, and one way to log.
+
+Invariant: on Linux no process started here outlives this one, even when this one is killed. Nothing here knows Kafka or
+Pulsar.
+"""
+
+import shutil
+import socket
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["LOGGING", "answers", "end_of", "spawn"]
+
+LOG_LINES_SHOWN = 30
+
+LOGGING = """\
+<Configuration status="WARN"><Appenders><Console name="out">
+<PatternLayout pattern="%d{ISO8601} %p %m (%c{1})%n%throwable"/></Console></Appenders>
+<Loggers><Root level="INFO"><AppenderRef ref="out"/></Root></Loggers></Configuration>
+"""
+"""Log4j 2: everything to standard output."""
+
+_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-process")
+"""Starts every process: a parent-death signal comes when the *thread* that forked ends, and this one stays."""
+
+
+def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a process in a group of its own (Ctrl-C is for us, not for it) that is killed when we die (Linux)."""
+    setpriv = shutil.which("setpriv")
+    prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [*prefix, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    return _spawner.submit(start).result()
+
+
+def answers(port: int) -> bool:
+    """Whether something on loopback accepts connections there."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def end_of(log: Path) -> str:
+    """The last lines of a log; empty where there is none."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return "\n".join(lines[-LOG_LINES_SHOWN:])

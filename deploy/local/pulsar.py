@@ -1,0 +1,285 @@
+"""A real Pulsar on loopback, from the published jars: standalone, or a small cluster, for the demo and the tests.
+
+    with LocalPulsar(Path("/tmp/p"), brokers=3) as pulsar:
+        client = pulsar_client.Client(pulsar.service_url)
+
+The cluster is ZooKeeper, one bookie and the brokers, each a process with its log (`broker1.log`, …) in the directory
+given; the modular load manager reports, and Pulsar's own shedding and splitting are off. Standalone is one process.
+
+Invariants: ports are chosen once, at the first `start`; a `start` returns when every broker is healthy and all of them
+are listed, or raises with the end of the log of what failed; on Linux no process outlives the one that started it.
+
+WARNING: one replica of everything and no flush to disk. A killed broker is listed, and keeps the leadership, until its
+ZooKeeper session ends after 10 s.
+"""
+
+import argparse
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from types import MappingProxyType
+
+import httpx
+
+from deploy.local import pulsar_settings as settings
+from deploy.local.ports import free_ports
+from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, LocalPulsarError, Process
+from deploy.local.pulsar_settings import LoadManager
+
+__all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
+
+
+class LocalPulsar(Local):
+    """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
+
+    Brokers are numbered from 1. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        brokers: int = 3,
+        cluster: str = "lab",
+        load_manager: LoadManager = "modular",
+    ) -> None:
+        super().__init__(directory)
+        self.cluster = cluster
+        self._numbers = range(1, brokers + 1)
+        self._load_manager = load_manager
+        self._zookeeper_port = 0
+        self._ports: dict[int, tuple[int, int]] = {}
+
+    @property
+    def service_url(self) -> str:
+        """`pulsar://…` of all brokers, for clients."""
+        return "pulsar://" + ",".join(f"127.0.0.1:{port}" for port, _ in self._ports.values())
+
+    @property
+    def admin_url(self) -> str:
+        """`http://…` of all brokers, comma-separated."""
+        return "http://" + ",".join(f"127.0.0.1:{web}" for _, web in self._ports.values())
+
+    @property
+    def broker_ids(self) -> list[str]:
+        """What the brokers are called, in their order; each is the address of a web service, too."""
+        return [f"127.0.0.1:{web}" for _, web in self._ports.values()]
+
+    def stop_broker(self, number: int) -> None:
+        """Stop one broker in order; it hands its bundles over."""
+        self._broker(number).end(signal.SIGTERM)
+
+    def kill_broker(self, number: int) -> None:
+        """End one broker by SIGKILL; the others learn of it after 10 s."""
+        self._broker(number).end(signal.SIGKILL)
+
+    def start_broker(self, number: int) -> None:
+        """Start one that was stopped or killed again, on its ports, and wait until it is healthy and listed."""
+        self._broker(number).launch()
+        self._wait_until_ready()
+
+    def _broker(self, number: int) -> Process:
+        return self.processes[f"broker{number}"]
+
+    def configure(self) -> None:
+        self._zookeeper_port, bookie_port, *ports = free_ports(2 + 2 * len(self._numbers))
+        self._ports = {
+            number: (ports[2 * index], ports[2 * index + 1]) for index, number in enumerate(self._numbers)
+        }
+        self.processes = {
+            each.name: each
+            for each in (
+                self._zookeeper(),
+                self._bookie(bookie_port),
+                *(self._broker_process(number) for number in self._numbers),
+            )
+        }
+
+    def _zookeeper(self) -> Process:
+        store = self.directory / "zookeeper"
+        store.mkdir(exist_ok=True)
+        file = self.write("zoo.cfg", settings.zookeeper(port=self._zookeeper_port, store=store))
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        return self.process("zookeeper", main, file, heap_mb=64, direct_mb=32)
+
+    def _bookie(self, port: int) -> Process:
+        values = settings.bookie(
+            port=port, zookeeper_port=self._zookeeper_port, store=self.directory / "bookie"
+        )
+        main = "org.apache.bookkeeper.server.Main"
+        return self.process(
+            "bookie", main, "--conf", self.write("bookie.conf", values), heap_mb=128, direct_mb=192
+        )
+
+    def _broker_process(self, number: int) -> Process:
+        port, web_port = self._ports[number]
+        values = settings.broker(
+            cluster=self.cluster,
+            port=port,
+            web_port=web_port,
+            zookeeper_port=self._zookeeper_port,
+            load_manager=self._load_manager,
+        )
+        file = self.write(f"broker{number}.conf", values)
+        main = "org.apache.pulsar.PulsarBrokerStarter"
+        return self.process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+
+    def groups(self) -> Iterable[list[Process]]:
+        each = list(self.processes.values())
+        return filter(None, ([*each[:1]], [*each[1:2]], each[2:]))
+
+    def start_all(self) -> None:
+        zookeeper, bookie, *brokers = self.processes.values()
+        zookeeper.launch()
+        self.wait_for("ZooKeeper", lambda: _ruok(self._zookeeper_port))
+        if not (self.directory / "initialized").exists():
+            self._initialize()
+        for process in (bookie, *brokers):
+            process.launch()
+        self._wait_until_ready()
+
+    def _initialize(self) -> None:
+        """Write the cluster's metadata, once; it ends by itself."""
+        metadata = f"zk:127.0.0.1:{self._zookeeper_port}"
+        port, web_port = self._ports[1]
+        arguments = ["--cluster", self.cluster, "--metadata-store", metadata]
+        arguments += ["--configuration-metadata-store", metadata]
+        arguments += ["--web-service-url", f"http://127.0.0.1:{web_port}"]
+        arguments += ["--broker-service-url", f"pulsar://127.0.0.1:{port}"]
+        main = "org.apache.pulsar.PulsarClusterMetadataSetup"
+        once = self.process("initialize", main, *arguments, heap_mb=128, direct_mb=64)
+        once.launch()
+        assert once.process is not None
+        if once.process.wait(READY_TIMEOUT_S) != 0:
+            once.check()
+        (self.directory / "initialized").touch()
+
+    def _wait_until_ready(self) -> None:
+        running = [number for number in self._numbers if self._broker(number).running()]
+        ids = {f"127.0.0.1:{self._ports[number][1]}" for number in running}
+        self.wait_for("Pulsar", lambda: all(_healthy(each, self.cluster, ids) for each in ids))
+
+
+class StandalonePulsar(Local):
+    """Pulsar in one process, with RocksDB for its metadata; `extra` goes over `standalone.conf`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        load_manager: LoadManager = "none",
+        extra: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(directory)
+        self.cluster = "standalone"
+        self._load_manager = load_manager
+        self._extra = extra
+        self._port = 0
+        self._web_port = 0
+
+    @property
+    def service_url(self) -> str:
+        """`pulsar://127.0.0.1:port`, for clients."""
+        return f"pulsar://127.0.0.1:{self._port}"
+
+    @property
+    def admin_url(self) -> str:
+        """`http://127.0.0.1:port`."""
+        return f"http://127.0.0.1:{self._web_port}"
+
+    def configure(self) -> None:
+        self._port, self._web_port = free_ports(2)
+        values = settings.standalone(
+            port=self._port, web_port=self._web_port, load_manager=self._load_manager, extra=self._extra
+        )
+        stores = [
+            text
+            for kind in ("metadata", "bookkeeper", "zookeeper")
+            for text in (f"--{kind}-dir", str(self.directory / kind))
+        ]
+        self.processes = {
+            "standalone": self.process(
+                "standalone",
+                "org.apache.pulsar.PulsarStandaloneStarter",
+                *("--config", self.write("standalone.conf", values), "-nfw", "-nss", "-a", "127.0.0.1"),
+                *stores,
+                heap_mb=384,
+                direct_mb=384,
+            )
+        }
+
+    def groups(self) -> Iterable[list[Process]]:
+        return [list(self.processes.values())] if self.processes else []
+
+    def start_all(self) -> None:
+        self.processes["standalone"].launch()
+        broker = f"127.0.0.1:{self._web_port}"
+        self.wait_for(
+            "Pulsar", lambda: _healthy(broker, self.cluster, set()) and _has_default_namespace(broker)
+        )
+
+
+def _get(address: str, path: str) -> httpx.Response | None:
+    with suppress(httpx.HTTPError):
+        return httpx.get(f"http://{address}/admin/v2/{path}", timeout=5, trust_env=False)
+    return None
+
+
+def _healthy(broker: str, cluster: str, others: set[str]) -> bool:
+    """Whether a broker can produce and consume, and lists at least `others` as alive."""
+    listed = _get(broker, f"brokers/{cluster}")
+    if listed is None or listed.status_code != httpx.codes.OK or not others <= set(listed.json()):
+        return False
+    health = _get(broker, "brokers/health")
+    return health is not None and health.status_code == httpx.codes.OK
+
+
+def _has_default_namespace(broker: str) -> bool:
+    found = _get(broker, "namespaces/public")
+    return found is not None and found.status_code == httpx.codes.OK and "public/default" in found.json()
+
+
+def _ruok(port: int) -> bool:
+    """ZooKeeper's own question after its health."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+        connection.sendall(b"ruok")
+        return connection.recv(16) == b"imok"
+    return False
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.local.pulsar", description="Run a Pulsar until Ctrl-C."
+    )
+    parser.add_argument("--brokers", type=int, default=3, help="0 is standalone (default: 3)")
+    parser.add_argument("--load-manager", choices=list(settings.LOAD_MANAGERS), default="modular")
+    parser.add_argument(
+        "--directory", type=Path, help="keep settings, logs and data here (default: a temporary one)"
+    )
+    asked = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    place = (
+        nullcontext(asked.directory)
+        if asked.directory
+        else tempfile.TemporaryDirectory(prefix="trimtab-pulsar-")
+    )
+    with place as directory:
+        pulsar: LocalPulsar | StandalonePulsar = (
+            LocalPulsar(Path(directory), brokers=asked.brokers, load_manager=asked.load_manager)
+            if asked.brokers
+            else StandalonePulsar(Path(directory), load_manager=asked.load_manager)
+        )
+        with pulsar:
+            print(pulsar.service_url, pulsar.admin_url, flush=True)
+            while not stop.wait(timeout=1):
+                pulsar.check()
+
+
+if __name__ == "__main__":
+    _main()

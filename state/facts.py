@@ -1,0 +1,46 @@
+"""What is known of a Pulsar cluster besides its load: who else balances it, and what must stay where.
+
+Only values; what follows from them is in ``state.groups`` and ``state.two_balancers``.
+"""
+
+import msgspec
+
+
+class Isolation(msgspec.Struct, frozen=True, array_like=True):
+    """A namespace isolation policy: regular expressions that must match whole names.
+
+    Pulsar's secondary brokers, to which namespaces fail over when too few primary ones are left, are not part of it.
+    """
+
+    name: str
+    namespaces: list[str]
+    primary: list[str]
+    """Hosts of its brokers."""
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True):
+    """The newest of what a collector found out; every list ascending."""
+
+    shedding_brokers: list[str]
+    """Brokers at which Pulsar's own shedding is on."""
+    splitting_brokers: list[str]
+    """Brokers at which Pulsar's own splitting of bundles is on."""
+    unknown_brokers: list[str]
+    """Brokers that could not be asked about one of the two."""
+    isolation: list[Isolation]
+    """By name."""
+    anti_affinity: dict[str, list[str]]
+    """Namespaces of each anti-affinity group."""
+
+
+class FactsRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The newest facts of an open round; they are obeyed from its close on."""
+
+    time_ms: int
+    id: str
+    facts: Facts
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)

@@ -1,0 +1,111 @@
+"""Groups of brokers and namespaces: the isolation policies of a cluster, and the default group of all the rest.
+
+A broker is of the first policy (by name) that names its host as primary, a namespace of the first that names it; so in
+Pulsar, whose brokers without a policy are shared by the namespaces without one. A bundle at a broker of another group,
+such as one that failed over to a secondary broker, is left to Pulsar: no unload of ours crosses a group.
+
+Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPolicies`` of 4.2. Where ours differs: a
+broker that is primary in two policies is of the first one only.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.usage import Bools
+from state.facts import Facts, Isolation
+from state.memory import Fleet
+
+DEFAULT = 0
+"""Number of the default group."""
+
+ValueT = TypeVar("ValueT")
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of one cluster; without isolation policies all is one."""
+
+    isolation: tuple[Isolation, ...] = ()
+
+    @staticmethod
+    def of(facts: Facts | None) -> "Groups":
+        """The groups that are in force with ``facts``."""
+        return Groups() if facts is None else Groups(tuple(facts.isolation))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether nothing is isolated."""
+        return not self.isolation
+
+    def name_of(self, group: int) -> str | None:
+        """Its policy; None for the default group."""
+        return None if group == DEFAULT else self.isolation[group - 1].name
+
+    def of_brokers(self, brokers: Sequence[str]) -> Ints:
+        """Group of each broker id."""
+        if self.is_one:
+            return np.full(len(brokers), DEFAULT, dtype=np.int64)
+        patterns = [policy.primary for policy in self.isolation]
+        return _first_matches(map(host_of, brokers), patterns)
+
+    def of_namespaces(self, namespaces: Sequence[str]) -> Ints:
+        """Group of each namespace."""
+        return _first_matches(namespaces, [policy.namespaces for policy in self.isolation])
+
+    def foreign(self, fleet: Fleet, count: int) -> Bools:
+        """Which of the fleet's leading ``count`` bundles are at a broker of another group than their own, (count,)."""
+        if self.is_one:
+            return np.zeros(count, dtype=np.bool_)
+        own = self.of_namespaces(fleet.namespaces)[fleet.namespace[:count]]
+        foreign: Bools = own != self.of_brokers(fleet.brokers)[fleet.owner[:count]]
+        return foreign
+
+    def split_by_broker(self, values: Mapping[str, ValueT]) -> dict[int, dict[str, ValueT]]:
+        """What is remembered of brokers, by group."""
+        found: dict[int, dict[str, ValueT]] = {}
+        for group, (name, value) in zip(self.of_brokers(list(values)).tolist(), values.items(), strict=True):
+            found.setdefault(group, {})[name] = value
+        return found
+
+
+def host_of(broker: str) -> str:
+    """The host of a broker id ``host:port``; the whole id where it has no port."""
+    host, colon, port = broker.rpartition(":")
+    return host if colon and port.isdigit() else broker
+
+
+def _first_matches(names: Iterable[str], patterns: Sequence[Sequence[str]]) -> Ints:
+    compiled = [[re.compile(pattern) for pattern in each] for each in patterns]
+    return np.array(
+        [
+            next(
+                (
+                    group
+                    for group, each in enumerate(compiled, start=1)
+                    if any(pattern.fullmatch(name) for pattern in each)
+                ),
+                DEFAULT,
+            )
+            for name in names
+        ],
+        dtype=np.int64,
+    )
+
+
+def forget_moved(fleet: Fleet, before: Groups, after: Groups) -> None:
+    """Hits and history belong to (group, broker): a broker that changes its group begins anew."""
+    memory = fleet.avg_shedder.low_hits, fleet.avg_shedder.high_hits, fleet.threshold_shedder.history_ratio
+    names = sorted(set().union(*memory))
+    was, is_ = _group_names(before, names), _group_names(after, names)
+    moved = {name for name, old, new in zip(names, was, is_, strict=True) if old != new}
+    if moved:
+        fleet.forget_policies_of(moved)
+
+
+def _group_names(groups: Groups, brokers: Sequence[str]) -> list[str | None]:
+    return [groups.name_of(group) for group in groups.of_brokers(brokers).tolist()]

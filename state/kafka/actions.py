@@ -1,0 +1,154 @@
+"""A throttle decision as an action: its numbers, and one sentence for a person."""
+
+from collections.abc import Mapping
+
+from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
+from policies.throttle.rates import BrokerRole, Role
+from state.kafka.outputs import Throttle
+from state.kafka.snapshot import Seen
+
+NAME = "reassignment-throttle"
+"""The policy's name."""
+
+_BECAUSE: Mapping[Trigger, str] = {
+    "first-throttle": "what moves is not paced yet, {moving}",
+    "moves-joined": "partitions joined the move",
+    "minimum-rose": "a minimum came near the rate, and below it the move would never end",
+    "deadline-at-risk": "the deadline would be missed",
+    "headroom": "the network has room for more",
+    "over-cap": "the network's cap has come down",
+    "reports-back": "the reports are back, so the rates need not be those for the worst case",
+    "moves-left": "some partitions do not move any more",
+    "stale-reports": "reports are missing, so the rates are set for whichever source leads",
+    "finished": "nothing moves any more, so exactly what was added is removed",
+}
+
+
+def throttle_action(
+    decision: ThrottleDecision,
+    told: PacingExplanation,
+    seen: Seen,
+    *,
+    cluster: str,
+    number: int,
+    expires_at: str,
+    dry_run: bool,
+) -> Throttle:
+    """The action of a round."""
+    fingerprint = None if seen.moves is None or not len(seen.moves) else seen.moves.fingerprint()
+    return Throttle(
+        cluster=cluster,
+        round=number,
+        policy=NAME,
+        trigger=decision.trigger,
+        reason=_reason(decision, told, seen),
+        evidence=_evidence(decision, told, seen),
+        expected=_expected(told),
+        precondition={"reassignments": _reassignments(seen)},
+        expires_at=expires_at,
+        dry_run=dry_run,
+        add_leader_throttled_replicas=dict(decision.add.leader),
+        add_follower_throttled_replicas=dict(decision.add.follower),
+        remove_leader_throttled_replicas=dict(decision.remove.leader),
+        remove_follower_throttled_replicas=dict(decision.remove.follower),
+        leader_rate_bytes_per_s=_rates(decision, "leader"),
+        follower_rate_bytes_per_s=_rates(decision, "follower"),
+        clear_leader_rates=[role.broker for role in decision.clear_rates if role.role == "leader"],
+        clear_follower_rates=[role.broker for role in decision.clear_rates if role.role == "follower"],
+        leader_min_bytes_per_s={} if told.needs is None else _texts(told.needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s={} if told.needs is None else _texts(told.needs.follower_min_bytes_per_s),
+        eta_s=None if told.eta is None else told.eta.remaining_s,
+        bottleneck=bottleneck(told),
+        fingerprint=fingerprint,
+    )
+
+
+def _reassignments(seen: Seen) -> str:
+    """What must still be so of the cluster's reassignments when the action is carried out."""
+    if seen.moves is None:
+        return "unknown"
+    if not len(seen.moves):
+        return "none"
+    return "running" if seen.is_running else "planned"
+
+
+def bottleneck(told: PacingExplanation) -> str | None:
+    """The role that is done last."""
+    return None if told.plan is None or told.plan.bottleneck is None else str(told.plan.bottleneck)
+
+
+def _rates(decision: ThrottleDecision, kind: Role) -> dict[str, int]:
+    return {str(role.broker): rate for role, rate in decision.set_rates.items() if role.role == kind}
+
+
+def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
+    return {str(broker): value for broker, value in values.items()}
+
+
+def _reason(decision: ThrottleDecision, told: PacingExplanation, seen: Seen) -> str:
+    moving = 0 if seen.moves is None else len(seen.moves)
+    because = _BECAUSE[decision.trigger].format(moving=f"{moving} partition{'s' * (moving != 1)}")
+    if not decision.set_rates:
+        return f"{because[0].upper()}{because[1:]}."
+    lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
+    rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+    roles = f"{len(decision.set_rates)} roles of {len({role.broker for role in decision.set_rates})} brokers"
+    eta = "" if told.eta is None or told.eta.remaining_s is None else _done_in(told)
+    return f"{because[0].upper()}{because[1:]}: {rates} bytes/s for {roles}{eta}."
+
+
+def _done_in(told: PacingExplanation) -> str:
+    assert told.eta is not None
+    assert told.eta.remaining_s is not None
+    last = bottleneck(told)
+    return f", done in {told.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
+
+
+def _evidence(
+    decision: ThrottleDecision, told: PacingExplanation, seen: Seen
+) -> dict[str, float | int | str]:
+    """Numbers that are not known are not in it."""
+    found: dict[str, float | int | str] = {
+        "partitions_moving_count": 0 if seen.moves is None else len(seen.moves),
+        "brokers_reporting_count": len(seen.brokers),
+    }
+    if told.needs is not None:
+        minimums = [
+            *told.needs.leader_min_bytes_per_s.values(),
+            *told.needs.follower_min_bytes_per_s.values(),
+        ]
+        known = [each for each in minimums if each is not None]
+        if known:
+            found["largest_min_bytes_per_s"] = max(known)
+        left = total(told.needs.follower_bytes_to_receive)
+        if left is not None:
+            found["bytes_left"] = left
+    if decision.set_rates:
+        found["lowest_rate_bytes_per_s"] = min(decision.set_rates.values())
+    if told.eta is not None:
+        found["eta_basis"] = told.eta.basis
+    return found
+
+
+def total(values: Mapping[int, int | None]) -> int | None:
+    """Their sum; None if one is unknown."""
+    known = [value for value in values.values() if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _expected(told: PacingExplanation) -> dict[str, dict[str, float]]:
+    """Of each role that finishes; what is not known is not in it."""
+    if told.plan is None or told.needs is None:
+        return {}
+    left: dict[BrokerRole, int | None] = {
+        **{BrokerRole("leader", broker): size for broker, size in told.needs.leader_bytes_to_send.items()},
+        **{
+            BrokerRole("follower", broker): size
+            for broker, size in told.needs.follower_bytes_to_receive.items()
+        },
+    }
+    return {
+        str(role): {"bytes_left": float(size), "duration_s": seconds}
+        for role, seconds in told.plan.durations_s.items()
+        if seconds is not None and (size := left.get(role)) is not None
+    }

@@ -1,0 +1,174 @@
+"""What is remembered of a Kafka cluster between rounds, as compact bytes with a version.
+
+Beside the policy's own memory: the logs as they were read last, from which write rates come, and the decision whose end
+is not known yet.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.rates import Role
+from state.encoding import sealed, unsealed
+from state.kafka.reports import BrokerLogs, MovesReport, Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A partition's log at its leader at one moment."""
+
+    at_ms: int
+    leader: int
+    log_size_bytes: int
+    end_offset: int
+    """Or ``UNKNOWN``."""
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True):
+    """A decision whose result has not come."""
+
+    action_id: str
+    expires_ms: int
+    before: PacingMemory
+    """To go back to if it was not carried out."""
+    added: ThrottledLists
+    """Entries it adds."""
+    leader_rates: dict[int, int]
+    """As they shall be."""
+    follower_rates: dict[int, int]
+    cleared: list[tuple[Role, int]]
+    """Rates that it takes off."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KafkaMemory:
+    """One cluster; replaced values, never mutated in place."""
+
+    last_ms: dict[str, int] = field(default_factory=dict)
+    """Time of each broker's newest report."""
+    readings: dict[Partition, Reading] = field(default_factory=dict)
+    pacing: PacingMemory = field(default_factory=PacingMemory)
+    pending: Pending | None = None
+    attempted: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries of decisions that failed: some may be on the cluster all the same, and they are nobody else's."""
+    is_running: bool = False
+    """Whether Kafka carried anything out when it was looked at last; a throttle may be set before."""
+    failures_count: int = 0
+    """Decisions in a row that were not carried out."""
+    retry_ms: int = 0
+    """Nothing is decided before; the more failures, the later."""
+    real: PacingMemory | None = None
+    """What is on the cluster while ``pacing`` is what a dry-run decided; None: ``pacing`` itself."""
+
+
+class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
+    """A broker's newest report of an open round."""
+
+    time_ms: int
+    id: str
+    logs: BrokerLogs
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+
+class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
+    """The newest word on reassignments of an open round."""
+
+    time_ms: int
+    id: str
+    report: MovesReport
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+
+class _MemoryBytes(msgspec.Struct, array_like=True):
+    last_ms: dict[str, int]
+    topics: list[str]
+    columns: bytes
+    pacing: PacingMemory
+    pending: Pending | None
+    attempted: ThrottledLists
+    is_running: bool
+    failures_count: int
+    retry_ms: int
+    real: PacingMemory | None
+
+
+_memory = msgspec.msgpack.Decoder(_MemoryBytes)
+_logs = msgspec.msgpack.Decoder(WaitingLogs)
+_moves = msgspec.msgpack.Decoder(WaitingMoves)
+
+
+def encode_kafka(memory: KafkaMemory) -> bytes:
+    """Bytes of a memory; 48 bytes a moving partition, and the throttled replica lists."""
+    topics = sorted({topic for topic, _ in memory.readings})
+    place = {topic: at for at, topic in enumerate(topics)}
+    rows = [
+        (place[topic], partition, found.at_ms, found.leader, found.log_size_bytes, found.end_offset)
+        for (topic, partition), found in sorted(memory.readings.items())
+    ]
+    return sealed(
+        _MemoryBytes(
+            memory.last_ms,
+            topics,
+            np.array(rows, dtype="<i8").tobytes(),
+            memory.pacing,
+            memory.pending,
+            memory.attempted,
+            memory.is_running,
+            memory.failures_count,
+            memory.retry_ms,
+            memory.real,
+        )
+    )
+
+
+def decode_kafka(value: bytes) -> KafkaMemory:
+    """Memory from bytes. Raises ``NewerStateError``."""
+    body = _memory.decode(unsealed(value))
+    columns = np.frombuffer(body.columns, dtype="<i8").reshape(-1, 6).tolist()
+    return KafkaMemory(
+        last_ms=body.last_ms,
+        readings={
+            (body.topics[topic], partition): Reading(
+                at_ms=at_ms, leader=leader, log_size_bytes=size, end_offset=offset
+            )
+            for topic, partition, at_ms, leader, size, offset in columns
+        },
+        pacing=body.pacing,
+        pending=body.pending,
+        attempted=body.attempted,
+        is_running=body.is_running,
+        failures_count=body.failures_count,
+        retry_ms=body.retry_ms,
+        real=body.real,
+    )
+
+
+def encode_logs(waiting: WaitingLogs) -> bytes:
+    """Bytes of a waiting report."""
+    return sealed(waiting)
+
+
+def decode_logs(value: bytes) -> WaitingLogs:
+    """Waiting report from bytes. Raises ``NewerStateError``."""
+    return _logs.decode(unsealed(value))
+
+
+def encode_moves(waiting: WaitingMoves) -> bytes:
+    """Bytes of a waiting word on reassignments."""
+    return sealed(waiting)
+
+
+def decode_moves(value: bytes) -> WaitingMoves:
+    """Waiting word on reassignments from bytes. Raises ``NewerStateError``."""
+    return _moves.decode(unsealed(value))

@@ -1,0 +1,144 @@
+"""What became of a throttle decision: it holds once its result says so or the cluster shows it; else it is decided again.
+
+A failed or skipped decision, and one that expired without effect, is taken back: the policy then decides from where it
+was. What such a decision added may be on the cluster all the same; it is remembered as ours. After each failure in a row
+the next attempt waits twice as long.
+"""
+
+from collections.abc import Mapping
+
+from policies.throttle.lists import ThrottledLists, entries_of, merged, without
+from policies.throttle.pacing_plan import ThrottleDecision
+from policies.throttle.rates import BrokerRole, Role
+from state.kafka.memory import KafkaMemory, Pending
+from state.kafka.snapshot import Seen
+
+RETRY_MS = 10_000
+"""Before the second attempt."""
+RETRY_MS_MAX = 600_000
+"""Once in ten minutes, so that a mended executor is soon heard of."""
+
+
+def pursue(memory: KafkaMemory, decision: ThrottleDecision, *, action_id: str, expires_ms: int) -> None:
+    """Remember a decision, made on ``memory.pacing``, until its end is known.
+
+    While an earlier one is unknown, what both replace is what there is to go back to.
+    """
+    earlier = memory.pending
+    added = decision.add if earlier is None else _joined(earlier.added, decision.add)
+    memory.pending = Pending(
+        action_id=action_id,
+        expires_ms=expires_ms,
+        before=memory.pacing if earlier is None else earlier.before,
+        added=added,
+        leader_rates=_of_role(decision, "leader"),
+        follower_rates=_of_role(decision, "follower"),
+        cleared=[(role.role, role.broker) for role in decision.clear_rates],
+    )
+
+
+def _of_role(decision: ThrottleDecision, kind: Role) -> dict[int, int]:
+    return {role.broker: rate for role, rate in decision.set_rates.items() if role.role == kind}
+
+
+def hear(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> None:
+    """The result of a decision came."""
+    pending = memory.pending
+    if pending is None or pending.action_id != action_id:
+        return
+    if outcome == "succeeded":
+        _succeeded(memory)
+    else:
+        _take_back(memory, pending, at_ms=at_ms)
+
+
+def look(memory: KafkaMemory, seen: Seen, *, end_ms: int) -> None:
+    """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
+    pending = memory.pending
+    if pending is None:
+        return
+    if _is_there(pending, seen):
+        _succeeded(memory)
+    elif end_ms >= pending.expires_ms:
+        _take_back(memory, pending, at_ms=end_ms)
+
+
+def _succeeded(memory: KafkaMemory) -> None:
+    memory.pending, memory.failures_count, memory.retry_ms = None, 0, 0
+    if not (memory.real or memory.pacing).is_active:
+        memory.attempted = ThrottledLists()
+
+
+def _take_back(memory: KafkaMemory, pending: Pending, *, at_ms: int) -> None:
+    memory.pending = None
+    if memory.real is None:
+        memory.pacing = pending.before
+    else:
+        memory.real = pending.before
+    memory.attempted = _joined(memory.attempted, pending.added)
+    memory.failures_count += 1
+    memory.retry_ms = at_ms + min(RETRY_MS * 2 ** (memory.failures_count - 1), RETRY_MS_MAX)
+
+
+def _joined(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    both, _ = merged(one, other)
+    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+
+
+def _is_there(pending: Pending, seen: Seen) -> bool:
+    """Whether the cluster shows all of it, as far as anything of it can be seen; what nobody reports says nothing."""
+    if seen.moves is None or not seen.brokers:
+        return False
+    expected = {
+        **{BrokerRole("leader", broker): rate for broker, rate in pending.leader_rates.items()},
+        **{BrokerRole("follower", broker): rate for broker, rate in pending.follower_rates.items()},
+    }
+    before = pending.before.rates()
+    cleared = [BrokerRole(role, broker) for role, broker in pending.cleared if broker in seen.brokers]
+    if any(role in before and seen.rates_there.get(role) == before[role] for role in cleared):
+        return False
+    if not expected:
+        return len(cleared) > 0
+    return (
+        _are_rates_there(expected, seen)
+        and _holds(seen.lists.leader, pending.added.leader)
+        and _holds(seen.lists.follower, pending.added.follower)
+    )
+
+
+def _are_rates_there(expected: Mapping[BrokerRole, int], seen: Seen) -> bool:
+    visible = {role: rate for role, rate in expected.items() if role.broker in seen.brokers}
+    return bool(visible) and all(seen.rates_there.get(role) == rate for role, rate in visible.items())
+
+
+def _holds(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
+    for topic, text in added.items():
+        found = there.get(topic, "").strip()
+        if found != "*" and not entries_of(text) <= entries_of(found):
+            return False
+    return True
+
+
+def others(seen: Seen, memory: KafkaMemory) -> ThrottledLists:
+    """Lists on the cluster without what decisions of ours may have left there beside ``memory.pacing.added``."""
+    left_over = memory.attempted
+    if memory.pending is not None:
+        left_over = _joined(left_over, memory.pending.before.added)
+    if memory.real is not None:
+        left_over = _joined(left_over, memory.real.added)
+    left = without(seen.lists, left_over)
+    return ThrottledLists(
+        leader=_others(seen.lists.leader, left.leader), follower=_others(seen.lists.follower, left.follower)
+    )
+
+
+def _others(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
+    """``left`` may name topics that are not there."""
+    return {topic: left.get(topic, text) for topic, text in there.items()}
+
+
+def ours(memory: KafkaMemory) -> dict[BrokerRole, int]:
+    """Rates that may be on the cluster because of us."""
+    before = {} if memory.pending is None else memory.pending.before.rates()
+    real = {} if memory.real is None else memory.real.rates()
+    return {**before, **real, **memory.pacing.rates()}

@@ -1,0 +1,236 @@
+"""What a round's reports come to: moves with rates, sizes and progress, and why a number is missing.
+
+A partition's write rate is the growth of its leader's log since the reading before. Everything that is not known is
+named with the reason; nothing is taken from another partition.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.snapshot import Ints
+from policies.throttle.lists import ThrottledLists, without
+from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Moves, read_moves
+from policies.throttle.network import NetworkUse
+from policies.throttle.rates import BrokerRole
+from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
+from state.kafka.memory import Reading, WaitingLogs, WaitingMoves
+from state.kafka.reports import MoveRow, MovesReport, Partition, ReplicaRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Seen:
+    """One round of one cluster."""
+
+    at_ms: int
+    """Time of the newest report, at most the round's end."""
+    moves: Moves | None
+    """None: nobody said what moves."""
+    is_running: bool
+    """Whether Kafka carries any of it out already."""
+    lists: ThrottledLists
+    """Throttled replica lists on the cluster."""
+    rates_there: Mapping[BrokerRole, int]
+    """Rates set on the brokers that reported."""
+    brokers: frozenset[int]
+    """Brokers that reported."""
+    use: Mapping[int, NetworkUse]
+    readings: dict[Partition, Reading]
+    """To be remembered for the next round's rates."""
+    why_unknown: Callable[[str], str]
+    """Why a partition, by its name, lacks a number."""
+
+
+def see(
+    before: Mapping[Partition, Reading],
+    moves: WaitingMoves | None,
+    reports: Mapping[str, WaitingLogs],
+    *,
+    end_ms: int,
+) -> Seen:
+    """The round that ends at ``end_ms``; ``before`` are the readings it is compared with."""
+    logs = _Logs.of(reports)
+    times = [waiting.time_ms for waiting in reports.values()]
+    at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
+    rows = [] if moves is None else moves.report.moves
+    now = {row.where: reading for row in rows if (reading := logs.reading(row)) is not None}
+    return Seen(
+        at_ms=at_ms,
+        moves=None if moves is None else _moves(moves.report, before, now, logs),
+        is_running=any(row.running_adding for row in rows),
+        lists=ThrottledLists() if moves is None else moves.report.throttled,
+        rates_there=dict(_rates(reports)),
+        brokers=frozenset(logs.times_ms),
+        use={
+            waiting.logs.broker: NetworkUse(
+                in_bytes_per_s=waiting.logs.in_bytes_per_s, out_bytes_per_s=waiting.logs.out_bytes_per_s
+            )
+            for waiting in reports.values()
+        },
+        readings=dict(before) if moves is None else _kept(rows, before, now),
+        why_unknown=_Reasons(rows, before, now, logs),
+    )
+
+
+def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
+    for waiting in reports.values():
+        logs = waiting.logs
+        if logs.leader_rate_bytes_per_s is not None:
+            yield BrokerRole("leader", logs.broker), logs.leader_rate_bytes_per_s
+        if logs.follower_rate_bytes_per_s is not None:
+            yield BrokerRole("follower", logs.broker), logs.follower_rate_bytes_per_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Logs:
+    """Replicas by broker; a broker that is not in it did not report."""
+
+    times_ms: dict[int, int]
+    replicas: dict[int, dict[Partition, ReplicaRow]]
+
+    @classmethod
+    def of(cls, reports: Mapping[str, WaitingLogs]) -> "_Logs":
+        return cls(
+            {waiting.logs.broker: waiting.time_ms for waiting in reports.values()},
+            {
+                waiting.logs.broker: {row.where: row for row in waiting.logs.replicas}
+                for waiting in reports.values()
+            },
+        )
+
+    def reading(self, move: MoveRow) -> Reading | None:
+        """The leader's log; None where nobody said how big it is."""
+        found = self.replicas.get(move.leader, {}).get(move.where)
+        if found is None:
+            return None
+        return Reading(
+            at_ms=self.times_ms[move.leader],
+            leader=move.leader,
+            log_size_bytes=found.log_size_bytes,
+            end_offset=UNKNOWN if found.log_end_offset is None else found.log_end_offset,
+        )
+
+    def present(self, move: MoveRow) -> dict[int, int]:
+        """What each added replica has; a broker that reported without it has nothing of it yet."""
+        sizes = {}
+        for broker in move.adding:
+            replicas = self.replicas.get(broker)
+            if replicas is not None:
+                found = replicas.get(move.where)
+                sizes[broker] = 0 if found is None else found.log_size_bytes
+        return sizes
+
+
+def _moves(
+    report: MovesReport,
+    before: Mapping[Partition, Reading],
+    now: Mapping[Partition, Reading],
+    logs: _Logs,
+) -> Moves:
+    rows = report.moves
+    rates = _write_rates(rows, before, now)
+    columns = MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[row.replicas for row in rows],
+        adding=[row.running_adding for row in rows],
+        target=[row.target for row in rows],
+        leaders=[row.leader for row in rows],
+        write_bytes_per_s=[None if rate == UNKNOWN else rate for rate in rates.tolist()],
+        log_size_bytes=[None if (at := now.get(row.where)) is None else at.log_size_bytes for row in rows],
+        in_sync=[row.isr for row in rows],
+        present_bytes=[logs.present(row) for row in rows],
+    )
+    return read_moves(columns).moves
+
+
+def _write_rates(
+    rows: list[MoveRow], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
+) -> Ints:
+    """Of each row, (n,), or UNKNOWN; rows whose two readings are of the same moments are taken together."""
+    rates = np.full(len(rows), UNKNOWN, dtype=np.int64)
+    pairs = [(before.get(row.where), now.get(row.where)) for row in rows]
+    moments: dict[tuple[int, int], list[int]] = {}
+    for place, (old, new) in enumerate(pairs):
+        if old is not None and new is not None:
+            moments.setdefault((old.at_ms, new.at_ms), []).append(place)
+    for (old_ms, new_ms), places in moments.items():
+        old_reading = _column([pairs[place][0] for place in places], old_ms)
+        new_reading = _column([pairs[place][1] for place in places], new_ms)
+        rates[places] = write_rates(old_reading, new_reading)
+    return rates
+
+
+def _column(readings: list[Reading | None], at_ms: int) -> LogReading:
+    found = np.array(
+        [
+            (each.leader, each.log_size_bytes, each.end_offset) if each is not None else (NO_LEADER, -1, -1)
+            for each in readings
+        ],
+        dtype=np.int64,
+    )
+    return LogReading(at_ms=at_ms, leader=found[:, 0], log_size_bytes=found[:, 1], end_offset=found[:, 2])
+
+
+def _kept(
+    rows: list[MoveRow], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
+) -> dict[Partition, Reading]:
+    """Of the partitions that move: the new reading, or the old one while it is too young to tell a rate, or all there is."""
+    kept = {}
+    for row in rows:
+        old, new = before.get(row.where), now.get(row.where)
+        if old is not None and (new is None or _is_too_soon(old, new)):
+            kept[row.where] = old
+        elif new is not None:
+            kept[row.where] = new
+    return kept
+
+
+def _is_too_soon(old: Reading, new: Reading) -> bool:
+    return old.leader == new.leader and new.at_ms - old.at_ms < MIN_INTERVAL_MS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reasons:
+    """Why a partition lacks a write rate or a size."""
+
+    rows: list[MoveRow]
+    before: Mapping[Partition, Reading]
+    now: Mapping[Partition, Reading]
+    logs: _Logs
+
+    def __call__(self, name: str) -> str:
+        topic, _, partition = name.rpartition("-")
+        row = next(row for row in self.rows if row.where == (topic, int(partition)))
+        if row.leader == NO_LEADER:
+            return "it has no leader"
+        if row.leader not in self.logs.times_ms:
+            return f"its leader, broker {row.leader}, did not report"
+        new = self.now.get(row.where)
+        if new is None:
+            return f"its leader, broker {row.leader}, did not report its log"
+        return self._why_no_rate(row, new)
+
+    def _why_no_rate(self, row: MoveRow, new: Reading) -> str:
+        old = self.before.get(row.where)
+        if old is None:
+            return "its log was read for the first time"
+        if old.leader != new.leader:
+            return f"its leader was broker {old.leader} before, and is {new.leader}"
+        if new.at_ms - old.at_ms < MIN_INTERVAL_MS:
+            return f"its log was read twice within {MIN_INTERVAL_MS // 1000} s"
+        return f"its log shrank by {old.log_size_bytes - new.log_size_bytes} bytes (retention or compaction)"
+
+
+def others_lists(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
+    """Entries on the cluster that are not ours; without topics that have none."""
+    both = ThrottledLists(
+        leader=dict.fromkeys(there.leader, "") | dict(ours.leader),
+        follower=dict.fromkeys(there.follower, "") | dict(ours.follower),
+    )
+    left = without(there, both)
+    return ThrottledLists(
+        leader={topic: text for topic, text in left.leader.items() if text},
+        follower={topic: text for topic, text in left.follower.items() if text},
+    )

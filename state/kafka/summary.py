@@ -1,0 +1,174 @@
+"""What a closed round of a Kafka cluster says of itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from policies.throttle.pacing_plan import PacingExplanation
+from policies.throttle.rates import loads_of
+from state import summary
+from state.kafka import pursuit
+from state.kafka.actions import NAME, bottleneck, total
+from state.kafka.memory import KafkaMemory, WaitingLogs
+from state.kafka.outputs import RateViolation, ThrottleSummary, UnknownNumber
+from state.kafka.settings import KafkaSettings
+from state.kafka.snapshot import Seen, others_lists
+from state.memory import ControlRecord, OpenRound
+from state.outputs import Output, RoundSummary, rfc3339
+from state.round_summary import control_in_force
+from state.settings import MS_PER_S, Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Closed:
+    """A round at its close."""
+
+    cluster: str
+    number: int
+    start_ms: int
+    end_ms: int
+    open_round: OpenRound
+    reports: Mapping[str, WaitingLogs]
+    settings: KafkaSettings
+    digest: str
+    record: ControlRecord | None
+    settings_problem: str | None
+    mode: Mode
+    gap_rounds: int
+    restarted: bool
+
+    @property
+    def paused(self) -> bool:
+        """Whether an operator holds every action."""
+        return self.record is not None and self.record.paused
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether actions are only shown."""
+        return self.mode == "dry-run"
+
+
+def round_summary(
+    closed: Closed,
+    memory: KafkaMemory,
+    seen: Seen,
+    told: PacingExplanation | None,
+    actions: list[Output],
+    *,
+    outcome: Literal["decided", "warm-up", "no-quorum"],
+    reason: str,
+    is_held: bool,
+) -> RoundSummary:
+    """The summary, at most as large as one may be; ``told`` is None where nothing was judged."""
+    tick = closed.open_round.tick
+    missing = [name for name in memory.last_ms if name not in closed.reports]
+    oldest_ms = min((waiting.time_ms for waiting in closed.reports.values()), default=closed.end_ms)
+    spoken = RoundSummary(
+        cluster=closed.cluster,
+        system="kafka",
+        round=closed.number,
+        start=rfc3339(closed.start_ms),
+        end=rfc3339(closed.end_ms),
+        gap_rounds=closed.gap_rounds,
+        restarted=closed.restarted,
+        outcome=outcome,
+        reason=reason,
+        policy=NAME,
+        mode=closed.mode,
+        paused=closed.paused,
+        failing_since=None,
+        other_balancers=None,
+        last_actions={},
+        control=control_in_force(closed.record, closed.settings_problem),
+        settings_digest=closed.digest,
+        brokers_reporting_count=len(closed.reports),
+        brokers_live_count=len(memory.last_ms),
+        brokers_reporting=sorted(closed.reports),
+        brokers_missing_count=len(missing),
+        brokers_missing=missing,
+        brokers_excluded=[],
+        brokers_asked=[] if tick is None else sorted(tick.asked),
+        brokers_failed={} if tick is None else dict(tick.failed),
+        reports_used_count=len(closed.reports),
+        oldest_report_age_s=(closed.end_ms - oldest_ms) / MS_PER_S,
+        usage=None,
+        resources={},
+        brokers=[],
+        examined=summary.empty_section(),
+        candidates=summary.empty_section(),
+        splits=summary.empty_section(),
+        findings=summary.empty_section(),
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
+        throttle=None if told is None else _throttle(closed, memory, seen, told, is_held=is_held),
+    )
+    return summary.fit(spoken)
+
+
+def _throttle(
+    closed: Closed, memory: KafkaMemory, seen: Seen, told: PacingExplanation, *, is_held: bool
+) -> ThrottleSummary:
+    needs, plan, eta, moves = told.needs, told.plan, told.eta, seen.moves
+    strange = others_lists(pursuit.others(seen, memory), memory.pacing.added)
+    ours = pursuit.ours(memory)
+    lacking = () if needs is None else needs.lacking
+    return ThrottleSummary(
+        outcome="held" if is_held else told.outcome,
+        trigger=told.wanted_trigger,
+        as_of=rfc3339(seen.at_ms),
+        partitions_moving_count=None if moves is None else len(moves),
+        fingerprint=None if moves is None or not len(moves) else moves.fingerprint(),
+        differs_from_plan=told.differs_from_plan,
+        bytes_left=_bytes_left(told, seen),
+        rates_bytes_per_s={str(role): rate for role, rate in sorted(memory.pacing.rates().items())},
+        min_bytes_per_s={}
+        if needs is None
+        else {str(load.role): load.min_bytes_per_s for load in loads_of(needs)},
+        feasible=None if plan is None else plan.feasible,
+        violations=[]
+        if plan is None
+        else [
+            RateViolation(
+                role=str(each.role),
+                rate_bytes_per_s=each.rate_bytes_per_s,
+                required_more_than_bytes_per_s=each.required_more_than_bytes_per_s,
+            )
+            for each in plan.violations
+        ],
+        eta_s=None if eta is None else eta.remaining_s,
+        eta_basis=None if eta is None else eta.basis,
+        eta_predicted_s=None if eta is None else eta.predicted_s,
+        eta_observed_low_s=None if eta is None else eta.observed_low_s,
+        eta_observed_high_s=None if eta is None else eta.observed_high_s,
+        bottleneck=bottleneck(told),
+        late=_is_late(closed, memory, seen, told),
+        unknown_count=len(lacking),
+        unknown=[
+            UnknownNumber(
+                partition=lack.partition, lacks=list(lack.lacks), why=seen.why_unknown(lack.partition)
+            )
+            for lack in islice(lacking, summary.SHOWN_ROWS)
+        ],
+        others_leader_throttled_replicas=dict(sorted(strange.leader.items())),
+        others_follower_throttled_replicas=dict(sorted(strange.follower.items())),
+        others_rates_bytes_per_s={
+            str(role): rate for role, rate in sorted(seen.rates_there.items()) if role not in ours
+        },
+    )
+
+
+def _bytes_left(told: PacingExplanation, seen: Seen) -> int | None:
+    if told.needs is not None:
+        return total(told.needs.follower_bytes_to_receive)
+    return 0 if seen.moves is not None and not len(seen.moves) else None
+
+
+def _is_late(closed: Closed, memory: KafkaMemory, seen: Seen, told: PacingExplanation) -> bool:
+    """Without a deadline nothing is; a move that does not catch up is, whatever the clock says."""
+    deadline_s, begun_ms = closed.settings.throttle.deadline_s, memory.pacing.begun_ms
+    if deadline_s == 0 or begun_ms is None or told.eta is None:
+        return False
+    if told.eta.remaining_s is None:
+        return told.eta.basis == "not-catching-up" or seen.at_ms > begun_ms + deadline_s * MS_PER_S
+    return seen.at_ms + told.eta.remaining_s * MS_PER_S > begun_ms + deadline_s * MS_PER_S

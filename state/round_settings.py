@@ -1,0 +1,57 @@
+"""How event time is cut into rounds; the same for every system, with defaults of its own."""
+
+from dataclasses import dataclass
+
+MS_PER_S = 1000
+
+
+def to_ms(seconds: float) -> int:
+    """Whole milliseconds; all event time is counted in them, so that rounds never depend on float division."""
+    return round(seconds * MS_PER_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """How event time is cut into rounds, and what a round needs before its policies run. Not changeable by control."""
+
+    length_s: float = 60.0
+    """Length of a round; one minute is Pulsar's own shedding interval.
+    Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
+    lateness_s: float = 10.0
+    """How long after a round's end events of it are still taken; a round closes when event time passes it."""
+    warmup_rounds: int = 1
+    """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
+    quorum_ratio: float = 0.6
+    """Share of the live brokers that must report for the policies to run; below it the mean means nothing. 0 = off."""
+    max_report_age_s: float = 180.0
+    """A broker silent for longer is no longer live and its memory is dropped; a cluster silent for longer starts
+    again. Three rounds: one lost report is not a death."""
+    max_ahead_s: float = 10.0
+    """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
+
+    def __post_init__(self) -> None:
+        if to_ms(self.length_s) < 1:
+            raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
+        for name in ("lateness_s", "warmup_rounds", "quorum_ratio", "max_report_age_s", "max_ahead_s"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+
+    @property
+    def length_ms(self) -> int:
+        """Length of a round in milliseconds."""
+        return to_ms(self.length_s)
+
+    @property
+    def lateness_ms(self) -> int:
+        """Lateness in milliseconds."""
+        return to_ms(self.lateness_s)
+
+    @property
+    def max_report_age_ms(self) -> int:
+        """Age of a report in milliseconds above which its broker is not live."""
+        return to_ms(self.max_report_age_s)
+
+    @property
+    def max_ahead_ms(self) -> int:
+        """Milliseconds an event may be ahead of its append time."""
+        return to_ms(self.max_ahead_s)

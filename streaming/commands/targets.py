@@ -1,0 +1,47 @@
+"""What ``collect`` and ``execute`` share: the settings, the target, the signals."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from streaming.exits import WrongUse
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
+
+
+def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
+    """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
+    try:
+        return load(file=config, flags=flags, environ=os.environ).settings
+    except SettingsError as error:
+        raise WrongUse(str(error)) from error
+
+
+def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    section = settings.targets.get(cluster)
+    if section is None:
+        known = ", ".join(sorted(settings.targets)) or "none"
+        raise WrongUse(
+            f'there is no [targets."{cluster}".pulsar] in the settings (targets there: {known}): add it with admin_url, '
+            "the address of the cluster's admin API"
+        )
+    return section.pulsar
+
+
+def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    section = settings.targets.get(cluster)
+    if section is None:
+        known = ", ".join(sorted(settings.targets)) or "none"
+        raise WrongUse(
+            f'there is no [targets."{cluster}".kafka] in the settings (targets there: {known}): add it with bootstrap, '
+            "addresses of the cluster's brokers"
+        )
+    return section.kafka
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call ``stop`` on SIGTERM and Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop())

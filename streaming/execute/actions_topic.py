@@ -1,0 +1,227 @@
+"""The executor's view of Kafka: actions, each at least once and in order, and the newest control event.
+
+Positions are committed after the results of a batch are written, together with the highest epoch of each controller:
+a restart neither skips an action nor forgets whose are out of date. Standbys of the same cluster share a consumer
+group, so one of them acts.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+import msgspec
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+
+from streaming.execute.orders import Epochs
+from streaming.sinks import PublishError
+from streaming.wire.messages import ControlData, ControlMessage
+
+__all__ = ["ActionRecord", "ActionsTopic", "ControlTopic"]
+
+EPOCH_HEADER = "trimtab-epoch"
+LOOKBACK_S = 3600.0
+"""How far back a first start reads actions: those that have not expired are younger, the others get their result."""
+_REQUEST_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRecord:
+    """A record of the actions topic."""
+
+    value: bytes
+    epoch_header: bytes | None
+
+
+class ActionsTopic:
+    """Consumer of the actions topic in the group of ``cluster``'s executors. Not for several threads."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        cluster: str,
+        epochs: Epochs,
+        records_max: int,
+        now_s: float,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached."""
+        self._epochs = epochs
+        try:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=f"trimtab-execute-{cluster}",
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                max_poll_records=records_max,
+                bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
+                metrics_enabled=False,
+                **client_options,
+            )
+        except KafkaError as error:
+            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
+        self._topic = topic
+        self._start_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._assigned = _Assigned(self._consumer)
+        self._consumer.subscribe([topic], listener=self._assigned)
+
+    def exists(self) -> bool:
+        """Whether there is such a topic."""
+        return bool(self._consumer.partitions_for_topic(self._topic))
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        """Records in order, partition by partition."""
+        batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
+        self._begin()
+        return [
+            ActionRecord(value=record.value, epoch_header=dict(record.headers).get(EPOCH_HEADER))
+            for partition in sorted(batches)
+            for record in batches[partition]
+        ]
+
+    def commit(self) -> None:
+        """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        metadata = json.dumps(self._epochs.highest, separators=(",", ":"))
+        try:
+            self._consumer.commit(
+                {
+                    partition: OffsetAndMetadata(self._consumer.position(partition), metadata, -1)
+                    for partition in self._consumer.assignment()
+                }
+            )
+        except KafkaError as error:
+            raise PublishError(f"the position in {self._topic} could not be committed: {error!r}") from error
+
+    def is_at_end(self) -> bool:
+        """Whether partitions are assigned and everything there was at this moment has been polled."""
+        assigned = self._consumer.assignment()
+        if not assigned or self._assigned.new:
+            return False
+        ends = self._consumer.end_offsets(assigned)
+        return all(self._consumer.position(partition) >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close(autocommit=False)
+
+    def _begin(self) -> None:
+        """Begin new partitions: where the group was, with the epochs it knew, or an hour back. Raises ``PublishError``."""
+        try:
+            for partition in sorted(self._assigned.new):
+                self._begin_at(partition)
+                self._consumer.resume(partition)
+                self._assigned.new.discard(partition)
+        except KafkaError as error:
+            raise PublishError(f"the position in {self._topic} cannot be read: {error!r}") from error
+
+    def _begin_at(self, partition: TopicPartition) -> None:
+        committed = self._consumer.committed(partition, metadata=True)
+        if committed is not None:
+            self._epochs.merge(json.loads(committed.metadata or "{}"))
+            return
+        found = self._consumer.offsets_for_times({partition: self._start_ms})[partition]
+        if found is None:
+            self._consumer.seek_to_end(partition)
+        else:
+            self._consumer.seek(partition, found.offset)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """Keeps new partitions from being read until it is known where to begin; a listener may not ask Kafka itself."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self.new: set[TopicPartition] = set()
+
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        self.new -= set(revoked)
+
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        self.new |= set(assigned)
+        self._consumer.pause(*assigned)
+
+
+class ControlTopic:
+    """The newest control event of one cluster: greatest (time, id), wherever in the log it is."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        cluster: str,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached."""
+        try:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
+                metrics_enabled=False,
+                **client_options,
+            )
+        except KafkaError as error:
+            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
+        self._topic = topic
+        self._cluster = cluster
+        self._newest: tuple[datetime, str] | None = None
+        self._data: ControlData | None = None
+
+    def newest(self) -> ControlData | None:
+        """What is in force now: read to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
+        try:
+            for value in self._new_values():
+                self._take(value)
+        except KafkaError as error:
+            raise PublishError(f"the control topic {self._topic} cannot be read: {error!r}") from error
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def _new_values(self) -> Iterator[bytes]:
+        if not self._consumer.assignment():
+            found = self._consumer.partitions_for_topic(self._topic)
+            if not found:
+                raise PublishError(f"there is no topic {self._topic}: run `trimtab topics create`")
+            self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
+            self._consumer.seek_to_beginning()
+        ends = self._consumer.end_offsets(self._consumer.assignment())
+        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
+            for records in self._consumer.poll(timeout_ms=200).values():
+                yield from (record.value for record in records if record.key == self._cluster.encode())
+
+    def _take(self, value: bytes | None) -> None:
+        """A tombstone forgets; what is no control event is the controller's to refuse."""
+        if value is None:
+            self._newest = self._data = None
+            return
+        try:
+            event = _control.decode(value)
+        except msgspec.MsgspecError:
+            return
+        if event.cluster == self._cluster and (self._newest is None or (event.time, event.id) > self._newest):
+            self._newest, self._data = (event.time, event.id), event.data
+
+
+_control = msgspec.json.Decoder(ControlMessage)

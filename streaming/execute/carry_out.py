@@ -1,0 +1,226 @@
+"""Carrying one action out on a real cluster, and looking whether it really happened.
+
+Pulsar's 204 proves little: an unload without owner does nothing, boundaries outside a range are ignored, a one-shot
+hint for the destination can be lost, a split with ``unload=false`` may fail behind the answer. So what counts is what
+is seen afterwards: who owns the bundle, and which bundles there are. For the same reason a call that failed or was
+never answered is looked after too.
+
+Idempotent: an action whose aim is found reached before the call is a success without a call.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from streaming.execute.orders import Order, Skip, SplitOrder, UnloadOrder
+from streaming.pulsar_admin import AdminError, BundleName, PulsarAdmin
+from streaming.pulsar_admin.bundles import topic_hash
+
+__all__ = ["Done", "Executor"]
+
+_POLL_S = 0.2
+_PROBE_TOPICS_MAX = 100_000
+"""Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
+_PASSING = ("broker-failed", "conflict", "busy")
+"""Failures that often pass: a bundle just unloaded or split is not served for a second or two."""
+_ATTEMPTS_MAX = 4
+_NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of an action that was tried."""
+
+    outcome: Literal["succeeded", "failed"]
+    reason: str | None = None
+    broker: str | None = None
+    """Who owns the bundle after an unload."""
+    bundles: tuple[str, ...] = ()
+    """The children after a split."""
+    was_done_before: bool = False
+    """Whether its aim had been reached already, so that nothing was called."""
+
+
+class Executor:
+    """Carries out actions on one cluster; thread-safe. ``pulsar_cluster`` is Pulsar's own name of it."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        *,
+        pulsar_cluster: str,
+        verify_timeout_s: float,
+        dry_run: bool = False,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._admin = admin
+        self._pulsar_cluster = pulsar_cluster
+        self._verify_timeout_s = verify_timeout_s
+        self._dry_run = dry_run
+        self._pause = pause
+
+    def carry_out(self, order: Order) -> Done | Skip:
+        """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand."""
+        action = order.action
+        if isinstance(action, UnloadOrder):
+            return self._unload(order, action)
+        return self._split(order, action)
+
+    def _unload(self, order: Order, action: UnloadOrder) -> Done | Skip:
+        bundle, destination = order.bundle, action.destination_broker
+        found = self._boundaries(bundle)
+        if isinstance(found, Skip):
+            return found
+        owner = self._owner(bundle, first=(action.precondition.owner, destination))
+        if destination is not None and owner == destination:
+            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+        skip = self._changed(order, found, owner) or self._unreachable(destination)
+        if skip is not None:
+            return skip
+        if self._dry_run:
+            return Skip(
+                "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
+            )
+        topic = next(iter(self._admin.topics(bundle)), None)
+        failure = self._insist(lambda: self._admin.unload(bundle, destination=destination))
+        return self._landed(order, topic, failure)
+
+    def _split(self, order: Order, action: SplitOrder) -> Done | Skip:
+        bundle, boundaries = order.bundle, sorted(set(action.boundaries))
+        if not boundaries or not all(bundle.low < each < bundle.high for each in boundaries):
+            return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
+        found, children = self._boundaries(bundle), bundle.cut(boundaries)
+        if isinstance(found, Skip):
+            return found
+        if _has(found, children):
+            return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
+        skip = self._changed(order, found, self._owner(bundle, first=(action.precondition.owner,)))
+        if skip is not None:
+            return skip
+        if self._dry_run:
+            return Skip(
+                "executor-dry-run", f"{bundle} would be cut into {', '.join(each.range for each in children)}"
+            )
+        failure = self._insist(lambda: self._admin.split(bundle, boundaries))
+        return self._cut(bundle, children, failure=failure)
+
+    def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
+        """Boundaries of the bundle's namespace, unless it is gone."""
+        try:
+            return self._admin.boundaries(bundle.namespace)
+        except AdminError as error:
+            if error.failure != "not-found":
+                raise
+            return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.said}")
+
+    def _changed(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
+        """Whether range and owner are still those the action was decided on."""
+        bundle, expected = order.bundle, order.action.precondition.owner
+        if not _has(boundaries, [bundle]):
+            said = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
+            return Skip("bundle-gone", said)
+        if owner != expected:
+            return Skip("owner-changed", f"{owner or 'nobody'} owns it, not {expected}")
+        return None
+
+    def _unreachable(self, destination: str | None) -> Skip | None:
+        if destination is None or destination in self._admin.brokers(self._pulsar_cluster):
+            return None
+        return Skip("destination-gone", f"broker {destination} is not alive")
+
+    def _owner(self, bundle: BundleName, *, first: tuple[str | None, ...] = ()) -> str | None:
+        """Who owns a bundle; asks the likely ones first. None: nobody. A broker that is not alive owns nothing."""
+        alive = self._admin.brokers(self._pulsar_cluster)
+        likely = [broker for broker in dict.fromkeys(first) if broker in alive]
+        for broker in (*likely, *(each for each in alive if each not in likely)):
+            if str(bundle) in self._admin.owned_bundles(self._pulsar_cluster, broker):
+                return broker
+        return None
+
+    def _insist(self, call: Callable[[], None]) -> AdminError | None:
+        """Call, again a few times where that may help. The error is no verdict yet: what is seen afterwards counts."""
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            try:
+                call()
+            except AdminError as error:
+                if error.failure not in _PASSING or attempt == _ATTEMPTS_MAX:
+                    return error
+                self._pause(_POLL_S * 2**attempt)
+            else:
+                return None
+        raise AssertionError("every attempt returns")
+
+    def _landed(self, order: Order, topic: str | None, failure: AdminError | None) -> Done:
+        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then."""
+        assert isinstance(order.action, UnloadOrder)
+        source, destination = order.action.precondition.owner, order.action.destination_broker
+        deadline_s = time.monotonic() + self._verify_timeout_s
+        seen: str | None = None
+        while True:
+            try:
+                self._assign(order.bundle, topic)
+                seen = self._owner(order.bundle, first=(destination, source))
+            except AdminError as error:
+                failure = failure or error
+            if seen is not None and seen != source:
+                return _moved(seen, destination)
+            refused = failure is not None and failure.failure != "no-answer" and seen == source
+            if refused or time.monotonic() > deadline_s:
+                return self._unmoved(seen, failure)
+            self._pause(_POLL_S)
+
+    def _unmoved(self, seen: str | None, failure: AdminError | None) -> Done:
+        why = (
+            str(failure) if failure is not None else f"not seen elsewhere within {self._verify_timeout_s:g} s"
+        )
+        where = f"still on {seen}" if seen else "owned by nobody that can be asked"
+        return Done(outcome="failed", reason=f"{where}: {why}", broker=seen)
+
+    def _assign(self, bundle: BundleName, topic: str | None) -> None:
+        """A bundle without topics is looked up by a name that would be in it; some clusters do not answer that."""
+        try:
+            self._admin.lookup(topic or _probe(bundle))
+        except AdminError as error:
+            if topic is not None or error.failure != "not-found":
+                raise
+
+    def _cut(self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None) -> Done:
+        wanted = {edge for child in children for edge in (child.low, child.high)}
+        deadline_s = time.monotonic() + self._verify_timeout_s
+        while True:
+            found: list[int] = []
+            try:
+                found = self._admin.boundaries(bundle.namespace)
+            except AdminError as error:
+                failure = failure or error
+            if wanted <= set(found):
+                return Done(outcome="succeeded", bundles=tuple(map(str, children)))
+            refused = failure is not None and failure.failure != "no-answer"
+            if refused or time.monotonic() > deadline_s:
+                why = str(failure) if failure else _NOT_CUT
+                return Done(outcome="failed", reason=f"the bundles are as before: {why}")
+            self._pause(_POLL_S)
+
+
+def _moved(seen: str, destination: str | None) -> Done:
+    """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
+    elsewhere = destination is not None and seen != destination
+    reason = f"it landed on {seen}, not on {destination}" if elsewhere else None
+    return Done(outcome="succeeded", reason=reason, broker=seen)
+
+
+def _has(boundaries: list[int], bundles: list[BundleName]) -> bool:
+    """Whether each of the bundles is exactly one range between neighbouring boundaries."""
+    ranges = set(pairwise(boundaries))
+    return all((each.low, each.high) in ranges for each in bundles)
+
+
+def _probe(bundle: BundleName) -> str:
+    """A topic that does not exist and would be in the bundle; looking it up does not make it."""
+    for number in range(_PROBE_TOPICS_MAX):
+        topic = f"persistent://{bundle.namespace}/trimtab-probe-{number}"
+        if bundle.holds(topic_hash(topic)):
+            return topic
+    raise AdminError("refused", call=f"look {bundle} up", said="no topic name falls into so narrow a range")

@@ -1,0 +1,215 @@
+"""Carrying one throttle action out on a real cluster, and looking whether it is there.
+
+Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
+kept; a rate that was there before ours comes back, unless somebody changed ours meanwhile, which stays. What is set is
+read back, because Kafka also accepts a key that it does not know.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from kafka import KafkaAdminClient
+
+from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, without
+from policies.throttle.rates import BrokerRole
+from streaming.execute.kafka_memory import ExecutorMemory, Rate, Remembered
+from streaming.execute.kafka_orders import ThrottleAction
+from streaming.execute.orders import Skip
+from streaming.kafka_admin.reading import read_partitions, read_reassignments
+from streaming.kafka_admin.throttles import Throttle, ThrottlesFound, apply, changes_of, read_throttle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """What became of an action that was tried."""
+
+    outcome: Literal["succeeded", "failed"]
+    reason: str | None = None
+    was_done_before: bool = False
+
+
+class ThrottleExecutor:
+    """Carries out throttle actions on one cluster. For one thread."""
+
+    def __init__(self, memory: ExecutorMemory, *, dry_run: bool = False) -> None:
+        self._memory = memory
+        self._dry_run = dry_run
+
+    def carry_out(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
+        """Check what must hold, set it, look.
+
+        Raises ``ClusterError`` or ``KafkaError`` where the cluster does not take it, and ``PublishError`` where it cannot
+        be remembered.
+        """
+        changed = _changed(admin, action)
+        if changed is not None:
+            return changed
+        return self._set(admin, action)
+
+    def sweep(self, admin: KafkaAdminClient) -> list[str]:
+        """Take off all that is ours, if nothing moves any more; what was done, a line each."""
+        remembered = self._memory.read()
+        if remembered.is_empty or read_reassignments(admin) or self._dry_run:
+            return []
+        nothing = ThrottledLists()
+        return self._become(
+            admin, remembered, add=nothing, remove=remembered.added, rates={}, clear=_roles(remembered)
+        )
+
+    def _set(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
+        remembered = self._memory.read()
+        remove, clear = action.remove, action.clear
+        if action.precondition.reassignments == "none":
+            remove, clear = remembered.added, (*clear, *_roles(remembered))
+        if self._dry_run:
+            return Skip(
+                "executor-dry-run", f"{len(action.rates)} rates would be set and {len(clear)} taken off"
+            )
+        done = self._become(admin, remembered, add=action.add, remove=remove, rates=action.rates, clear=clear)
+        missing = [line for line in done if line.startswith("NOT")]
+        return Paced(
+            outcome="failed" if missing else "succeeded",
+            reason="; ".join(missing) or None,
+            was_done_before=not done,
+        )
+
+    def _become(
+        self,
+        admin: KafkaAdminClient,
+        remembered: Remembered,
+        *,
+        add: ThrottledLists,
+        remove: ThrottledLists,
+        rates: Mapping[BrokerRole, int],
+        clear: Iterable[BrokerRole],
+    ) -> list[str]:
+        found = _look(admin, (add, remove), [*rates, *clear])
+        there = found.throttle
+        lists, added = _lists(there.lists, remembered.added, add, remove, _existing(admin, add, remove))
+        wanted = {role: rate for role, rate in rates.items() if role.broker not in found.failed}
+        restored = _restored(there, remembered, [role for role in clear if role.broker not in found.failed])
+        kept = {name: rate for name, rate in remembered.rates.items() if _role(name) not in restored}
+        ours = {str(role): Rate(rate, _before(role, remembered, there)) for role, rate in wanted.items()}
+        changes = changes_of(there, lists, {**restored, **wanted})
+        both = merged(remembered.added, added)[0]
+        during = Remembered(
+            added=ThrottledLists(
+                leader={**remembered.added.leader, **both.leader},
+                follower={**remembered.added.follower, **both.follower},
+            ),
+            rates={**remembered.rates, **ours},
+        )
+        after = Remembered(added=_less(during.added, remove), rates={**kept, **ours})
+        if changes or during != remembered:
+            self._memory.write(during)
+        apply(admin, changes)
+        if after != during:
+            self._memory.write(after)
+        return [
+            *(f"set and read back: {change}" for change in changes),
+            *(
+                f"NOT set or taken off, broker {broker}: {why}"
+                for broker, why in sorted(found.failed.items())
+            ),
+        ]
+
+
+def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:
+    """Whether what moves is still as it was when the action was decided, as far as it matters."""
+    expected = action.precondition.reassignments
+    if expected not in {"running", "none"}:
+        return None
+    running = read_reassignments(admin)
+    if expected == "running" and not running:
+        return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
+    if expected == "none" and running:
+        return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
+    return None
+
+
+def _look(
+    admin: KafkaAdminClient, lists: Iterable[ThrottledLists], roles: Iterable[BrokerRole]
+) -> ThrottlesFound:
+    topics = _existing(admin, *lists)
+    return read_throttle(admin, topics=topics, brokers={role.broker for role in roles})
+
+
+def _existing(admin: KafkaAdminClient, *lists: ThrottledLists) -> set[str]:
+    """Topics that were deleted meanwhile have no lists."""
+    topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
+    return {topic for topic, _ in read_partitions(admin, topics)} if topics else set()
+
+
+def _lists(
+    there: ThrottledLists,
+    ours: ThrottledLists,
+    add: ThrottledLists,
+    remove: ThrottledLists,
+    existing: set[str],
+) -> tuple[ThrottledLists, ThrottledLists]:
+    """The lists as they shall be, and the entries that this adds; of entries to remove only those that are ours."""
+    add, remove = _only(add, existing), _only(_common(remove, ours), existing)
+    left = without(there, remove)
+    less = ThrottledLists(
+        leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
+    )
+    more, added = merged(less, add)
+    return (
+        ThrottledLists(leader={**left.leader, **more.leader}, follower={**left.follower, **more.follower}),
+        added,
+    )
+
+
+def _only(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
+    return ThrottledLists(
+        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
+        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
+    )
+
+
+def _common(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    return ThrottledLists(
+        leader=_common_entries(one.leader, other.leader),
+        follower=_common_entries(one.follower, other.follower),
+    )
+
+
+def _common_entries(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    common = {topic: entries_of(text) & entries_of(other.get(topic, "")) for topic, text in one.items()}
+    return {topic: text_of(entries) for topic, entries in common.items() if entries}
+
+
+def _less(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
+    left = without(lists, removed)
+    return ThrottledLists(
+        leader={topic: text for topic, text in {**lists.leader, **left.leader}.items() if text},
+        follower={topic: text for topic, text in {**lists.follower, **left.follower}.items() if text},
+    )
+
+
+def _restored(
+    there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
+) -> dict[BrokerRole, int | None]:
+    """What each rate to take off becomes; one that somebody changed since stays as it is."""
+    found = {}
+    for role in clear:
+        ours = remembered.rates.get(str(role))
+        now = there.rates_bytes_per_s.get(role)
+        if ours is not None:
+            found[role] = ours.before if now == ours.ours else now
+    return found
+
+
+def _before(role: BrokerRole, remembered: Remembered, there: Throttle) -> int | None:
+    known = remembered.rates.get(str(role))
+    return there.rates_bytes_per_s.get(role) if known is None else known.before
+
+
+def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:
+    return tuple(map(_role, remembered.rates))
+
+
+def _role(name: str) -> BrokerRole:
+    kind, _, broker = name.partition(":")
+    return BrokerRole("leader" if kind == "leader" else "follower", int(broker))

@@ -1,0 +1,89 @@
+"""What the executor put on a cluster, remembered on a compacted topic, so that exactly that is taken off again.
+
+It is written before anything is set: after a crash there may be less on the cluster than remembered, never more.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from policies.throttle.lists import ThrottledLists
+from streaming.sinks import PublishError
+
+_TIMEOUT_S = 20.0
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A rate of ours on a broker."""
+
+    ours: int
+    before: int | None
+    """What was there before; None: nothing."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """All of one cluster; plain values, stored as JSON."""
+
+    added: ThrottledLists = ThrottledLists()
+    """Entries that were not there before."""
+    rates: dict[str, Rate] = {}
+    """By role, as in ``leader:101``."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of ours is there."""
+        return not (self.added.leader or self.added.follower or self.rates)
+
+
+_decoder = msgspec.json.Decoder(Remembered)
+
+
+@dataclass(slots=True)
+class ExecutorMemory:
+    """The newest value of one cluster on ``topic``. Not for several threads."""
+
+    bootstrap: str
+    topic: str
+    cluster: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    def read(self) -> Remembered:
+        """Read the topic to its end. Raises ``PublishError``."""
+        try:
+            found = self._newest()
+        except KafkaError as error:
+            raise PublishError(f"the topic {self.topic} cannot be read: {error!r}") from error
+        return Remembered() if found is None else _decoder.decode(found)
+
+    def write(self, remembered: Remembered) -> None:
+        """Replace the value; a tombstone where nothing is left. Raises ``PublishError``."""
+        value = None if remembered.is_empty else msgspec.json.encode(remembered)
+        try:
+            with KafkaProducer(bootstrap_servers=self.bootstrap, acks="all", **self.options) as producer:
+                producer.send(self.topic, key=self.cluster.encode(), value=value).get(timeout=_TIMEOUT_S)
+        except KafkaError as error:
+            raise PublishError(f"{self.topic} could not be written, so nothing is set: {error!r}") from error
+
+    def _newest(self) -> bytes | None:
+        with KafkaConsumer(
+            bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, **self.options
+        ) as consumer:
+            if not consumer.partitions_for_topic(self.topic):
+                raise PublishError(f"there is no topic {self.topic}: run `trimtab topics create`")
+            at = TopicPartition(self.topic, 0)
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            end = consumer.end_offsets([at])[at]
+            found: bytes | None = None
+            deadline = time.monotonic() + _TIMEOUT_S
+            while consumer.position(at) < end:
+                if time.monotonic() > deadline:
+                    raise PublishError(f"the topic {self.topic} could not be read to its end")
+                for record in consumer.poll(timeout_ms=200).get(at, []):
+                    if record.key == self.cluster.encode():
+                        found = record.value
+            return found

@@ -1,0 +1,65 @@
+"""What can go wrong when Pulsar's admin API is called, each kind with its remedy."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+__all__ = ["AdminError", "Failure", "failure_of_status"]
+
+Failure = Literal[
+    "unauthorized",
+    "forbidden",
+    "not-found",
+    "conflict",
+    "refused",
+    "broker-failed",
+    "busy",
+    "redirect-loop",
+    "unreachable",
+    "no-answer",
+    "not-pulsar",
+]
+"""Every kind of failure; each is the value of a metric's label."""
+
+_BY_STATUS: Mapping[int, Failure] = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    409: "conflict",
+    412: "refused",
+    429: "busy",
+}
+
+_REMEDIES: Mapping[Failure, str] = {
+    "unauthorized": "the token is missing, expired or of another cluster: check token_file or token_env of the target",
+    "forbidden": "the token's role lacks permission: this call needs a super-user (broker.conf superUserRoles)",
+    "not-found": "Pulsar does not know it (any more), or the address is not that of an admin API",
+    "conflict": "something else changed it at the same time, or the destination is not alive",
+    "refused": "Pulsar finds the request impossible as things are now; read the cluster again before retrying",
+    "broker-failed": "the broker's log says more; often it passes, so try again",
+    "busy": "the broker limits requests (httpRequestsMaxPerSecond): ask less often",
+    "redirect-loop": "brokers send each other the request: ownership or leadership is in motion, or their advertised "
+    "addresses are wrong",
+    "unreachable": "check admin_url, ca_file and whether the broker runs and can be reached from here",
+    "no-answer": "the request may have been carried out all the same: verify; a larger timeout_s waits longer",
+    "not-pulsar": "the address answers, but not as Pulsar's admin API does: check admin_url",
+}
+
+
+class AdminError(Exception):
+    """A call of the admin API failed; the text names the call, what was answered, and the remedy.
+
+    ``failure`` is the kind, ``status`` the HTTP status (None without an answer), ``said`` what the broker answered.
+    Tokens are never part of it.
+    """
+
+    def __init__(self, failure: Failure, *, call: str, said: str, status: int | None = None) -> None:
+        answered = f"{status}: {said}" if status is not None else said
+        super().__init__(f"{call}: {answered}. Remedy: {_REMEDIES[failure]}")
+        self.failure = failure
+        self.status = status
+        self.said = said
+
+
+def failure_of_status(status: int) -> Failure:
+    """The kind of failure an HTTP status of 300 or more stands for."""
+    return _BY_STATUS.get(status, "broker-failed")

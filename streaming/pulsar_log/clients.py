@@ -1,0 +1,26 @@
+"""Making Pulsar clients the same way everywhere: verified host names, a renewable token, a quiet log.
+
+A client does not survive a fork: it is made in the process that uses it.
+"""
+
+from pathlib import Path
+
+import pulsar
+
+__all__ = ["connect"]
+
+
+def connect(service_url: str, *, token_file: str | None, ca_file: str | None) -> pulsar.Client:
+    """A client; connects when it is used. The token is read anew for every connection."""
+    token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
+    return pulsar.Client(
+        service_url,
+        authentication=token,
+        tls_trust_certs_file_path=ca_file,
+        tls_validate_hostname=True,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+    )
+
+
+def _token(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8").strip()

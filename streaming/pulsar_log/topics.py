@@ -1,0 +1,88 @@
+"""What a reader of logs asks the admin API: partitions, ledgers, and the durable subscription that keeps what is unread."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from streaming.pulsar_admin import AdminError, PulsarAdmin
+from streaming.pulsar_log.positions import Ledger, Log, Position
+
+__all__ = ["NonPersistentTopic", "PartitionLogs"]
+
+_PERSISTENT = "persistent://"
+_PARTITION = "-partition-"
+
+
+class NonPersistentTopic(Exception):
+    """A topic without a log cannot be read again after a crash."""
+
+
+class _Partitions(msgspec.Struct, frozen=True):
+    partitions: int
+
+
+class _LedgerStats(msgspec.Struct, frozen=True):
+    ledgerId: int  # noqa: N815  Pulsar's names
+    entries: int
+
+
+class _InternalStats(msgspec.Struct, frozen=True):
+    ledgers: list[_LedgerStats]
+    currentLedgerEntries: int  # noqa: N815
+
+
+class PartitionLogs:
+    """The logs of a topic's partitions, and one durable subscription on each. Every method raises ``AdminError``."""
+
+    def __init__(self, admin: PulsarAdmin, *, subscription: str) -> None:
+        self._admin = admin
+        self._subscription = subscription
+
+    def partitions(self, topic: str) -> list[str]:
+        """Full names of the partitions of a topic; of one without partitions, itself. Raises ``NonPersistentTopic``."""
+        if not topic.startswith(_PERSISTENT):
+            raise NonPersistentTopic(
+                f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
+                f"a crash. Use a {_PERSISTENT}… topic"
+            )
+        found = self._admin.read(f"{_path(topic)}/partitions", _Partitions).partitions
+        return [f"{topic}{_PARTITION}{number}" for number in range(found)] if found else [topic]
+
+    def log(self, partition: str) -> Log:
+        """What there is now. The newest ledger is still being written, so its entries are told apart."""
+        stats = self._admin.read(f"{_path(partition)}/internalStats", _InternalStats)
+        *closed, open_ = stats.ledgers
+        newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
+        return Log([*(Ledger(each.ledgerId, each.entries) for each in closed), newest])
+
+    def protect(self, partition: str) -> None:
+        """Keep everything that is there now from being trimmed, from its beginning on; once made it stays."""
+        body = {"ledgerId": -1, "entryId": -1, "partitionIndex": partition_index(partition)}
+        try:
+            self._admin.call("PUT", self._path(partition), body=body)
+        except AdminError as error:
+            if error.failure != "conflict":
+                raise
+
+    def release(self, partition: str, done: Position) -> None:
+        """Let what is done be trimmed, but for its last entry.
+
+        That one keeps its ledger, so that a position whose ledger is gone always means lost data.
+        """
+        if done.entry < 0:
+            return
+        body = {"ledgerId": done.ledger, "entryId": done.entry, "partitionIndex": partition_index(partition)}
+        self._admin.call("POST", f"{self._path(partition)}/resetcursor", body=body)
+
+    def _path(self, partition: str) -> str:
+        return f"{_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+
+
+def partition_index(partition: str) -> int:
+    """Number of a partition; -1 for a topic without partitions."""
+    _, mark, number = partition.rpartition(_PARTITION)
+    return int(number) if mark and number.isdigit() else -1
+
+
+def _path(topic: str) -> str:
+    return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"

@@ -1,0 +1,145 @@
+"""The clusters that are read and acted on: how their admin API is reached, and how hard it is asked.
+
+Only ``trimtab collect`` and ``trimtab execute`` use them; a controller knows clusters from their reports alone.
+Secrets are never settings: a target names the file or the variable that holds its token.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from streaming.settings.security import SecuritySettings
+
+TopicStatsWanted = Literal["hot", "all", "none"]
+
+_HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
+_ADMIN_URL = re.compile(rf"https?://{_HOST_PORT}(?:,{_HOST_PORT})*/?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PORT_MAX = 65535
+_SWEEPS_MIN = 2
+
+
+def _require(accepted: object, name: str, value: object, expected: str) -> None:
+    if not accepted:
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarTarget:
+    """A Pulsar cluster's admin API, as ``trimtab collect pulsar`` and ``trimtab execute pulsar`` use it."""
+
+    admin_url: str = "http://127.0.0.1:8080"
+    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``; several are tried in turn, and the
+    brokers found behind them after that. Pulsar: ``webServiceUrl`` of ``client.conf``."""
+    token_file: str | None = None
+    """File with the token of a super-user, read anew for every call so that it can be renewed; unset = no token.
+    Pulsar: ``authParams`` ``file://…``."""
+    token_env: str | None = None
+    """Name of an environment variable with the token, instead of ``token_file``."""
+    ca_file: str | None = None
+    """Certificates (PEM) of the authorities that sign the brokers'; unset = those the machine trusts. Host names are
+    always verified. Pulsar: ``tlsTrustCertsFilePath``."""
+    certificate_file: str | None = None
+    """Our own certificate (PEM), where brokers ask for one. Pulsar: ``tlsCertificateFilePath``."""
+    key_file: str | None = None
+    """The certificate's key (PEM). Pulsar: ``tlsKeyFilePath``."""
+    web_port: int | None = None
+    """Port of every broker's web service, where it is not the one in the brokers' ids (HTTPS beside HTTP); unset = that
+    of the ids. Pulsar: ``webServicePortTls``."""
+    timeout_s: float = 10.0
+    """How long one call may take; ten times what a broker with 1,000 bundles needs."""
+    concurrent_calls_count: int = 64
+    """Brokers asked at the same time, so that slow and dead ones delay no other unless there are this many of them."""
+    sweeps_per_round_count: int = 2
+    """How often each broker is read in a round, at least 2, so that one failed read leaves no hole."""
+    topic_stats: TopicStatsWanted = "hot"
+    """``hot``: traffic by topic of the bundles above ``topic_stats_ratio`` of a split limit; ``all``: of every bundle;
+    ``none``: of none, so that no split can be computed."""
+    topic_stats_ratio: float = 0.5
+    """Share of a split limit (rate, throughput, topics or sessions) from which a bundle's topics are reported; half, so
+    that they are there before the limit is reached."""
+    cluster_interval_s: float = 300.0
+    """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: a call for
+    each namespace."""
+    concurrent_actions_count: int = 4
+    """Actions carried out at the same time, each in another namespace; an unload disconnects the clients of a bundle."""
+    verify_timeout_s: float = 30.0
+    """How long an action may take to show in the cluster after the call; with live clients an unload needs a second."""
+
+    def __post_init__(self) -> None:
+        _require(
+            _ADMIN_URL.fullmatch(self.admin_url),
+            "admin_url",
+            _without_password(self.admin_url),
+            "http://host:port[,host:port] or https://…",
+        )
+        if self.token_file is not None and self.token_env is not None:
+            raise ValueError("token_file and token_env are both set: give one of them")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together: give both or neither")
+        self._require_tls_for("ca_file", "certificate_file")
+        if self.token_env is not None:
+            # The value is not quoted: whoever mistakes it for the token itself has put a secret there.
+            _require(
+                _VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable"
+            )
+        if self.web_port is not None:
+            _require(0 < self.web_port <= _PORT_MAX, "web_port", self.web_port, f"1 to {_PORT_MAX}")
+        for name in ("timeout_s", "cluster_interval_s", "verify_timeout_s"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "more than 0")
+        for name in ("concurrent_calls_count", "concurrent_actions_count"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
+        _require(
+            self.sweeps_per_round_count >= _SWEEPS_MIN,
+            "sweeps_per_round_count",
+            self.sweeps_per_round_count,
+            f"{_SWEEPS_MIN} or more",
+        )
+        _require(self.topic_stats_ratio >= 0, "topic_stats_ratio", self.topic_stats_ratio, "0 or more")
+
+    def _require_tls_for(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None and not self.admin_url.startswith("https://"):
+                raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
+
+
+_BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTarget:
+    """A Kafka cluster's admin API, as ``trimtab collect kafka`` and ``trimtab execute kafka`` use it."""
+
+    bootstrap: str = "127.0.0.1:9092"
+    """Brokers to begin with, ``host:port[,host:port]``. Kafka: ``bootstrap.servers``."""
+    security: SecuritySettings = field(default_factory=SecuritySettings)
+    planned_file: str | None = None
+    """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
+    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or not there: none."""
+    timeout_s: float = 10.0
+    """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
+    sweeps_per_round_count: int = 2
+    """How often the cluster is read in a round, at least 2, so that one failed read leaves no hole. Write rates are
+    measured over 5 s and more, so sweeps closer than that gain nothing."""
+
+    def __post_init__(self) -> None:
+        _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
+        _require(
+            self.sweeps_per_round_count >= _SWEEPS_MIN,
+            "sweeps_per_round_count",
+            self.sweeps_per_round_count,
+            f"{_SWEEPS_MIN} or more",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSection:
+    """A cluster that is read and acted on; its name is that in its reports, and may differ from Pulsar's own."""
+
+    pulsar: PulsarTarget = field(default_factory=PulsarTarget)
+    kafka: KafkaTarget = field(default_factory=KafkaTarget)
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//…@", url)

@@ -1,0 +1,46 @@
+"""Input and control topics on Pulsar, with the columns that Kafka's source has.
+
+``offset`` is a message's packed place; the append time is the publish time, and a topic without partitions is its
+partition 0. Loads the Pulsar client only when it is used.
+"""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+
+from streaming.settings import Settings
+
+__all__ = ["pulsar_records"]
+
+
+def pulsar_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
+    """Both topics; of the control topic everything there is, from its beginning, in every batch."""
+    from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
+
+    register(spark)
+    topics = settings.topics
+    most = settings.spark.max_records_per_trigger_count
+    loads = _topic(spark, settings, topics.input, starting, max_entries_per_trigger=str(most))
+    frame = loads.union(_topic(spark, settings, topics.control, "earliest"))
+    return frame.select(
+        "key",
+        "value",
+        "topic",
+        F.greatest(F.col("partition"), F.lit(0)).alias("partition"),
+        "offset",
+        F.timestamp_millis("publish_ms").alias("timestamp"),
+    )
+
+
+def _topic(spark: SparkSession, settings: Settings, topic: str, starting: str, **more: str) -> DataFrame:
+    pulsar = settings.input.pulsar
+    options = {
+        "service_url": settings.input.url,
+        "admin_url": pulsar.admin_url,
+        "topics": pulsar.full_name(topic),
+        "subscription": pulsar.subscription,
+        "starting": starting,
+        **more,
+    }
+    files = {"token_file": pulsar.token_file, "ca_file": pulsar.ca_file}
+    given = {name: file for name, file in files.items() if file is not None}
+    return spark.readStream.format("pulsar").options(**options, **given).load()

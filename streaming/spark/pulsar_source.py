@@ -1,0 +1,262 @@
+"""The Pulsar source: a Python Data Source named ``pulsar`` for Structured Streaming.
+
+Offsets are exact: ``{"persistent://t/n/x-partition-0": "ledger:entry"}``, everything up to which has been read. A batch
+that is planned again is the same rows again. A durable subscription keeps what is unread from being trimmed; it is moved
+behind the checkpoint and never removed. Lost data is refused unless allowed.
+
+Options: ``service_url``, ``admin_url``, ``topics`` (full names, comma-separated), ``subscription`` (fixed: another one
+protects nothing), ``starting`` (``earliest``, ``latest`` or milliseconds; first start only), ``max_entries_per_trigger``,
+``fail_on_data_loss``, ``token_file``, ``ca_file``.
+
+WARNING: with producers that batch, an entry is several rows, so ``max_entries_per_trigger`` bounds entries, not rows.
+The long-lived planner is one process and ``read`` runs in others: nothing here connects before it is used.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pulsar
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from streaming.pulsar_admin import HttpClient, PulsarAdmin
+from streaming.pulsar_log.clients import connect
+from streaming.pulsar_log.positions import Log, Position, pack
+from streaming.pulsar_log.reading import Message, read_range
+from streaming.pulsar_log.topics import PartitionLogs, partition_index
+from streaming.settings import PulsarTarget
+
+__all__ = ["SCHEMA", "PulsarSource", "register"]
+
+SCHEMA = StructType(
+    [
+        StructField("key", StringType(), nullable=False),
+        StructField("value", BinaryType(), nullable=False),
+        StructField("topic", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("offset", LongType(), nullable=False),
+        StructField("publish_ms", LongType(), nullable=False),
+    ]
+)
+"""``topic`` is without the partition, which is -1 for a topic without partitions; ``offset`` rises along a partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The source's options, checked."""
+
+    service_url: str
+    admin_url: str
+    topics: tuple[str, ...]
+    subscription: str
+    starting: str
+    max_entries_per_trigger: int | None
+    fail_on_data_loss: bool
+    token_file: str | None
+    ca_file: str | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Options":
+        """Raises ValueError naming the option that is missing or wrong."""
+        missing = [
+            name for name in ("service_url", "admin_url", "topics", "subscription") if not options.get(name)
+        ]
+        if missing:
+            raise ValueError(f"the pulsar source needs the option {missing[0]}")
+        starting = options.get("starting", "earliest")
+        if starting not in {"earliest", "latest"} and not starting.isdigit():
+            raise ValueError(f"starting is {starting!r}; expected earliest, latest or milliseconds")
+        most = options.get("max_entries_per_trigger")
+        return cls(
+            service_url=options["service_url"],
+            admin_url=options["admin_url"],
+            topics=tuple(each.strip() for each in options["topics"].split(",")),
+            subscription=options["subscription"],
+            starting=starting,
+            max_entries_per_trigger=None if most is None else int(most),
+            fail_on_data_loss=options.get("fail_on_data_loss", "true") != "false",
+            token_file=options.get("token_file"),
+            ca_file=options.get("ca_file"),
+        )
+
+
+@dataclass
+class Range(InputPartition):
+    """What one task reads of a partition."""
+
+    partition: str
+    start: str
+    end: str
+
+
+class PulsarSource(DataSource):
+    """``spark.readStream.format("pulsar")`` after ``register``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its format."""
+        return "pulsar"
+
+    def schema(self) -> StructType:
+        """Always the same."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> "PulsarReader":  # noqa: N802  Spark's name
+        """Makes the reader; connects to nothing."""
+        del schema
+        return PulsarReader(Options.of(self.options))
+
+
+class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in the planner's process and reads them in the workers'."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._frozen: dict[str, str] | None = None
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802  Spark's names, here and below
+        """Where a query without a checkpoint begins."""
+        return {partition: str(self._begin(partition)) for partition in self._protected()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark knows limits by rows; ours are entries."""
+        most = self._options.max_entries_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
+        """The end of the next batch: of each partition an equal part of the limit. New partitions begin at their beginning."""
+        partitions = list(self._frozen or self._protected())
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        share = None if most is None else max(1, most // len(partitions))
+        return {**start, **{each: self._end(each, start.get(each), share) for each in partitions}}
+
+    def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802
+        """How far the logs go, for progress reports."""
+        logs = self._logs
+        return {
+            each: str(logs.log(each).last)
+            for topic in self._options.topics
+            for each in logs.partitions(topic)
+        }
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Stop at what is there now."""
+        self._frozen = self.reportLatestOffset()
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[Range]:
+        """One task for each partition with something new."""
+        ranges = []
+        for partition, until in end.items():
+            since = start.get(partition) or str(self._logs.log(partition).first)
+            if Position.parse(since) < Position.parse(until):
+                ranges.append(Range(partition, since, until))
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """The rows of a range."""
+        assert isinstance(partition, Range)
+        client = _client(self._options.service_url, self._options.token_file, self._options.ca_file)
+        number = partition_index(partition.partition)
+        topic = partition.partition.removesuffix(f"-partition-{number}")
+        for message in read_range(
+            client,
+            partition.partition,
+            start=Position.parse(partition.start),
+            end=Position.parse(partition.end),
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        ):
+            yield _row(message, topic, number)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """A batch is in the checkpoint: what it read may be trimmed."""
+        for partition, done in end.items():
+            self._logs.release(partition, Position.parse(done))
+
+    def stop(self) -> None:
+        """The subscription stays: it protects what a restart has yet to read."""
+
+    @property
+    def _logs(self) -> PartitionLogs:
+        return _logs(self._options)
+
+    def _protected(self) -> list[str]:
+        """All partitions there are, each under the subscription."""
+        found = [each for topic in self._options.topics for each in self._logs.partitions(topic)]
+        for partition in found:
+            _protect_once(self._options, partition)
+        return found
+
+    def _begin(self, partition: str) -> Position:
+        log, starting = self._logs.log(partition), self._options.starting
+        if starting == "earliest":
+            return log.first
+        if starting == "latest":
+            return log.last
+        return self._at_time(partition, log, int(starting))
+
+    def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:
+        """Before the first message published then or later; the end where there is none."""
+        options = self._options
+        client = _client(options.service_url, options.token_file, options.ca_file)
+        reader = client.create_reader(partition, pulsar.MessageId.earliest)
+        try:
+            reader.seek(time_ms)
+            if not reader.has_message_available():
+                return log.last
+            id_ = reader.read_next(timeout_millis=10_000).message_id()
+            return Position(id_.ledger_id(), id_.entry_id() - 1)
+        finally:
+            reader.close()
+
+    def _end(self, partition: str, since: str | None, share: int | None) -> str:
+        log = self._logs.log(partition)
+        start = log.first if since is None else Position.parse(since)
+        if self._options.fail_on_data_loss:
+            log.require(start, partition)
+        end = log.advance(start, share)
+        if self._frozen is not None:
+            end = max(start, min(end, Position.parse(self._frozen[partition])))
+        return str(end)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(PulsarSource)
+
+
+def _row(message: Message, topic: str, partition: int) -> tuple[Any, ...]:
+    offset = pack(message.position, message.batch_index)
+    return message.key, message.value, topic, partition, offset, message.publish_ms
+
+
+@cache
+def _logs(options: Options) -> PartitionLogs:
+    target = PulsarTarget(admin_url=options.admin_url, token_file=options.token_file, ca_file=options.ca_file)
+    return PartitionLogs(PulsarAdmin(HttpClient(target), target), subscription=options.subscription)
+
+
+@cache
+def _protect_once(options: Options, partition: str) -> None:
+    _logs(options).protect(partition)
+
+
+@cache
+def _client(service_url: str, token_file: str | None, ca_file: str | None) -> pulsar.Client:
+    """One a process, because workers are used again for batch after batch."""
+    return connect(service_url, token_file=token_file, ca_file=ca_file)

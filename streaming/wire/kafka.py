@@ -1,0 +1,194 @@
+"""What is said of a Kafka cluster: a broker's replicas that move, and what moves in the whole cluster.
+
+Only partitions that move, or are planned to, are reported. Null is unknown, and never counts as 0. Unknown fields are
+ignored. A reassignment that cannot be one is refused here, so that nothing after has to look again.
+"""
+
+from itertools import pairwise
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
+from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, BadMove, MoveColumns, read_moves
+from policies.throttle.replicas import LARGEST_BROKER
+from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+
+TOPIC_PATTERN = r"^[A-Za-z0-9._-]{1,249}(?![\s\S])"
+
+Topic = Annotated[str, Meta(pattern=TOPIC_PATTERN)]
+Broker = Annotated[int, Meta(ge=0, le=LARGEST_BROKER)]
+MaybeBroker = Annotated[int, Meta(ge=-1, le=LARGEST_BROKER)]
+PartitionNumber = Annotated[int, Meta(ge=0, le=LARGEST_PARTITION)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST_NUMBER)]
+
+
+class ThrottleRates(msgspec.Struct, frozen=True):
+    """The throttle set on a broker; null: none, or not known."""
+
+    leader_bytes_per_s: Count | None = None
+    """Dynamic setting `leader.replication.throttled.rate`."""
+    follower_bytes_per_s: Count | None = None
+    """Dynamic setting `follower.replication.throttled.rate`."""
+
+
+class Network(msgspec.Struct, frozen=True):
+    """Traffic of a broker's network; null: not measured."""
+
+    in_bytes_per_s: Count | None = None
+    """Received, replication included."""
+    out_bytes_per_s: Count | None = None
+    """Sent, replication included."""
+
+
+class Replica(msgspec.Struct, frozen=True, gc=False):
+    """A replica of a moving partition as its broker has it."""
+
+    topic: Topic
+    """Topic."""
+    partition: PartitionNumber
+    """Partition."""
+    leader: bool
+    """Whether the broker leads it."""
+    log_size_bytes: Count
+    """Size of the log there."""
+    log_end_offset: Count | None = None
+    """End offset; null: not read."""
+
+
+class KafkaBrokerData(msgspec.Struct, frozen=True):
+    """A Kafka broker's load, as far as reassignments go."""
+
+    broker: Broker
+    """Its id, the same as the subject."""
+    throttle: ThrottleRates = ThrottleRates()
+    """The throttle set on it."""
+    network: Network = Network()
+    """Traffic of its network."""
+    replicas: list[Replica] = []
+    """Its replicas of partitions that move or are planned to."""
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A partition that moves or is planned to."""
+
+    topic: Topic
+    """Topic."""
+    partition: PartitionNumber
+    """Partition."""
+    replicas: list[Broker]
+    """Replicas now; of a move that runs the old and the new ones together."""
+    leader: MaybeBroker
+    """Live leader; -1: none."""
+    adding: list[Broker] = []
+    """Replicas it gains; not among `replicas` as long as the move is only planned."""
+    removing: list[Broker] = []
+    """Replicas it loses in the end."""
+    isr: list[Broker] = []
+    """In-sync replicas."""
+
+
+class Throttled(msgspec.Struct, frozen=True):
+    """Throttled replica lists of the topics that move, as they are set on the cluster."""
+
+    leader: dict[Topic, str] = {}
+    """By topic, `leader.replication.throttled.replicas`: `0:101,0:102`, or `*`."""
+    follower: dict[Topic, str] = {}
+    """By topic, `follower.replication.throttled.replicas`."""
+
+
+class ReassignmentData(msgspec.Struct, frozen=True):
+    """All reassignments of a cluster at a moment; no moves: nothing moves, whether completed or cancelled."""
+
+    moves: list[Move]
+    """Partitions."""
+    throttled: Throttled = Throttled()
+    """Throttled replica lists there."""
+
+
+class BadReport(ValueError):
+    """What a report says cannot be so; the message names it."""
+
+
+def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
+    """The report as the state keeps it. Raises ``BadReport``."""
+    if subject != str(data.broker):
+        raise BadReport(f"subject is {subject[:200]!r}, and data.broker is {data.broker}: they must be equal")
+    replicas = [
+        ReplicaRow(each.topic, each.partition, each.leader, each.log_size_bytes, each.log_end_offset)
+        for each in data.replicas
+    ]
+    if len({row.where for row in replicas}) < len(replicas):
+        raise BadReport(f"{_first_twice(replicas)} is reported twice; report each replica once")
+    return BrokerLogs(
+        data.broker,
+        replicas,
+        data.throttle.leader_bytes_per_s,
+        data.throttle.follower_bytes_per_s,
+        data.network.in_bytes_per_s,
+        data.network.out_bytes_per_s,
+    )
+
+
+def moves_report(data: ReassignmentData) -> MovesReport:
+    """The reassignments as the state keeps them, in order. Raises ``BadReport``."""
+    rows = [
+        MoveRow(
+            each.topic,
+            each.partition,
+            tuple(each.replicas),
+            tuple(each.adding),
+            tuple(each.removing),
+            each.leader,
+            tuple(each.isr),
+        )
+        for each in data.moves
+    ]
+    _check_moves(rows)
+    for lists in (data.throttled.leader, data.throttled.follower):
+        for topic, text in lists.items():
+            _check_list(topic, text)
+    return MovesReport(
+        sorted(rows, key=lambda row: row.where),
+        ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
+    )
+
+
+def _check_moves(rows: list[MoveRow]) -> None:
+    for row in rows:
+        strangers = sorted(set(row.removing) - set(row.replicas))
+        if strangers:
+            raise BadReport(
+                f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {list(row.replicas)}"
+            )
+    unknown = [None] * len(rows)
+    try:
+        read_moves(
+            MoveColumns(
+                topics=[row.topic for row in rows],
+                partitions=[row.partition for row in rows],
+                current=[row.replicas for row in rows],
+                adding=[row.running_adding for row in rows],
+                target=[row.target for row in rows],
+                leaders=[row.leader for row in rows],
+                write_bytes_per_s=unknown,
+                log_size_bytes=unknown,
+                in_sync=[row.isr for row in rows],
+            )
+        )
+    except BadMove as error:
+        raise BadReport(str(error)) from error
+
+
+def _check_list(topic: str, text: str) -> None:
+    try:
+        if text.strip() != EVERYTHING:
+            entries_of(text)
+    except BadList as error:
+        raise BadReport(f"throttled list of topic {topic}: {error}") from error
+
+
+def _first_twice(replicas: list[ReplicaRow]) -> str:
+    names = sorted(f"{row.topic}-{row.partition}" for row in replicas)
+    return next(name for name, following in pairwise(names) if name == following)

@@ -1,0 +1,227 @@
+"""The collector on a real cluster with real traffic: what it writes is what the brokers say, and can be replayed."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deploy.local.pulsar import LocalPulsar, StandalonePulsar
+from state.events import ClusterFacts, LoadReport, Tick, TopicStats
+from streaming.collect.pulsar import PulsarCollector, StartRefused
+from streaming.pulsar_admin.bundles import topic_hash
+from streaming.settings import PulsarTarget, Settings
+from streaming.wire.decode import decode
+from streaming.wire.messages import (
+    LoadReportMessage,
+    PulsarClusterMessage,
+    TickMessage,
+    TopicStatsMessage,
+    type_of,
+)
+from tests.live.driving import ROOT, TRIMTAB, until
+from tests.live.pulsar.lab import CLUSTER, Lab
+from tests.live.stage import Stage
+
+pytestmark = pytest.mark.live
+
+
+class Heard:
+    """Keeps what a collector says."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def send(self, key: str, value: bytes) -> None:
+        assert key == CLUSTER
+        self.values.append(value)
+
+    def flush(self) -> None:
+        """All is here."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def of(self, kind: type[msgspec.Struct]) -> dict[str, dict[str, object]]:
+        """`data` of the newest event of a type, by subject."""
+        events = [json.loads(value) for value in self.values]
+        return {each["subject"]: each["data"] for each in events if each["type"] == type_of(kind)}
+
+
+def collector(target: PulsarTarget, heard: Heard) -> PulsarCollector:
+    return PulsarCollector(Settings(), cluster=CLUSTER, target=target, sink=heard)
+
+
+def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller(pulsar: LocalPulsar) -> None:
+    lab, heard = Lab(pulsar), Heard()
+    bundle = lab.bundles()[1]
+    topic = lab.topic_in(bundle)
+    collecting = collector(lab.target, heard)
+    with lab.traffic([topic]):
+
+        def measured() -> bool:
+            assert collecting.sweep()
+            stats = heard.of(TopicStatsMessage).values()
+            return any(each.get(str(bundle), {}).get(topic, {}).get("msgRateIn", 0) > 10 for each in stats)
+
+        until(measured, what=f"statistics of {topic}", running=[pulsar])
+    collecting.join_facts()
+    collecting.close()
+
+    assert topic_hash(topic) in range(bundle.low, bundle.high)
+    owner = lab.owner(bundle)
+    reports = heard.of(LoadReportMessage)
+    assert set(reports) == set(pulsar.broker_ids)
+    assert reports[owner]["lastStats"][str(bundle)]["msgRateIn"] > 10
+    assert reports[owner]["loadReportType"] == "LocalBrokerData", "verbatim: also what nobody reads"
+    assert heard.of(TickMessage) == {"tick": {"asked": sorted(pulsar.broker_ids), "failed": {}}}
+    kinds = {type(decode(value, key=CLUSTER)[1]) for value in heard.values}
+    assert kinds == {LoadReport, TopicStats, Tick, ClusterFacts}
+
+
+def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar) -> None:
+    lab, heard = Lab(pulsar), Heard()
+    lab.post(f"namespaces/{lab.namespace}/antiAffinity", "pair")
+    lab.post("brokers/configuration/loadBalancerAutoBundleSplitEnabled/true")
+    policy = {
+        "namespaces": [f"{lab.namespace}.*"],
+        "primary": ["10[.].*"],
+        "secondary": [],
+        "auto_failover_policy": {
+            "policy_type": "min_available",
+            "parameters": {"min_limit": "1", "usage_threshold": "80"},
+        },
+    }
+    lab.post(f"clusters/{pulsar.cluster}/namespaceIsolationPolicies/p1", policy)
+    try:
+        until(
+            lambda: all(lab.admin.configuration(each).splits for each in pulsar.broker_ids),
+            what="the setting",
+        )
+        collecting = collector(lab.target, heard)
+        assert collecting.sweep()
+        collecting.join_facts()
+        collecting.close()
+    finally:
+        lab.delete(f"clusters/{pulsar.cluster}/namespaceIsolationPolicies/p1")
+        lab.delete("brokers/configuration/loadBalancerAutoBundleSplitEnabled")
+    facts = heard.of(PulsarClusterMessage)["cluster"]
+    broker = {"load_manager": "ModularLoadManagerImpl", "shedding_enabled": False, "auto_split_enabled": True}
+    assert facts == {
+        "pulsar_cluster": pulsar.cluster,
+        "brokers": dict.fromkeys(sorted(pulsar.broker_ids), broker),
+        "isolation_policies": {
+            "p1": {"namespaces": policy["namespaces"], "primary": policy["primary"], "secondary": []}
+        },
+        "anti_affinity_groups": {"pair": [lab.namespace]},
+    }
+
+
+def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
+    pulsar: LocalPulsar, tmp_path: Path
+) -> None:
+    config = tmp_path / "trimtab.toml"
+    config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
+    common = ["--config", str(config)]
+    swept = subprocess.run(
+        [*TRIMTAB, "collect", "pulsar", CLUSTER, *common, "--once", "--stdout"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert swept.returncode == 0, swept.stderr.decode()
+    replayed = subprocess.run(
+        [*TRIMTAB, "replay", *common, "--only", "rounds"],
+        cwd=ROOT,
+        input=swept.stdout,
+        capture_output=True,
+        check=False,
+    )
+    assert replayed.returncode == 0, replayed.stderr.decode()
+    (summary,) = map(json.loads, replayed.stdout.splitlines())
+    assert summary["data"]["brokers_reporting"] == sorted(pulsar.broker_ids)
+    assert summary["data"]["brokers_asked"] == sorted(pulsar.broker_ids)
+
+
+def test_a_killed_broker_fails_by_name_and_the_others_are_read_without_waiting(pulsar: LocalPulsar) -> None:
+    heard = Heard()
+    collecting = collector(PulsarTarget(admin_url=pulsar.admin_url), heard)
+    *rest, killed = pulsar.broker_ids
+    pulsar.kill_broker(3)
+    try:
+        assert collecting.sweep()
+        assert set(heard.of(LoadReportMessage)) == set(rest)
+        tick = heard.of(TickMessage)["tick"]
+        assert tick["asked"] == sorted(pulsar.broker_ids), "ZooKeeper still lists it"
+        assert "check admin_url" in tick["failed"][killed]
+
+        def gone() -> bool:
+            assert collecting.sweep()
+            return heard.of(TickMessage)["tick"] == {"asked": sorted(rest), "failed": {}}
+
+        until(gone, what="the end of the broker's session", running=[pulsar])
+    finally:
+        pulsar.start_broker(3)
+    assert collecting.sweep()
+    assert set(heard.of(LoadReportMessage)) == set(pulsar.broker_ids), "and it is read again at once"
+    collecting.close()
+
+
+@pytest.mark.parametrize(
+    ("admin_url", "said"),
+    [
+        ("http://127.0.0.1:1", "check admin_url"),
+        ("{kafka}", "admin_url"),
+        ("{pulsar}/", None),
+    ],
+)
+def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
+    pulsar: LocalPulsar, stage: Stage, admin_url: str, said: str | None
+) -> None:
+    url = admin_url.format(kafka=f"http://{stage.bootstrap}", pulsar=pulsar.admin_url)
+    target = PulsarTarget(admin_url=url, timeout_s=3)
+    if said is None:
+        collector(target, Heard()).close()
+        return
+    with pytest.raises(StartRefused, match=said):
+        collector(target, Heard())
+
+
+def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPulsar, stage: Stage) -> None:
+    settings = stage.settings(base=f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
+    command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(settings), "--once"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    records = stage.read(stage.topics.input)
+    types = [json.loads(record.value)["type"] for record in records]
+    assert types.count(type_of(LoadReportMessage)) == len(pulsar.broker_ids)
+    assert {record.key for record in records} == {CLUSTER.encode()}
+
+
+def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
+    pulsar: LocalPulsar, stage: Stage
+) -> None:
+    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+    no_topic = stage.settings(base=target, file="a.toml", topics__input="nowhere")
+    no_target = stage.settings(base="", file="b.toml")
+    for settings, code, said in (
+        (no_topic, 5, "trimtab topics create"),
+        (no_target, 2, f'[targets."{CLUSTER}".pulsar]'),
+    ):
+        command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(settings), "--once"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+
+
+def test_with_the_extensible_load_manager_it_says_that_there_are_no_full_reports_and_stops(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "trimtab.toml"
+    with StandalonePulsar(tmp_path, load_manager="extensible") as standalone:
+        config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{standalone.admin_url}"\n')
+        command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(config), "--stdout"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    assert done.returncode == 5
+    assert "ExtensibleLoadManagerImpl, which publishes no load reports of whole bundles" in done.stderr
+    assert "loadManagerClassName=" in done.stderr, "the remedy"

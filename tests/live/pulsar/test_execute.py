@@ -1,0 +1,299 @@
+"""The executor on a real cluster: what it says happened is what the brokers say, and nothing is done twice."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from deploy.local.pulsar import LocalPulsar
+from streaming.execute.orders import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.execute.pulsar import ExecutorLoop, start
+from streaming.pulsar_admin import BundleName
+from streaming.settings import Settings, load
+from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.wire.messages import ActionResultMessage, type_of
+from tests.live.driving import ROOT, TRIMTAB, until
+from tests.live.pulsar.lab import CLUSTER, Lab, other_than
+from tests.live.stage import Stage
+
+pytestmark = pytest.mark.live
+
+SOURCE = "/trimtab/controller"
+
+
+class Commander:
+    """Says actions on a stage's topics as a controller would, and reads their results."""
+
+    def __init__(self, stage: Stage, pulsar: LocalPulsar) -> None:
+        self.stage = stage
+        target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\nverify_timeout_s = 15\n'
+        self.config = stage.settings(base=target)
+        self.settings: Settings = load(file=self.config, flags={}, environ={}).settings
+        self._count = 0
+
+    def say(self, kind: str, bundle: BundleName, *, epoch: int | None = 1, **data: object) -> str:
+        """Publish an action; returns its id."""
+        self._count += 1
+        id_ = f"a{self._count}"
+        data = {
+            "cluster": CLUSTER,
+            "bundle": str(bundle),
+            "expires_at": (datetime.now(UTC) + timedelta(minutes=5)).isoformat(),
+            "dry_run": False,
+            **data,
+        }
+        event = {
+            "specversion": "1.0",
+            "id": id_,
+            "source": SOURCE,
+            "type": kind,
+            "cluster": CLUSTER,
+            "data": data,
+        }
+        headers = [] if epoch is None else [(EPOCH_HEADER, str(epoch).encode())]
+        self.stage.send_raw(
+            CLUSTER.encode(), json.dumps(event).encode(), to=self.stage.topics.actions, headers=headers
+        )
+        self.stage.flush()
+        return id_
+
+    def unload(self, bundle: BundleName, *, owner: str, to: str | None, **more: object) -> str:
+        precondition = {"owner": owner, "range": bundle.range}
+        return self.say(UNLOAD_TYPE, bundle, precondition=precondition, destination_broker=to, **more)
+
+    def split(self, bundle: BundleName, *, owner: str, at: list[int], **more: object) -> str:
+        precondition = {"owner": owner, "range": bundle.range}
+        return self.say(SPLIT_TYPE, bundle, precondition=precondition, boundaries=at, **more)
+
+    def control(self, **data: object) -> None:
+        event = {
+            "specversion": "1.0",
+            "id": uuid4().hex,
+            "source": "/operator",
+            "type": "trimtab.control.v1",
+            "subject": "control",
+            "time": datetime.now(UTC).isoformat(),
+            "cluster": CLUSTER,
+            "data": data,
+        }
+        self.stage.send([json.dumps(event).encode()], to=self.stage.topics.control)
+
+    def start(self, stack: ExitStack, *, dry_run: bool = False) -> ExecutorLoop:
+        target = self.settings.targets[CLUSTER].pulsar
+        return start(stack, self.settings, cluster=CLUSTER, target=target, dry_run=dry_run)
+
+    def execute(self, *, dry_run: bool = False) -> None:
+        """Deal with all that is there, as a process started anew."""
+        with ExitStack() as stack:
+            self.start(stack, dry_run=dry_run).run(once=True)
+
+    def results(self) -> dict[str, dict[str, object]]:
+        """`data` of the newest result of each action."""
+        events = [json.loads(value) for value in self.stage.values(self.stage.topics.input)]
+        return {
+            each["subject"]: each["data"] for each in events if each["type"] == type_of(ActionResultMessage)
+        }
+
+    def results_count(self) -> int:
+        return len(self.stage.values(self.stage.topics.input))
+
+
+@pytest.fixture
+def commander(stage: Stage, pulsar: LocalPulsar) -> Commander:
+    return Commander(stage, pulsar)
+
+
+def without_time(result: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in result.items() if name not in {"took_s", "reason"}}
+
+
+def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked_for(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    moved, cut, *_ = lab.bundles()
+    topic = lab.topic_in(moved)
+    with lab.traffic([topic]):
+        owner = until(lambda: lab.owner(moved), what="an owner", running=[pulsar])
+        destination = other_than(lab, owner)
+        cutter = lab.assigned(cut)
+        middle = (cut.low + cut.high) // 2
+        at = [middle + 7, middle]
+        unload = commander.unload(moved, owner=owner, to=destination)
+        split = commander.split(cut, owner=cutter, at=at)
+        commander.execute()
+        assert lab.owner(moved) == destination, "while producers were connected"
+    results = commander.results()
+    assert without_time(results[unload]) == {
+        "outcome": "succeeded",
+        "broker": destination,
+        "bundles": [],
+        "was_done_before": False,
+    }
+    children = [
+        str(BundleName(lab.namespace, low, high))
+        for low, high in ((cut.low, middle), (middle, middle + 7), (middle + 7, cut.high))
+    ]
+    assert results[split]["outcome"] == "succeeded"
+    assert results[split]["bundles"] == children
+    assert results[split]["took_s"] < 15
+    assert set(children) <= set(map(str, lab.bundles()))
+    assert len(lab.bundles()) == 6
+
+
+def test_what_is_delivered_again_is_not_done_again_and_gives_the_same_result(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    moved, cut, *_ = lab.bundles()
+    owner = lab.assigned(moved)
+    destination = other_than(lab, owner)
+    unload = commander.unload(moved, owner=owner, to=destination)
+    split = commander.split(cut, owner=lab.assigned(cut), at=[cut.low + 5])
+    with ExitStack() as stack:
+        loop = commander.start(stack)
+        loop._actions.commit = lambda: None  # type: ignore[method-assign]  # killed just before
+        loop.run(once=True)
+    first = commander.results()
+    bundles = lab.bundles()
+    commander.execute()
+    again = commander.results()
+    assert commander.results_count() == 4
+    for action in (unload, split):
+        assert (first[action]["was_done_before"], again[action]["was_done_before"]) == (False, True)
+        assert again[action]["outcome"] == first[action]["outcome"] == "succeeded"
+    assert (lab.owner(moved), lab.bundles()) == (destination, bundles)
+    commander.execute()
+    assert commander.results_count() == 4, "committed: not delivered a third time"
+
+
+def test_every_action_that_must_not_be_carried_out_is_skipped_with_its_reason(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    bundle, cut, *_ = lab.bundles()
+    owner = lab.assigned(bundle)
+    cutter = lab.assigned(cut)
+    other = other_than(lab, owner)
+    nowhere = BundleName(f"{lab.namespace}-gone", bundle.low, bundle.high)
+    half = BundleName(lab.namespace, bundle.low, bundle.low + 9)
+    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    wanted = {
+        commander.unload(bundle, owner=owner, to=other, epoch=None): "no-epoch",
+        commander.unload(bundle, owner=owner, to=other, epoch=5, dry_run=True): "dry-run",
+        commander.unload(bundle, owner=owner, to=other, epoch=4): "old-epoch",
+        commander.unload(bundle, owner=owner, to=other, epoch=5, expires_at=past): "expired",
+        commander.unload(bundle, owner=other, to=other_than(lab, owner, other), epoch=5): "owner-changed",
+        commander.unload(bundle, owner=owner, to="127.0.0.1:9", epoch=5): "destination-gone",
+        commander.unload(half, owner=owner, to=other, epoch=5): "bundle-gone",
+        commander.unload(nowhere, owner=owner, to=other, epoch=5): "namespace-gone",
+        commander.split(half, owner=owner, at=[half.low + 1], epoch=5): "bundle-gone",
+        commander.split(cut, owner=cutter, at=[cut.low], epoch=5): "bad-boundaries",
+        commander.split(cut, owner=cutter, at=[], epoch=5): "bad-boundaries",
+        commander.split(cut, owner=other_than(lab, cutter), at=[cut.low + 1], epoch=5): "owner-changed",
+    }
+    before = lab.bundles()
+    commander.execute()
+    results = commander.results()
+    found = {action: str(result["reason"]).partition(":")[0] for action, result in results.items()}
+    assert found == wanted
+    assert {result["outcome"] for result in results.values()} == {"skipped"}
+    assert (lab.owner(bundle), lab.bundles()) == (owner, before)
+
+
+def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dry_run_changes_nothing(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    bundle = lab.bundles()[0]
+    owner = lab.assigned(bundle)
+    other = other_than(lab, owner)
+    shown = commander.unload(bundle, owner=owner, to=other, epoch=7)
+    commander.execute(dry_run=True)
+    old = commander.unload(bundle, owner=owner, to=other, epoch=6)
+    commander.execute()
+    commander.control(paused=True, who="ann", why="an upgrade")
+    paused = commander.unload(bundle, owner=owner, to=other, epoch=7)
+    commander.execute()
+    assert lab.owner(bundle) == owner
+    commander.control(paused=False)
+    resumed = commander.unload(bundle, owner=owner, to=other, epoch=7)
+    commander.execute()
+    results = commander.results()
+    said = [str(results[action]["reason"]) for action in (shown, old, paused)]
+    assert said[0].startswith("executor-dry-run: ")
+    assert said[1].startswith("old-epoch: ")
+    assert said[2] == "paused: the cluster is paused by ann: an upgrade"
+    assert results[resumed]["outcome"] == "succeeded"
+    assert lab.owner(bundle) == other
+
+
+def test_without_a_destination_pulsar_chooses_and_the_result_says_where_it_is(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    bundle = lab.bundles()[2]
+    owner = lab.assigned(bundle)
+    action = commander.unload(bundle, owner=owner, to=None)
+    commander.execute()
+    result = commander.results()[action]
+    assert result["broker"] == lab.owner(bundle)
+    assert (result["outcome"] == "succeeded") == (result["broker"] != owner), (
+        "it may come back, which has failed"
+    )
+
+
+def test_a_broker_that_is_dead_but_still_listed_fails_the_action_with_the_remedy(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    lab = Lab(pulsar)
+    bundle = lab.bundles()[0]
+    dying = pulsar.broker_ids[1]
+    owner = lab.assigned(bundle)
+    if owner != dying:
+        commander.unload(bundle, owner=owner, to=dying)
+        commander.execute()
+    pulsar.kill_broker(2)
+    try:
+        action = commander.unload(bundle, owner=dying, to=other_than(lab, dying))
+        commander.execute()
+        result = commander.results()[action]
+        assert result["outcome"] == "failed"
+        assert "check admin_url" in str(result["reason"])
+    finally:
+        pulsar.start_broker(2)
+
+
+def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
+    pulsar: LocalPulsar, commander: Commander, stage: Stage, tmp_path: Path
+) -> None:
+    lab = Lab(pulsar)
+    bundle = lab.bundles()[0]
+    action = commander.unload(bundle, owner=lab.assigned(bundle), to=None, dry_run=True)
+    token = tmp_path / "token"
+    token.write_text("")
+    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{{}}"\n'
+    cases = (
+        (commander.config, 0, "skipped: dry-run"),
+        (stage.settings(base=target.format("http://127.0.0.1:1"), file="a.toml"), 5, "check admin_url"),
+        (
+            stage.settings(base=target.format(pulsar.admin_url) + f'token_file = "{token}"', file="b.toml"),
+            5,
+            "is empty",
+        ),
+        (
+            stage.settings(base=target.format(pulsar.admin_url), file="c.toml", topics__actions="none"),
+            5,
+            "trimtab topics create",
+        ),
+    )
+    for config, code, said in cases:
+        command = [*TRIMTAB, "execute", "pulsar", CLUSTER, "--config", str(config), "--once"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+    assert commander.results()[action]["outcome"] == "skipped"

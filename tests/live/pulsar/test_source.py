@@ -1,0 +1,230 @@
+"""The Pulsar source: every message once, the same again when a batch is read again, and lost data never unnoticed."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pulsar as pulsar_client
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from deploy.local.pulsar import LocalPulsar
+from streaming.pulsar_log.positions import DataLoss
+from streaming.pulsar_log.topics import NonPersistentTopic
+from streaming.spark import pulsar_source
+from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
+from tests.live.driving import until
+from tests.live.pulsar.lab import Lab
+
+pytestmark = pytest.mark.live
+
+ALL = ReadAllAvailable()
+_VALUE, _OFFSET, _TIME = (SCHEMA.fieldNames().index(name) for name in ("value", "offset", "publish_ms"))
+
+
+@pytest.fixture(scope="module")
+def client(pulsar: LocalPulsar) -> Iterator[pulsar_client.Client]:
+    made = pulsar_client.Client(
+        pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lab(pulsar: LocalPulsar) -> Lab:
+    return Lab(pulsar)
+
+
+def options(lab: Lab, topic: str, **more: str) -> dict[str, str]:
+    return {
+        "service_url": lab.pulsar.service_url,
+        "admin_url": lab.pulsar.admin_url,
+        "topics": topic,
+        "subscription": "trimtab",
+        **more,
+    }
+
+
+def reader(lab: Lab, topic: str, **more: str) -> PulsarReader:
+    """As in a process started anew."""
+    pulsar_source._protect_once.cache_clear()
+    return PulsarSource(options(lab, topic, **more)).streamReader(SCHEMA)
+
+
+def produce(client: pulsar_client.Client, topic: str, values: list[str], *, batch: int = 1) -> None:
+    producer = client.create_producer(
+        topic,
+        batching_enabled=batch > 1,
+        batching_max_messages=max(2, batch),
+        batching_max_publish_delay_ms=1000,
+    )
+    for value in values:
+        producer.send_async(value.encode(), None, partition_key=value)
+    producer.flush()
+    producer.close()
+
+
+def rows(source: PulsarReader, start: dict[str, str], end: dict[str, str]) -> list[tuple[Any, ...]]:
+    return [row for part in source.partitions(start, end) for row in source.read(part)]
+
+
+def values(found: list[tuple[Any, ...]]) -> list[str]:
+    return [row[_VALUE].decode() for row in found]
+
+
+def test_every_message_is_read_once_in_batches_of_bounded_size_over_many_ledgers(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/many"
+    lab.put(f"persistent/{lab.namespace}/many/partitions", 2)
+    source = reader(lab, topic, max_entries_per_trigger="120")
+    at = source.initialOffset()
+    alone = [f"a{number}" for number in range(450)]
+    together = [f"b{number}" for number in range(300)]
+    produce(client, topic, alone)
+    produce(client, topic, together, batch=7)
+    found: list[tuple[Any, ...]] = []
+    sizes = []
+    while (end := source.latestOffset(at, source.getDefaultReadLimit())) != at:
+        batch = rows(source, at, end)
+        assert rows(source, at, end) == batch, "read again: the same"
+        found += batch
+        sizes.append(sum(value.startswith("a") for value in values(batch)))
+        source.commit(at)
+        at = end
+    assert sorted(values(found)) == sorted(alone + together)
+    assert max(sizes) <= 120
+    offsets = [(row[3], row[_OFFSET]) for row in found]
+    assert len(set(offsets)) == len(offsets)
+    for partition in (0, 1):
+        mine = [offset for number, offset in offsets if number == partition]
+        assert mine == sorted(mine)
+    assert {end.split(":")[0] for end in at.values()} != {"0"}
+
+
+def test_a_first_start_may_begin_at_the_beginning_the_end_or_a_time(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/begin"
+    produce(client, topic, ["old"])
+    first = reader(lab, topic)
+    begin = first.initialOffset()
+    (old,) = rows(first, begin, first.latestOffset(begin, ALL))
+    until(lambda: time.time() * 1000 > old[_TIME] + 5, what="another millisecond")
+    produce(client, topic, ["new", "newer"])
+    for starting, wanted in (
+        ("earliest", ["old", "new", "newer"]),
+        ("latest", []),
+        (str(old[_TIME] + 1), ["new", "newer"]),
+        (str(old[_TIME]), ["old", "new", "newer"]),
+        (str(old[_TIME] + 3_600_000), []),
+    ):
+        source = reader(lab, topic, starting=starting)
+        at = source.initialOffset()
+        assert values(rows(source, at, source.latestOffset(at, ALL))) == wanted, starting
+
+
+def test_an_empty_topic_gives_no_rows_and_new_partitions_are_read_from_their_beginning(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/growing"
+    lab.put(f"persistent/{lab.namespace}/growing/partitions", 1)
+    source = reader(lab, topic)
+    at = source.initialOffset()
+    assert source.latestOffset(at, ALL) == at
+    lab.post(f"persistent/{lab.namespace}/growing/partitions", 3)
+    produce(client, f"{topic}-partition-2", ["x", "y"])
+    end = source.latestOffset(at, ALL)
+    assert values(rows(source, at, end)) == ["x", "y"]
+    assert len(end) == 3
+    assert source.latestOffset(end, ReadMaxRows(1)) == end
+
+
+def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_noticed(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/kept"
+    path = f"persistent/{lab.namespace}/kept"
+    produce(client, topic, ["first"])
+    source = reader(lab, topic)
+    begin = source.initialOffset()
+    produce(client, topic, [str(number) for number in range(350)])
+    lab.post(f"{path}/trim")
+    end = source.latestOffset(begin, ReadMaxRows(200))
+    assert len(rows(source, begin, end)) == 200, "nothing acknowledged it, nothing trimmed it"
+    source.commit(end)
+    until(
+        lambda: lab.post(f"{path}/trim") or _first_ledger(lab, topic) > _ledger(begin),
+        what="a trimmed ledger",
+    )
+    rest = source.latestOffset(end, ALL)
+    assert len(rows(source, end, rest)) == 151, "what is acknowledged goes, the rest stays"
+    with pytest.raises(DataLoss, match=r"was trimmed.*--fresh"):
+        source.latestOffset(begin, ALL)
+    allowed = reader(lab, topic, fail_on_data_loss="false")
+    assert allowed.latestOffset(begin, ALL) == rest
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/again"
+    produce(client, topic, ["old"])
+    source = reader(lab, topic)
+    begin = source.initialOffset()
+    end = source.latestOffset(begin, ALL)
+    lab.delete(f"persistent/{lab.namespace}/again?force=true")
+    produce(client, topic, ["new"])
+    with pytest.raises(DataLoss, match="or the topic was made anew"):
+        reader(lab, topic).latestOffset(end, ALL)
+
+
+def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab) -> None:
+    with pytest.raises(NonPersistentTopic, match="could not be read again"):
+        reader(lab, f"non-persistent://{lab.namespace}/gone").initialOffset()
+    with pytest.raises(ValueError, match="needs the option subscription"):
+        PulsarSource({**options(lab, "persistent://a/b/c"), "subscription": ""}).streamReader(SCHEMA)
+
+
+def _first_ledger(lab: Lab, topic: str) -> int:
+    return _ledger({"": str(reader(lab, topic)._logs.log(topic).first)})
+
+
+def _ledger(offsets: dict[str, str]) -> int:
+    (position,) = offsets.values()
+    return int(position.partition(":")[0])
+
+
+def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
+    lab: Lab, client: pulsar_client.Client, tmp_path: Path
+) -> None:
+    from streaming.settings import Settings, SparkSettings  # noqa: PLC0415  Spark starts here
+    from streaming.spark import session  # noqa: PLC0415
+
+    topic = f"persistent://{lab.namespace}/spark"
+    spark = session.connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m")))
+    try:
+        pulsar_source.register(spark)
+        seen: list[str] = []
+
+        def run() -> None:
+            frame = (
+                spark.readStream.format("pulsar")
+                .options(**options(lab, topic, max_entries_per_trigger="40"))
+                .load()
+            )
+            frame.writeStream.foreachBatch(
+                lambda batch, _id: seen.extend(bytes(row.value).decode() for row in batch.collect())
+            ).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+                availableNow=True
+            ).start().awaitTermination()
+
+        wanted = [str(number) for number in range(150)]
+        for part in (wanted[:100], wanted[100:]):
+            produce(client, topic, part)
+            run()
+        assert seen == wanted
+    finally:
+        spark.stop()

@@ -1,0 +1,175 @@
+"""A reassignment on a real Kafka: collector, application and executor pace it to its end, and leave nothing behind."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.local.kafka import LocalKafka
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
+from streaming.cli import main
+from streaming.kafka_admin.throttles import Throttle, apply, changes_of
+from streaming.settings import load
+from tests.live.driving import Warm, until
+from tests.live.moving import Moving, UsualFetches, pipeline, planned
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+MB = 1_000_000
+CLUSTER = "kafka-1"
+ASSIGNED = {0: (1, 2), 1: (2, 1)}
+TARGET = {0: (1, 3), 1: (1, 3)}
+"""Broker 1 is the first of both, so that an election of preferred leaders makes it lead both."""
+WRITES = 1 * MB
+DEADLINE_S = 60
+RULES = f"""
+[kafka.rounds]
+length_s = 6
+lateness_s = 2
+
+[kafka.throttle]
+deadline_s = {DEADLINE_S}
+
+[targets."{CLUSTER}".kafka]
+"""
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Of its own: its fetches are as small as Kafka's own."""
+    with UsualFetches(tmp_path_factory.mktemp("kafka"), nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def moving(kafka: LocalKafka) -> Iterator[Moving]:
+    made = Moving(kafka, ASSIGNED)
+    yield made
+    made.close()
+
+
+def summaries(stage: Stage) -> list[dict[str, Any]]:
+    return [json.loads(value)["data"] for value in stage.values(stage.topics.audit)]
+
+
+def actions(stage: Stage) -> list[dict[str, Any]]:
+    return [json.loads(value)["data"] for value in stage.values(stage.topics.actions)]
+
+
+def results(stage: Stage) -> list[dict[str, Any]]:
+    said = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in said if event["type"] == "trimtab.action-result.v1"]
+
+
+def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
+    kafka: LocalKafka, moving: Moving, warm: Warm, tmp_path: Path
+) -> None:
+    stage = Stage(kafka.bootstrap, f"t-{moving.topic}", tmp_path)
+    stage.create_topics()
+    plan = tmp_path / "reassignment.json"
+    planned(plan, moving.topic, TARGET)
+    target = f'bootstrap = "{kafka.bootstrap}"\nplanned_file = "{plan}"\n'
+    config = stage.settings(base=RULES + target)
+    settings = load(file=config, flags={}, environ={}).settings
+    moving.fill(60 * MB)
+    with (
+        moving.written(WRITES),
+        warm.start("run", "--config", str(config), "--from", "earliest") as run,
+        pipeline(settings, cluster=CLUSTER),
+    ):
+        until(
+            lambda: any(each["outcome"] == "succeeded" for each in results(stage)),
+            what="the throttle to be set",
+            running=[run],
+        )
+        first = actions(stage)[0]
+        set_ = moving.throttle()
+        assert first["trigger"] == "first-throttle"
+        assert (
+            set_.lists.leader == first["add_leader_throttled_replicas"] == {moving.topic: "0:1,0:2,1:1,1:2"}
+        )
+        assert set_.lists.follower == first["add_follower_throttled_replicas"] == {moving.topic: "0:3,1:3"}
+        rate = first["leader_rate_bytes_per_s"]["1"]
+        assert set(set_.rates_bytes_per_s.values()) == {rate}
+
+        moving.begin(TARGET)
+        began_s = time.monotonic()
+        until(
+            lambda: time.monotonic() - began_s > DEADLINE_S / 4, what="a quarter of the move", running=[run]
+        )
+        assert moving.is_moving()
+        moving.admin.elect_leaders(0, {moving.topic: [1]})
+        until(lambda: moving.leader(1) == 1, what="broker 1 to lead both", running=[run])
+        until(
+            lambda: any(each["trigger"] == "minimum-rose" for each in actions(stage)),
+            what="the rate to be raised",
+            running=[run],
+        )
+        until(
+            lambda: not moving.is_moving(),
+            what="the end of the move",
+            running=[run],
+            timeout_s=4 * DEADLINE_S,
+        )
+        measured_s = time.monotonic() - began_s
+        until(
+            lambda: actions(stage)[-1]["trigger"] == "finished",
+            what="the throttle to be taken off",
+            running=[run],
+        )
+        until(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle", running=[run])
+        assert run.terminate() == 0
+
+    sys.stdout.write(f"predicted {first['eta_s']:.1f} s, measured {measured_s:.1f} s\n")
+    raised = next(each for each in actions(stage) if each["trigger"] == "minimum-rose")
+    assert raised["leader_rate_bytes_per_s"]["1"] > rate
+    assert measured_s >= 30
+    assert 0.5 <= measured_s / first["eta_s"] <= 2
+    assert all(each["outcome"] == "succeeded" for each in results(stage)), results(stage)
+
+
+def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
+    kafka: LocalKafka, moving: Moving, tmp_path: Path
+) -> None:
+    low = WRITES * 3 // 2
+    path = tmp_path / "reassignment.json"
+    planned(path, moving.topic, {0: TARGET[0]})
+    moving.fill(20 * MB)
+    with moving.written(WRITES):
+        asked = ["throttle", "plan", "--bootstrap", kafka.bootstrap, "--input", str(path), "--rate", str(low)]
+        refused = CliRunner().invoke(main, [*asked, "--interval", "5", "--apply"])
+        assert refused.exit_code == 3, refused.output
+        minimum = json.loads(refused.stdout)["leader_min_bytes_per_s"]["1"]
+        assert 1.8 * WRITES < minimum < 2.2 * WRITES, "the write rate times two followers"
+        assert moving.throttle() == Throttle(), "what would never end is not set"
+
+        lists = ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
+        rates = {BrokerRole("leader", 1): low, BrokerRole("leader", 2): low, BrokerRole("follower", 3): low}
+        apply(moving.admin, changes_of(Throttle(), lists, rates))
+        moving.begin({0: TARGET[0]})
+        seen: list[int] = []
+        began_s = time.monotonic()
+
+        def grew() -> bool:
+            """Whether it falls behind, once the quota window's credit is spent."""
+            seen.append(moving.left_bytes({0: TARGET[0]}))
+            return time.monotonic() - began_s > 15 and seen[-1] > min(seen) + 2 * MB
+
+        until(grew, what="the new replica to fall behind")
+        assert moving.is_moving()
+        moving.cancel()
+        apply(
+            moving.admin,
+            changes_of(
+                moving.throttle(),
+                ThrottledLists(leader={moving.topic: ""}, follower={moving.topic: ""}),
+                dict.fromkeys(rates),
+            ),
+        )

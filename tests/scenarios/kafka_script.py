@@ -1,0 +1,91 @@
+"""The words of the scenarios for Kafka clusters; see ``script`` for the rest of the language.
+
+    t=5 logs 101 t0-0=12e9! t1-0=30e9+6e6!/700 leader=31200000 in=5e6
+    t=5 moves t0-0:101,102,103+103-101 t1-0:102,101+103@101~101,102 leader:t0=0:101,0:102 follower:t0=0:103
+
+``logs`` is a broker's report: each replica with its size (``+`` its growth in bytes/s since t=0), ``!`` where the broker
+leads it, ``/`` its end offset; ``leader=`` and ``follower=`` the rates set on it, ``in=`` and ``out=`` its network.
+``moves`` is all that moves: replicas now, ``+`` those added, ``-`` those removed, ``@`` the leader (else the first),
+``~`` the in-sync ones (else all that are not added); then the throttled lists on the cluster, by role and topic.
+"""
+
+import re
+
+from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
+
+_MOVE = re.compile(r"(\S+?)-(\d+):([\d,]+)(?:\+([\d,]+))?(?:-([\d,]+))?(?:@(-?\d+))?(?:~([\d,]*))?")
+_REPLICA = re.compile(r"(\S+?)-(\d+)=([\d.e]+)(?:\+([\d.e]+))?(!)?(?:/(\d+))?")
+_LIST = re.compile(r"(leader|follower):([^=:]+)=(\S+)")
+
+
+def event_of(kind: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
+    """The event of ``logs`` or ``moves``."""
+    if kind == "moves":
+        return _moves(words, time_s=time_s, attributes=attributes)
+    broker, *rest = words
+    return _logs(broker, rest, time_s=time_s, attributes=attributes)
+
+
+def _logs(broker: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
+    numbers = dict(word.split("=", 1) for word in words if "-" not in word)
+    unknown = numbers.keys() - {"leader", "follower", "in", "out"}
+    if unknown:
+        raise ValueError(f"logs know no {', '.join(sorted(unknown))}")
+    data = {
+        "broker": int(broker),
+        "throttle": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("leader", "follower")},
+        "network": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("in", "out")},
+        "replicas": [_replica(word, time_s) for word in words if "-" in word],
+    }
+    return event(KAFKA_LOAD_REPORT, time_s=time_s, data=data, **({"subject": broker} | attributes))
+
+
+def _moves(words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
+    throttled: dict[str, dict[str, str]] = {"leader": {}, "follower": {}}
+    rows = []
+    for word in words:
+        found = _LIST.fullmatch(word)
+        if found is None:
+            rows.append(_move(word))
+        else:
+            throttled[found[1]][found[2]] = found[3]
+    data = {"moves": rows, "throttled": throttled}
+    return event(REASSIGNMENT, time_s=time_s, data=data, **({"subject": "reassignments"} | attributes))
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(float(text))
+
+
+def _replica(word: str, time_s: float) -> dict[str, object]:
+    found = _REPLICA.fullmatch(word)
+    if found is None:
+        raise ValueError(f"not a replica: {word!r}")
+    growth = 0.0 if found[4] is None else float(found[4]) * time_s
+    return {
+        "topic": found[1],
+        "partition": int(found[2]),
+        "leader": found[5] is not None,
+        "log_size_bytes": round(float(found[3]) + growth),
+        "log_end_offset": _number(found[6]),
+    }
+
+
+def _move(word: str) -> dict[str, object]:
+    found = _MOVE.fullmatch(word)
+    if found is None:
+        raise ValueError(f"not a move: {word!r}")
+    replicas, adding = _brokers(found[3]), _brokers(found[4])
+    return {
+        "topic": found[1],
+        "partition": int(found[2]),
+        "replicas": replicas,
+        "adding": adding,
+        "removing": _brokers(found[5]),
+        "leader": replicas[0] if found[6] is None else int(found[6]),
+        "isr": [each for each in replicas if each not in adding] if found[7] is None else _brokers(found[7]),
+    }
+
+
+def _brokers(text: str | None) -> list[int]:
+    return [int(each) for each in text.split(",")] if text else []

@@ -1,0 +1,333 @@
+"""What becomes of actions: when one counts as good, failed or ineffective, and when the cluster is held for it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from state.events import ActionResult, Event
+from state.rounds import Identity
+from tests.state.traces import Run, load, overlay, run, settings_of, sweep
+
+HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"
+LEFT, RIGHT = "t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000"
+UNLOADING: dict[str, Any] = {
+    "rounds": {"warmup_rounds": 0},
+    "avg_shedder": {"high_hit_count": 1, "min_unload_messages_per_s": 1.0},
+    "bundle_average_samples": 1,
+}
+SPLITTING: dict[str, Any] = {
+    "rounds": {"warmup_rounds": 0},
+    "split": {
+        "enabled": True,
+        "hit_count": 0,
+        "max_messages_per_s": 70.0,
+        "algorithm": "range_equally_divide",
+        "without_topic_stats": "range",
+    },
+}
+
+BEFORE = {"b1": [HOT, OTHER], "b2": [COLD], "b3": []}
+MOVED = {"b1": [OTHER], "b2": [COLD, HOT], "b3": []}
+CUT = {"b1": [LEFT, RIGHT, OTHER], "b2": [COLD], "b3": []}
+RATES = {HOT: 80.0, OTHER: 60.0, COLD: 10.0, LEFT: 40.0, RIGHT: 40.0}
+
+
+def reports(time_s: float, listed: Mapping[str, list[str]]) -> list[Event]:
+    """The warm broker b1 and two others, with what each of those that report lists."""
+    return [
+        load(
+            name,
+            time_s,
+            cpu=90.0 if name == "b1" else 10.0,
+            bundles={bundle: RATES[bundle] for bundle in sorted(bundles)},
+            rate=200.0 if name == "b1" else 10.0,
+            topics_count=4,
+        )
+        for name, bundles in listed.items()
+    ]
+
+
+def first_action(pulsar: Mapping[str, Any]) -> tuple[str, str]:
+    """Id and bundle of what is decided in round 0."""
+    outputs = run([reports(5, BEFORE)], settings_of(**pulsar)).outputs
+    action = next(each for each in outputs if each.kind == "action")
+    return action.id, action.subject
+
+
+def after(
+    rounds: list[Mapping[str, list[str]]],
+    *,
+    outcome: str = "succeeded",
+    result_s: float = 12.0,
+    pulsar: Mapping[str, Any] = UNLOADING,
+    identity: Identity | None = None,
+) -> Run:
+    """A run whose first action ended so, and whose rounds after it saw this."""
+    action_id, bundle = first_action(pulsar)
+    assert bundle == HOT
+    result = ActionResult(id="r", time_ms=round(1000 * result_s), action_id=action_id, outcome=outcome)  # type: ignore[arg-type]
+    seen = [
+        event for number, listed in enumerate(rounds, start=1) for event in reports(10 * number + 5, listed)
+    ]
+    events = sorted([*reports(5, BEFORE), result, *seen, sweep(16)], key=lambda event: event.age_key)
+    return run([events], settings_of(**pulsar), identity=identity)
+
+
+def judged(found: Run) -> list[dict[str, int]]:
+    """How the judged actions ended, as each round after the first says."""
+    return [summary["last_actions"] for summary in found.summaries[1:]]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([MOVED], [{"good": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD], "b3": [HOT]}], [{"good": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD], "b3": []}], [{"good": 1}]),
+        ([{"b1": [HOT, OTHER], "b2": [COLD, HOT], "b3": []}], [{"good": 1}]),
+        ([{"b2": [COLD, HOT], "b3": []}], [{"good": 1}]),
+        ([{"b2": [COLD], "b3": []}] * 2, [{}, {}]),
+        ([BEFORE, MOVED], [{}, {"good": 1}]),
+        ([BEFORE, BEFORE, BEFORE], [{}, {}, {"ineffective": 1}]),
+        ([BEFORE, {"b2": [COLD], "b3": []}, BEFORE, BEFORE], [{}, {}, {}, {"ineffective": 1}]),
+        ([BEFORE, BEFORE, BEFORE, MOVED], [{}, {}, {"ineffective": 1}, {"ineffective": 1}]),
+    ],
+    ids=[
+        "at its destination",
+        "at another than its destination",
+        "listed by nobody, and its owner reported",
+        "listed by both for a while",
+        "listed elsewhere, its owner silent",
+        "listed by nobody, its owner silent: unknown",
+        "an effect that takes a round",
+        "three rounds without effect",
+        "a silent round counts neither way",
+        "a verdict stands, whatever comes later",
+    ],
+)
+def test_an_unload_is_good_once_the_owner_is_another(
+    rounds: list[Mapping[str, list[str]]], expected: list[dict[str, int]]
+):
+    assert judged(after(rounds)) == expected
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([CUT], [{"good": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD, RIGHT], "b3": []}], [{"good": 1}]),
+        ([{"b1": [HOT, LEFT, OTHER], "b2": [COLD], "b3": []}, CUT], [{}, {"good": 1}]),
+        ([{"b1": [OTHER], "b2": [COLD], "b3": []}] * 4, [{}, {}, {}, {}]),
+        ([BEFORE, BEFORE, BEFORE], [{}, {}, {"ineffective": 1}]),
+    ],
+    ids=[
+        "both children at the owner",
+        "one child, at another broker",
+        "a child beside its parent is not enough",
+        "neither parent nor child: unknown",
+        "three rounds without effect",
+    ],
+)
+def test_a_split_is_good_once_a_child_is_listed_and_the_parent_is_not(
+    rounds: list[Mapping[str, list[str]]], expected: list[dict[str, int]]
+):
+    found = after(rounds, pulsar=SPLITTING)
+    assert "boundaries" in found.actions[0]
+    assert judged(found) == expected
+
+
+def test_a_round_that_was_reported_before_the_result_shows_nothing():
+    late = after([BEFORE, BEFORE, BEFORE, BEFORE], result_s=15.001)
+    assert judged(late) == [{}, {}, {}, {"ineffective": 1}]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("failed", [{"failed": 1}] * 4),
+        ("skipped", [{}] * 4),
+        ("succeeded", [{}, {}, *[{"ineffective": 1}] * 2]),
+    ],
+)
+def test_a_failed_action_is_judged_by_its_result_and_a_skipped_one_never(
+    outcome: str, expected: list[dict[str, int]]
+):
+    assert judged(after([BEFORE] * 4, outcome=outcome)) == expected
+
+
+def test_an_action_without_a_result_is_never_judged():
+    assert {str(each) for each in judged(run_without_result())} == {"{}"}
+
+
+def run_without_result() -> Run:
+    events = [event for number in range(30) for event in reports(10 * number + 5, BEFORE)]
+    return run([events], settings_of(**UNLOADING))
+
+
+def test_a_dry_run_is_never_judged_whatever_is_said_of_it():
+    found = run([reports(5, BEFORE)], settings_of(**UNLOADING), identity=Identity(mode="dry-run"))
+    result = ActionResult(id="r", time_ms=12_000, action_id=found.outputs[0].id, outcome="failed")
+    events = [*reports(5, BEFORE), result, *reports(15, BEFORE), *reports(25, BEFORE)]
+    again = run([events], settings_of(**UNLOADING), identity=Identity(mode="dry-run"))
+    assert again.outputs[0].id == result.action_id
+    assert judged(again) == [{}, {}]
+
+
+def test_the_first_result_of_an_action_counts_and_a_repeat_does_not():
+    action_id, _ = first_action(UNLOADING)
+    results = [
+        ActionResult(id=f"r{place}", time_ms=12_000 + place, action_id=action_id, outcome=outcome)
+        for place, outcome in enumerate(["skipped", "failed", "failed", "succeeded"])
+    ]
+    events = [*reports(5, BEFORE), *results, *reports(15, MOVED), *reports(25, MOVED)]
+    assert judged(run([events], settings_of(**UNLOADING))) == [{"failed": 1}] * 2
+
+
+@pytest.mark.parametrize("rest_s", [0.0, 30.0])
+def test_an_ineffective_bundle_is_left_alone_for_as_long_as_the_setting_says(rest_s: float):
+    """The verdict falls at 40 s, the cooldown of the unload is over at 45 s."""
+    guards = {"bundle_cooldown_s": 35.0, "ineffective_rest_s": rest_s}
+    found = after([BEFORE] * 7, pulsar=UNLOADING | {"guards": guards})
+    outcomes = [
+        next(row["outcome"] for row in summary["candidates"]["heaviest"] if row["bundle"] == HOT)
+        for summary in found.summaries
+    ]
+    rested = [number for number, outcome in enumerate(outcomes) if outcome == "ineffective"]
+    assert rested == ([3, 4, 5] if rest_s else [])
+    findings = [summary["findings"]["outcomes"].get("ineffective", 0) for summary in found.summaries]
+    assert [number for number, count in enumerate(findings) if count] == (rested or [3])
+
+
+def test_what_succeeded_is_taken_for_good_where_nobody_looks_after_it():
+    pulsar = UNLOADING | {"guards": {"ineffective_after_rounds_count": 0}}
+    assert judged(after([BEFORE, BEFORE], pulsar=pulsar)) == [{"good": 1}] * 2
+
+
+def test_an_unload_that_landed_elsewhere_is_good_and_is_told():
+    found = after([{"b1": [OTHER], "b2": [COLD], "b3": [HOT]}, MOVED])
+    told = [summary["findings"]["heaviest"] for summary in found.summaries]
+    assert [[(each["kind"], each["subject"], each["broker"]) for each in round_] for round_ in told] == [
+        [],
+        [("landed-elsewhere", HOT, "b3")],
+        [],
+    ]
+    assert "to go to b2" in told[1][0]["advice"]
+
+
+def test_nobody_waits_for_an_owner_that_never_reports_again():
+    gone: list[Mapping[str, list[str]]] = [{"b2": [COLD], "b3": []}]
+    found = after([*gone * 7, BEFORE, BEFORE, BEFORE, BEFORE])
+    assert judged(found)[-1] == {}, "3 rounds and 25 s after its result it is no longer looked after"
+
+
+class TestFailing:
+    """An unload a round, each of another bundle, and what an executor says of each."""
+
+    GUARDS: Mapping[str, Any] = {"failing_actions_count": 2, "ineffective_after_rounds_count": 0}
+
+    def told(
+        self, outcomes: list[str], *controls: Event, guards: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """Summaries of a run in which the executor says so of the actions, one after the other, a second later."""
+        pulsar = UNLOADING | {"guards": self.GUARDS | (guards or {})}
+        names = [f"t/n/0x{i:x}0000000_0x{i + 1:x}0000000" for i in range(15)]
+        events: list[Event] = [*controls]
+        for number in range(14):
+            events.append(
+                load("b1", 10 * number + 5, cpu=90.0, bundles=dict.fromkeys(names, 20.0), rate=50.0)
+            )
+            events.append(load("b2", 10 * number + 5, cpu=10.0, rate=10.0))
+        source = settings_of(**pulsar)
+        for outcome in outcomes:
+            said = {event.action_id for event in events if isinstance(event, ActionResult)}
+            events.sort(key=lambda event: event.age_key)
+            decided = [each for each in run([events], source).outputs if each.kind == "action"]
+            action = next(each for each in decided if each.id not in said)
+            events.append(
+                ActionResult(
+                    id=action.id, time_ms=action.time_ms + 1000, action_id=action.id, outcome=outcome
+                )  # type: ignore[arg-type]
+            )
+        return run([sorted(events, key=lambda event: event.age_key)], source).summaries
+
+    def test_a_cluster_is_held_from_the_round_in_which_too_many_failed(self):
+        summaries = self.told(["succeeded", "failed", "succeeded", "failed"])
+        assert [summary["failing_since"] for summary in summaries[:6]] == [
+            *[None] * 4,
+            *["1970-01-01T00:00:50.000Z"] * 2,
+        ]
+        assert [summary["actions_count"] for summary in summaries] == [1] * 4 + [0] * 10
+        assert summaries[4]["last_actions"] == {"failed": 2, "good": 2}
+        held = summaries[4]["candidates"]["heaviest"]
+        assert {"failing"} == {row["outcome"] for row in held} - {
+            "acted",
+            "need-met",
+            "cooldown",
+            "in-flight",
+        }
+        assert "2 of the last 10 actions failed" in next(
+            row["detail"] for row in held if row["outcome"] == "failing"
+        )
+
+    def test_only_the_last_ten_count(self):
+        spread = ["failed", *["succeeded"] * 9, "failed"]
+        together = ["failed", *["succeeded"] * 8, "failed"]
+        assert self.told(spread)[-1]["failing_since"] is None
+        assert self.told(together)[-1]["failing_since"] is not None
+
+    def test_skipped_ones_do_not_count(self):
+        assert self.told(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
+
+    def test_it_stays_held_when_a_later_one_turns_out_well(self):
+        """Decided in rounds 0 to 2; the third's result comes when the cluster is held already."""
+        summaries = self.told(["failed", "failed"])
+        assert [summary["failing_since"] for summary in summaries if summary["round"] >= 2] == [
+            "1970-01-01T00:00:30.000Z"
+        ] * 12
+
+    def test_the_guard_can_be_switched_off(self):
+        summaries = self.told(["failed"] * 5, guards={"failing_actions_count": 0})
+        assert {summary["failing_since"] for summary in summaries} == {None}
+        assert [summary["actions_count"] for summary in summaries[:6]] == [1] * 6
+
+    def test_a_person_resumes_it_and_what_was_before_counts_no_more(self):
+        control = overlay(45, resumed_s=45)
+        summaries = self.told(["failed", "failed"], control)
+        since = [summary["failing_since"] is not None for summary in summaries[:8]]
+        assert since == [False, False, True, True, True, True, False, False], (
+            "from 60 s on: 45 s and twice 5 s"
+        )
+        assert summaries[6]["last_actions"] == {}
+        assert summaries[6]["actions_count"] == 1
+
+    def test_a_resume_in_force_excuses_nothing_that_comes_later(self):
+        control = overlay(45, resumed_s=45)
+        summaries = self.told(["failed", "failed", "failed", "failed"], control)
+        assert [summary["failing_since"] for summary in summaries[6:9]] == [
+            None,
+            None,
+            "1970-01-01T00:01:30.000Z",
+        ]
+
+    def test_a_resume_older_than_the_failing_changes_nothing(self):
+        assert self.told(["failed", "failed"], overlay(45, resumed_s=29))[-1]["failing_since"] is not None
+
+    def test_a_pause_is_named_first(self):
+        summaries = self.told(["failed", "failed"], overlay(45, paused=True))
+        outcomes = [set(summary["candidates"]["outcomes"]) for summary in summaries]
+        assert "failing" in outcomes[5]
+        assert "paused" in outcomes[6]
+        assert "failing" not in outcomes[6]
+        assert summaries[6]["failing_since"] is not None
+
+
+def test_splits_are_held_too():
+    """The unloads of a cluster failed; what stands out for a split is held as well."""
+    guards = {"failing_actions_count": 1}
+    found = after([BEFORE] * 4, outcome="failed", pulsar=SPLITTING | {"guards": guards})
+    assert [summary["splits"]["outcomes"] for summary in found.summaries] == [
+        {"acted": 1},
+        *[{"failing": 1}] * 4,
+    ]
+    assert found.summaries[1]["splits"]["heaviest"][0]["detail"].startswith("1 of the last 10 actions failed")

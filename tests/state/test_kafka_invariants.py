@@ -1,0 +1,167 @@
+"""What holds for every trace of a Kafka cluster: Hypothesis looks for one that breaks it."""
+
+import json
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.throttle.lists import ThrottledLists, entries_of
+from state.controller import LATE, REJECTED, SUPERSEDED, USED
+from state.events import ActionResult, Event, KafkaLoadReport, Reassignment, Tick
+from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.settings import SettingsSource
+from state.store import DictStore
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.tree import composed
+from tests.state.traces import BackwardStore, Run, arrivals, overlay, run
+
+CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+ROUNDS = {"length_s": 10.0, "lateness_s": 5.0, "max_report_age_s": 25.0}
+BROKERS = (1, 2, 3, 4)
+
+
+def settings_of(**throttle: Any) -> SettingsSource:
+    kafka = {"rounds": ROUNDS, "throttle": {"floor_bytes_per_s": 1} | throttle}
+    return ClusterSettingsSource(composed({"kafka": kafka, "pulsar": {"rounds": ROUNDS}}))
+
+
+SETTINGS = [
+    settings_of(),
+    settings_of(rates="per-broker", min_change_interval_s=0.0, stale_rounds_count=1),
+    settings_of(deadline_s=60.0, change_threshold_ratio=0.0),
+]
+some_settings = st.sampled_from(SETTINGS)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def _move(random: Random, partition: int) -> MoveRow:
+    sources = random.sample(BROKERS[:3], 2)
+    added = random.choice([broker for broker in BROKERS if broker not in sources])
+    is_running = random.random() < 0.8
+    replicas = (*sources, added) if is_running else tuple(sources)
+    leader = random.choice([*sources, *sources, -1])
+    return MoveRow("t", partition, replicas, (added,), (sources[0],), leader, tuple(sources))
+
+
+def _logs(random: Random, time_s: float) -> BrokerLogs:
+    rows = [
+        ReplicaRow(
+            "t",
+            partition,
+            random.random() < 0.5,
+            random.choice([0, int(1000 * time_s), int(1000 * time_s)]),
+            random.choice([None, 5]),
+        )
+        for partition in random.sample(range(3), random.choice([1, 3, 3, 3]))
+    ]
+    rate = random.choice([None, 1, 1000])
+    return BrokerLogs(random.choice(BROKERS), rows, rate, rate)
+
+
+def _event(random: Random, usual: list[MoveRow]) -> Event:
+    time_s = random.randrange(180) / 2
+    about: dict[str, Any] = {"id": random.choice(["x", "y"]), "time_ms": round(1000 * time_s)}
+    kind = random.random()
+    if kind < 0.6:
+        logs = _logs(random, time_s)
+        return KafkaLoadReport(**about, broker=str(logs.broker), logs=logs)
+    if kind < 0.85:
+        odd = [_move(random, partition) for partition in range(random.randrange(4))]
+        moves = random.choice([usual, usual, usual, odd, []])
+        lists = random.choice([{}, {"t": "0:1,1:2,9:9"}, {"t": "*"}])
+        return Reassignment(**about, report=MovesReport(moves, ThrottledLists(leader=lists, follower={})))
+    if kind < 0.95:
+        return Tick(**about, asked=("1", "2"), failed=())
+    return overlay(
+        time_s, paused=random.random() < 0.3, mode=random.choice([None, "dry-run", "act"]), settings={}
+    )
+
+
+def trace_of(seed: int) -> list[Event]:
+    random = Random(seed)  # noqa: S311  tests, not secrets
+    usual = [_move(random, partition) for partition in range(random.randint(1, 2))]
+    drawn = [_event(random, usual) for _ in range(random.randint(5, 200))]
+    unique = {(type(event), event.age_key, getattr(event, "broker", "")): event for event in drawn}
+    return sorted(unique.values(), key=lambda event: event.age_key)
+
+
+def with_results(trace: list[Event], source: SettingsSource, outcomes: list[str]) -> list[Event]:
+    decided = [each for each in run([trace], source).outputs if each.kind == "action"]
+    ends = [
+        ActionResult(id=f"r{i}", time_ms=action.time_ms + 3000, action_id=action.id, outcome=outcome)  # type: ignore[arg-type]
+        for i, (action, outcome) in enumerate(zip(decided, outcomes, strict=False))
+    ]
+    return sorted([*trace, *ends], key=lambda event: event.age_key)
+
+
+traces = seeds.map(trace_of)
+some_outcomes = st.lists(st.sampled_from(["succeeded", "failed", "skipped"]), max_size=4)
+
+
+def actions(found: Run) -> list[dict[str, Any]]:
+    return [json.loads(each.data) for each in found.outputs if each.kind == "action"]
+
+
+@CHECKED
+@given(traces, some_settings, some_outcomes, seeds)
+def test_order_within_the_lateness_repeats_batches_and_stores_change_nothing(
+    trace: list[Event], source: SettingsSource, outcomes: list[str], seed: int
+):
+    trace = with_results(trace, source, outcomes)
+    expected = run([trace], source)
+    arrived = arrivals(trace, seed)
+    for store in (DictStore(), BackwardStore()):
+        assert run(arrived, source, store=store).written == expected.written
+
+
+@CHECKED
+@given(traces, some_settings, some_outcomes)
+def test_no_rate_is_ever_below_one_and_nothing_of_others_is_removed(
+    trace: list[Event], source: SettingsSource, outcomes: list[str]
+):
+    added: set[tuple[str, int, int]] = set()
+    for action in actions(run([with_results(trace, source, outcomes)], source)):
+        for role in ("leader", "follower"):
+            assert all(rate >= 1 for rate in action[f"{role}_rate_bytes_per_s"].values())
+            added |= {
+                (role, *entry)
+                for text in action[f"add_{role}_throttled_replicas"].values()
+                for entry in entries_of(text)
+            }
+            removed = {
+                (role, *entry)
+                for text in action[f"remove_{role}_throttled_replicas"].values()
+                for entry in entries_of(text)
+            }
+            assert removed <= added
+
+
+@CHECKED
+@given(traces, some_settings, seeds)
+def test_every_event_ends_once(trace: list[Event], source: SettingsSource, seed: int):
+    arrived = arrivals(trace, seed)
+    results = run(arrived, source).results
+    assert {result for _, result in results} <= {USED, SUPERSEDED, LATE, REJECTED}
+    assert sum(results.values()) == sum(map(len, arrived))
+
+
+def test_the_traces_of_these_tests_have_decisions_and_rounds_of_every_kind():
+    """A property over traces in which nothing happens would prove nothing."""
+    seen: set[str] = set()
+    for seed in range(300):
+        source = SETTINGS[seed % len(SETTINGS)]
+        found = run([with_results(trace_of(seed), source, ["failed", "succeeded"])], source)
+        seen |= {action["trigger"] for action in actions(found)}
+        seen |= {said["throttle"]["outcome"] for said in found.summaries if said["throttle"]}
+    assert seen >= {
+        "first-throttle",
+        "moves-joined",
+        "finished",
+        "kept",
+        "stale",
+        "unknown",
+        "held",
+        "nothing-moves",
+    }

@@ -1,0 +1,79 @@
+"""A broker that answers over HTTP what a test tells it to, also what a real one cannot be made to."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Answer = tuple[int, dict[str, str], bytes | None]
+"""Status, headers and body; a None body is silence."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request as it came."""
+
+    method: str
+    path: str
+    body: bytes
+    authorization: str | None
+
+
+@dataclass(slots=True)
+class Broker:
+    """Answers with what ``answer`` says: status, headers and body; a None body is silence."""
+
+    answer: Callable[[Asked], Answer]
+    asked: list[Asked] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+    server: ThreadingHTTPServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        broker = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                request = Asked(self.command, self.path, body, self.headers.get("Authorization"))
+                broker.asked.append(request)
+                status, headers, answer = broker.answer(request)
+                if answer is None:
+                    broker.released.wait(30)
+                    return
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(answer))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_GET = do_PUT = do_POST = _any  # noqa: N815  the base class's names
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Be quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def close(self) -> None:
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextmanager
+def http_brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
+    """A maker of brokers that are closed with the block."""
+    made: list[Broker] = []
+
+    def make(answer: Callable[[Asked], Answer]) -> Broker:
+        made.append(Broker(answer))
+        return made[-1]
+
+    yield make
+    for broker in made:
+        broker.close()

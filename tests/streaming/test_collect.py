@@ -1,0 +1,179 @@
+"""When a collector sweeps, whom it leaves out, and whose topics it reports."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.splitting.settings import SplitSettings
+from state.settings import RoundSettings
+from streaming.collect.cadence import BACKOFF_S_MAX, Cadence, Patience
+from streaming.collect.facts import WrongLoadManager, require_reports
+from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.collect.sweep import Speaker, Sweeper
+from streaming.pulsar_admin import BrokerConfiguration, HttpClient, PulsarAdmin
+from streaming.settings import PulsarTarget
+from tests.streaming.http_broker import http_brokers
+
+MINUTE = Cadence.of(RoundSettings(length_s=60, lateness_s=10), sweeps_per_round=2)
+
+
+@pytest.mark.parametrize(
+    ("now_s", "next_s"),
+    [
+        pytest.param(0.0, 10.0, id="just when the round before may close"),
+        pytest.param(10.0, 40.0, id="and in the middle between"),
+        pytest.param(39.9, 40.0, id="however close"),
+        pytest.param(69.0, 70.0, id="round after round"),
+    ],
+)
+def test_a_sweep_comes_when_the_round_before_may_close(now_s: float, next_s: float) -> None:
+    assert MINUTE.next_sweep_s(now_s) == next_s
+
+
+@given(
+    now_s=st.floats(min_value=1e9, max_value=2e9),
+    length_s=st.floats(min_value=1, max_value=600),
+    lateness_s=st.floats(min_value=0, max_value=120),
+    sweeps=st.integers(min_value=2, max_value=10),
+)
+def test_there_are_always_as_many_sweeps_a_round_as_asked_for(
+    now_s: float, length_s: float, lateness_s: float, sweeps: int
+) -> None:
+    cadence = Cadence(length_s=length_s, lateness_s=lateness_s, sweeps_per_round=sweeps)
+    next_s = cadence.next_sweep_s(now_s)
+    assert now_s < next_s <= now_s + cadence.interval_s * 1.000001
+    assert sweeps * cadence.interval_s == pytest.approx(length_s)
+
+
+def test_sweeps_without_a_broker_list_become_rarer_up_to_a_minute() -> None:
+    waits = [MINUTE.after_failures_s(0.0, failures) for failures in range(1, 9)]
+    assert waits[:2] == [10.0, 40.0]
+    assert waits == sorted(waits)
+    assert waits[-1] <= BACKOFF_S_MAX + MINUTE.interval_s
+
+
+def test_a_broker_that_keeps_failing_is_left_out_more_and_more_and_asked_again_once_it_was_gone() -> None:
+    patience, asked = Patience(), []
+    for sweep in range(12):
+        if not patience.skips("b1"):
+            asked.append(sweep)
+            patience.failed("b1")
+    assert asked == [0, 1, 3, 7, 11]
+    patience.keep_only(["b2"])
+    assert not patience.skips("b1")
+
+
+def bundle(rate: float = 0, volume: float = 0, topics: int = 1, sessions: int = 0) -> dict[str, float]:
+    return {"msgRateIn": rate, "msgThroughputOut": volume, "topics": topics, "producerCount": sessions}
+
+
+@pytest.mark.parametrize(
+    ("stats", "wanted"),
+    [
+        (
+            {"near rate": bundle(rate=500), "below": bundle(rate=499), "top": bundle(rate=900)},
+            {"near rate", "top"},
+        ),
+        (
+            {"near volume": bundle(volume=5e5), "below": bundle(volume=4e5), "rate": bundle(rate=1)},
+            {"near volume", "rate"},
+        ),
+        ({"topics": bundle(topics=5), "few": bundle(topics=4)}, {"topics"}),
+        ({"sessions": bundle(sessions=5), "few": bundle(sessions=4)}, {"sessions"}),
+        ({"heaviest of the broker": bundle(rate=2), "light": bundle(rate=1)}, {"heaviest of the broker"}),
+        ({"idle": bundle()}, set()),
+        ({}, set()),
+    ],
+)
+def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
+    stats: dict[str, dict[str, float]], wanted: set[str]
+) -> None:
+    limits = SplitSettings(
+        max_messages_per_s=1000, max_bytes_per_s=1e6, max_topics_count=10, max_sessions_count=10
+    )
+    report = read_report(json.dumps({"loadReportType": "LocalBrokerData", "lastStats": stats}).encode())
+    assert wanted_bundles(report, wanted="hot", ratio=0.5, limits=limits) == wanted
+    assert wanted_bundles(report, wanted="none", ratio=0.5, limits=limits) == set()
+    assert wanted_bundles(report, wanted="all", ratio=0.5, limits=limits) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"", "makes none"),
+        (b"null", "makes none"),
+        (b"<html>", "not JSON"),
+        (b'{"loadReportType": "LoadReport", "loadManagerClassName": "x.Simple"}', "'LoadReport'.*x.Simple"),
+    ],
+)
+def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
+    answer: bytes, said: str
+) -> None:
+    with pytest.raises(ForeignReport, match=said):
+        read_report(answer)
+
+
+def test_a_report_with_numbers_nobody_can_read_goes_on_to_be_rejected_by_name() -> None:
+    assert read_report(b'{"lastStats": {"t/n/0x0_0x1": {"msgRateIn": "NaN"}}}').lastStats is None
+
+
+def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle() -> None:
+    rates = {
+        "msgRateIn": 1.0,
+        "msgRateOut": 2.0,
+        "msgThroughputIn": 3.0,
+        "msgThroughputOut": 4.0,
+        "storageSize": 5,
+    }
+    answer = {"t/n": {"0x0_0x1": {"persistent": {"p": rates}, "non-persistent": {"q": rates}}, "0x1_0x2": {}}}
+    found = topic_traffic(json.dumps(answer).encode(), {"t/n/0x0_0x1", "t/gone/0x0_0x1"})
+    assert {name: sorted(topics) for name, topics in found.items()} == {"t/n/0x0_0x1": ["p", "q"]}
+    assert set(topic_traffic(json.dumps(answer).encode(), None)) == {"t/n/0x0_0x1", "t/n/0x1_0x2"}
+
+
+@pytest.mark.parametrize("name", ["ExtensibleLoadManagerImpl", "NoopLoadManager", "SimpleLoadManagerImpl"])
+def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: str) -> None:
+    found = BrokerConfiguration(cluster_name="c", load_manager_class_name=f"org.example.{name}")
+    with pytest.raises(WrongLoadManager, match=rf"{name}, which .*loadManagerClassName="):
+        require_reports(found, cluster="east-1")
+
+
+def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() -> None:
+    report = json.dumps({"loadReportType": "LocalBrokerData", "lastStats": {}}).encode()
+    said: list[dict[str, object]] = []
+
+    class Sink:
+        def send(self, key: str, value: bytes) -> None:
+            assert key == "east-1"
+            said.append(json.loads(value))
+
+        def flush(self) -> None:
+            """All is here."""
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    with http_brokers() as make:
+        silent = make(lambda _: (200, {}, None))
+        good = make(lambda asked: (200, {}, ids if asked.path.endswith("/brokers/c") else report))
+        names = [each.url.removeprefix("http://") for each in (good, silent)]
+        ids = json.dumps(names).encode()
+        target = PulsarTarget(admin_url=good.url, timeout_s=30)
+        metrics = CollectorMetrics("east-1")
+        sweeper = Sweeper(
+            PulsarAdmin(HttpClient(target), target),
+            Speaker(Sink(), metrics, cluster="east-1", clock_ms=lambda: 1),
+            metrics,
+            target=target,
+            limits=SplitSettings(),
+            pulsar_cluster="c",
+        )
+        sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
+        assert len(silent.asked) == 1, "it is not asked again while it is being asked"
+        sweeper.close()
+    assert [each["subject"] for each in said] == [names[0], "tick"] * 2
+    for sweep in sweeps:
+        assert (set(sweep.asked), dict(sweep.failed)) == (set(names), {names[1]: "no complete answer yet"})

@@ -1,0 +1,167 @@
+"""The admin client against a broker that answers what a healthy one never would: loops, 412, 500, silence."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar_admin.http import CredentialsError
+from streaming.settings import PulsarTarget
+from tests.streaming.http_broker import Broker, http_brokers
+
+TOKEN = "eyJhbGciOi.secret.part"  # noqa: S105  made up
+BUNDLE = BundleName.parse("t/n/0x00000000_0x40000000")
+
+
+@pytest.fixture
+def brokers() -> Iterator[Callable[..., Broker]]:
+    with http_brokers() as make:
+        yield make
+
+
+def admin_of(url: str, *, timeout_s: float = 5.0, token_file: Path | None = None) -> PulsarAdmin:
+    target = PulsarTarget(admin_url=url, timeout_s=timeout_s, token_file=token_file and str(token_file))
+    return PulsarAdmin(HttpClient(target), target)
+
+
+def test_a_redirect_is_followed_with_method_body_and_authorization(
+    brokers: Callable[..., Broker], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    owner = brokers(lambda _: (204, {}, b""))
+    asked = brokers(lambda request: (307, {"Location": f"{owner.url}{request.path}&authoritative=true"}, b""))
+    admin_of(asked.url, token_file=token).split(BUNDLE, [7, 9])
+    (sent,) = owner.asked
+    assert (sent.method, json.loads(sent.body), sent.authorization) == ("PUT", [7, 9], f"Bearer {TOKEN}")
+    assert sent.path == (
+        "/admin/v2/namespaces/t/n/0x00000000_0x40000000/split"
+        "?splitAlgorithmName=specified_positions_divide&unload=false&authoritative=true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "failure", "said"),
+    [
+        (401, b'{"reason": "HTTP 401 Unauthorized"}', "unauthorized", "token_file or token_env"),
+        (403, b'{"reason": "not a super-user"}', "forbidden", "superUserRoles"),
+        (404, b'{"reason": "Namespace does not exist"}', "not-found", "Namespace does not exist"),
+        (409, b'{"reason": "inactive destination"}', "conflict", "inactive destination"),
+        (412, b'{"reason": "Invalid upper boundary"}', "refused", "Invalid upper boundary"),
+        (429, b"", "busy", "ask less often"),
+        (500, b'{"reason": "\\n --- An unexpected error\\n"}', "broker-failed", "--- An unexpected error."),
+        (503, b"<html>proxy</html>", "broker-failed", "<html>proxy</html>"),
+    ],
+)
+def test_every_refusal_names_the_call_what_was_said_and_the_remedy(
+    brokers: Callable[..., Broker], status: int, body: bytes, failure: str, said: str
+) -> None:
+    broker = brokers(lambda _: (status, {}, body))
+    with pytest.raises(AdminError) as raised:
+        admin_of(broker.url).unload(BUNDLE, destination="b2:8080")
+    assert (raised.value.failure, raised.value.status) == (failure, status)
+    assert f"PUT {broker.url}/admin/v2/namespaces/t/n/0x00000000_0x40000000/unload" in str(raised.value)
+    assert said in str(raised.value)
+    assert "Remedy: " in str(raised.value)
+
+
+def test_brokers_that_send_each_other_the_request_are_not_followed_for_ever(
+    brokers: Callable[..., Broker],
+) -> None:
+    here: list[Broker] = []
+    here.append(brokers(lambda request: (307, {"Location": f"{here[1].url}{request.path}"}, b"")))
+    here.append(brokers(lambda request: (307, {"Location": f"{here[0].url}{request.path}"}, b"")))
+    with pytest.raises(AdminError, match="8 redirects") as raised:
+        admin_of(here[0].url).unload(BUNDLE, destination=None)
+    assert raised.value.failure == "redirect-loop"
+    assert len(here[0].asked) + len(here[1].asked) == 8
+
+
+def test_a_broker_that_never_answers_is_left_in_time(brokers: Callable[..., Broker]) -> None:
+    broker = brokers(lambda _: (200, {}, None))
+    began_s = time.monotonic()
+    with pytest.raises(AdminError, match=r"no answer within 0\.3 s") as raised:
+        admin_of(broker.url, timeout_s=0.3).boundaries("t/n")
+    assert raised.value.failure == "no-answer"
+    assert time.monotonic() - began_s < 2
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"boundaries": 7}', b'{"other": []}'])
+def test_something_else_at_the_address_is_called_that(brokers: Callable[..., Broker], body: bytes) -> None:
+    broker = brokers(lambda _: (200, {}, body))
+    with pytest.raises(AdminError, match="check admin_url") as raised:
+        admin_of(broker.url).boundaries("t/n")
+    assert raised.value.failure == "not-pulsar"
+
+
+def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(
+    brokers: Callable[..., Broker],
+) -> None:
+    good = brokers(lambda _: (200, {}, b'{"boundaries": ["0x00000000", "0xffffffff"]}'))
+    refusing = brokers(lambda _: (403, {}, b""))
+    assert admin_of(f"http://127.0.0.1:1,{good.url[7:]}").boundaries("t/n") == [0, 0xFFFFFFFF]
+    with pytest.raises(AdminError, match="super-user"):
+        admin_of(f"{refusing.url},{good.url[7:]}").boundaries("t/n")
+
+
+def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(
+    brokers: Callable[..., Broker], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    broker = brokers(lambda _: (401, {}, b"no"))
+    admin = admin_of(broker.url, token_file=token)
+    with pytest.raises(AdminError) as raised:
+        admin.tenants()
+    assert TOKEN not in str(raised.value)
+    token.write_text("renewed")
+    with pytest.raises(AdminError):
+        admin.tenants()
+    assert [request.authorization for request in broker.asked] == [f"Bearer {TOKEN}", "Bearer renewed"]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (PulsarTarget(token_file="/nowhere/token"), "token_file /nowhere/token cannot be read"),  # noqa: S106
+        (PulsarTarget(token_env="NO_SUCH_TOKEN"), "NO_SUCH_TOKEN, which is unset or empty"),  # noqa: S106
+        (PulsarTarget(admin_url="https://b:8443", ca_file="/nowhere/ca"), "ca_file '/nowhere/ca'"),
+    ],
+)
+def test_credentials_that_cannot_be_read_are_named_before_anything_is_asked(
+    target: PulsarTarget, said: str
+) -> None:
+    with pytest.raises(CredentialsError, match=said):
+        HttpClient(target, environ={})
+
+
+def test_a_broker_is_asked_at_the_port_of_its_id_unless_another_is_set() -> None:
+    target = PulsarTarget(admin_url="https://a:8443", web_port=8443)
+    admin = PulsarAdmin(HttpClient(target), target)
+    assert admin.address_of("b2.example:8080") == "https://b2.example:8443"
+    assert admin_of("http://a:1").address_of("b2.example:8080") == "http://b2.example:8080"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"admin_url": "http://user:word@host:8080"}, "'http://…@host:8080'"),
+        ({"admin_url": "host:8080"}, "expected http://host:port"),
+        ({"token_file": "a", "token_env": "B"}, "give one of them"),
+        ({"token_env": TOKEN}, "(not shown)"),
+        ({"ca_file": "a"}, "plain http"),
+        ({"admin_url": "https://h:1", "key_file": "a"}, "belong together"),
+        ({"sweeps_per_round_count": 1}, "2 or more"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_refused_without_showing_secrets(
+    settings: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  what it says is the point
+        PulsarTarget(**settings)
+    assert said in str(raised.value)
+    assert "word@" not in str(raised.value)
+    assert TOKEN not in str(raised.value)
