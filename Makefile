@@ -37,6 +37,9 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/lint-imports
 	$(PYTHON) -m streaming.docs --check
 	$(PYTHON) -m deploy.grafana --check
+	$(PYTHON) -m deploy.helm --check
+	$(VENV)/bin/hadolint deploy/container/Containerfile
+	$(VENV)/bin/shellcheck deploy/container/entrypoint.sh
 
 bench: $(JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench
@@ -44,6 +47,7 @@ bench: $(JARS) ## Measure, and write docs/benchmarks.md
 docs: $(PACKAGES) ## Write the generated documentation anew
 	$(PYTHON) -m streaming.docs
 	$(PYTHON) -m deploy.grafana
+	$(PYTHON) -m deploy.helm
 
 setup: $(JARS) ## Only set up: .venv, Java, jars
 

@@ -56,7 +56,7 @@ def page(sections: Mapping[str, Section]) -> str:
         "",
         "Written by `make bench` (`python -m tests.bench`); one part alone: `python -m tests.bench --only NAME`.",
         "",
-        *(f"* {line}" for line in _machine()),
+        *(f"* {line}" for line in machine()),
         "",
         f"{verdict} *Of limit* is value ÷ limit: at most 1 where the limit is a most, at least 1 where it is a least.",
     ]
@@ -94,7 +94,8 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _machine() -> list[str]:
+def machine() -> list[str]:
+    """Date, size and versions: what figures have to stand beside."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     return [
         f"measured on {datetime.now(UTC):%Y-%m-%d}",

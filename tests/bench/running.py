@@ -84,6 +84,10 @@ class Controller:
         """CPU seconds so far of the process and each of its living descendants, by pid (Linux)."""
         return {process: _cpu_s(process) for process in _tree(self.process.pid)}
 
+    def resident_bytes(self) -> int:
+        """Resident memory of the process and its descendants (Linux); pages that several share count in each."""
+        return sum(map(_resident_bytes, _tree(self.process.pid)))
+
 
 @contextmanager
 def running(
@@ -223,6 +227,12 @@ def _cpu_s(process: int) -> float:
     with suppress(OSError):
         return sum(map(int, _fields(Path(f"/proc/{process}/stat"))[11:13])) / os.sysconf("SC_CLK_TCK")
     return 0.0
+
+
+def _resident_bytes(process: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 def _fields(stat: Path) -> list[str]:

@@ -37,7 +37,14 @@ def test_the_decision_in_the_readme_is_the_first_one_of_the_recording() -> None:
 
 
 def test_every_file_the_readme_links_to_is_there() -> None:
-    for page in ("README.md", "ARCHITECTURE.md", "docs/decisions.md", "docs/operations.md"):
+    for page in (
+        "README.md",
+        "ARCHITECTURE.md",
+        "docs/decisions.md",
+        "docs/operations.md",
+        "docs/scaling.md",
+        "docs/deployment.md",
+    ):
         text = (_ROOT / page).read_text()
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert ((_ROOT / page).parent / target).exists(), f"{page} links to {target}"

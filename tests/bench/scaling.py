@@ -1,0 +1,236 @@
+"""How the cost of a round grows with clusters, brokers and bundles: `python -m tests.bench.scaling`.
+
+One controller on this machine decides loads of growing size, each of new clusters; what its processes use for a round
+is counted (CPU time disturbs others' less than a clock does) and written into docs/scaling.md, between its markers.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaConsumer, KafkaProducer
+
+from deploy.local.kafka import LocalKafka
+from tests.bench.loads import CLUSTER, ROUND_MS, Fleet, tick
+from tests.bench.report import machine
+from tests.bench.running import Controller, local_kafka, running
+from tests.bench.timing import percentile
+
+PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
+BUSY_SHARE = 0.5
+"""How much of a core the sizing lets a controller use, so that it catches up twice as fast as it falls behind."""
+
+_BLOCK = re.compile(r"(<!-- measured -->\n).*?(<!-- end of what was measured -->)", re.DOTALL)
+_ROUNDS_COUNT, _WARM_UP_COUNT = 3, 2
+_LATENESS_MS = 10_000
+_AGO_MS = 4 * 3_600_000
+_PATIENCE_S = 180.0
+_MIB = 1024 * 1024
+_HEAD = (
+    "| clusters | brokers each | bundles a broker | bundles in all | reports a round, MB | CPU a round, s "
+    "| sent to decided, s | of one core, rounds of 60 s | resident, MiB | checkpoint, MB |"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Clusters of one size."""
+
+    clusters_count: int
+    brokers_count: int
+    """In each cluster."""
+    bundles_count: int
+    """On each broker."""
+
+    @property
+    def all_bundles_count(self) -> int:
+        return self.clusters_count * self.brokers_count * self.bundles_count
+
+
+LOADS = [
+    Load(clusters_count=clusters, brokers_count=brokers, bundles_count=bundles)
+    for clusters, brokers, bundles in (
+        (1, 10, 100),
+        (1, 100, 100),
+        (10, 10, 100),
+        (1, 300, 100),
+        (1, 30, 1000),
+        (30, 10, 100),
+        (1, 1000, 100),
+    )
+]
+"""Small ones first: memory is what is resident after each, and nothing gives it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a round of a load took."""
+
+    load: Load
+    reports_bytes: int
+    cpu_s: float
+    """Of driver, JVM and Python workers together."""
+    elapsed_s: float
+    """From the first report sent to the last summary readable."""
+    resident_bytes: int
+    checkpoint_bytes: int
+
+
+class Audience:
+    """Sends rounds, and waits for their summaries."""
+
+    def __init__(self, stack: ExitStack, kafka: LocalKafka, controller: Controller) -> None:
+        self._controller = controller
+        self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, batch_size=2**20)
+        stack.callback(self._producer.close)
+        self._consumer = KafkaConsumer(
+            f"{controller.name}.audit",
+            bootstrap_servers=kafka.bootstrap,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=20,
+        )
+        stack.callback(self._consumer.close)
+
+    def play(self, events: Iterable[tuple[str, bytes]], *, summaries_count: int) -> None:
+        """Send events by cluster, and return when so many summaries have come."""
+        for cluster, value in events:
+            self._producer.send(self._controller.input, key=cluster.encode(), value=value)
+        self._producer.flush()
+        until_s, seen = time.monotonic() + _PATIENCE_S, 0
+        while seen < summaries_count:
+            self._controller.check()
+            assert time.monotonic() < until_s, f"{seen} of {summaries_count} summaries in {_PATIENCE_S:g} s"
+            seen += sum(map(len, self._consumer.poll(timeout_ms=20).values()))
+
+
+def measure(loads: Sequence[Load]) -> list[Cost]:
+    """Every load's cost, one after another on one controller."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))
+        kafka = stack.enter_context(local_kafka(directory))
+        controller = stack.enter_context(
+            running(kafka, directory / "scaling", name="scaling", trigger_interval_s=0.2)
+        )
+        audience = Audience(stack, kafka, controller)
+        checkpoint = directory / "scaling" / "checkpoint"
+        return [_cost(place, load, controller, audience, checkpoint) for place, load in enumerate(loads)]
+
+
+def _cost(place: int, load: Load, controller: Controller, audience: Audience, checkpoint: Path) -> Cost:
+    first = (round(time.time() * 1000) - _AGO_MS) // ROUND_MS
+    used_s, elapsed_s, size_bytes = [], [], 0
+    for number in range(first, first + _WARM_UP_COUNT + _ROUNDS_COUNT):
+        events = list(_round(place, load, number))
+        size_bytes = sum(len(value) for _, value in events)
+        before_s, begun = controller.cpu_s(), time.perf_counter()
+        audience.play(events, summaries_count=load.clusters_count)
+        elapsed_s.append(time.perf_counter() - begun)
+        used_s.append(sum(now - before_s.get(process, 0.0) for process, now in controller.cpu_s().items()))
+    cost = Cost(
+        load=load,
+        reports_bytes=size_bytes,
+        cpu_s=percentile(used_s[_WARM_UP_COUNT:], 0.5),
+        elapsed_s=percentile(elapsed_s[_WARM_UP_COUNT:], 0.5),
+        resident_bytes=controller.resident_bytes(),
+        checkpoint_bytes=_size_bytes(checkpoint),
+    )
+    sys.stdout.write(f"{_line(cost)}\n")
+    sys.stdout.flush()
+    return cost
+
+
+def _round(place: int, load: Load, number: int) -> Iterable[tuple[str, bytes]]:
+    """All reports, then the ticks that close the round; one fleet, under the names of all clusters."""
+    fleet = Fleet(brokers_count=load.brokers_count, bundles_count=load.bundles_count)
+    reports = fleet.reports(time_ms=number * ROUND_MS)
+    closing = tick(time_ms=(number + 1) * ROUND_MS + _LATENESS_MS)
+    names = [f"load-{place}-{cluster}" for cluster in range(load.clusters_count)]
+    yield from ((name, _renamed(value, name)) for name in names for value in reports)
+    yield from ((name, _renamed(closing, name)) for name in names)
+
+
+def _renamed(value: bytes, cluster: str) -> bytes:
+    return value.replace(f'"cluster":"{CLUSTER}"'.encode(), f'"cluster":"{cluster}"'.encode(), 1)
+
+
+def _size_bytes(directory: Path) -> int:
+    size_bytes = 0
+    for file in directory.rglob("*"):
+        with suppress(FileNotFoundError):  # Spark removes old versions meanwhile
+            size_bytes += file.stat().st_size if file.is_file() else 0
+    return size_bytes
+
+
+def block(costs: Sequence[Cost]) -> str:
+    """What goes between the markers: the machine, the measurements, and the sizes that follow from them."""
+    return "\n".join(
+        [
+            "",
+            "Written by `python -m tests.bench.scaling`; do not edit.",
+            "",
+            *(f"* {line}" for line in machine()),
+            "",
+            _HEAD,
+            "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+            *map(_line, costs),
+            "",
+            *_sizing(costs),
+            "",
+        ]
+    )
+
+
+def _line(cost: Cost) -> str:
+    load, share = cost.load, cost.cpu_s / (ROUND_MS / 1000)
+    return (
+        f"| {load.clusters_count} | {load.brokers_count} | {load.bundles_count} | {load.all_bundles_count:,} "
+        f"| {cost.reports_bytes / 1e6:.1f} | {cost.cpu_s:.2f} | {cost.elapsed_s:.2f} | {100 * share:.1f} % "
+        f"| {cost.resident_bytes / _MIB:,.0f} | {cost.checkpoint_bytes / 1e6:.0f} |"
+    )
+
+
+def _sizing(costs: Sequence[Cost]) -> list[str]:
+    """Cores for multiples of the costliest load of each size, and what is resident at the end."""
+    dearest: dict[int, Cost] = {}
+    for cost in costs:
+        size = cost.load.all_bundles_count
+        if size not in dearest or dearest[size].cpu_s < cost.cpu_s:
+            dearest[size] = cost
+    return [
+        f"Cores with which a controller is busy {100 * BUSY_SHARE:.0f} % of the time, from the dearest load of each size:",
+        "",
+        "| bundles in all | rounds of 60 s | rounds of 10 s |",
+        "|---:|---:|---:|",
+        *(
+            f"| {size:,} | {_cores(cost, 60)} | {_cores(cost, 10)} |"
+            for size, cost in sorted(dearest.items())
+        ),
+    ]
+
+
+def _cores(cost: Cost, length_s: int) -> str:
+    return f"{cost.cpu_s / length_s / BUSY_SHARE:.2f}"
+
+
+def main() -> None:
+    """Measure, and write the page's block (not with `--quick`)."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.scaling", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the three smallest loads: whether it works")
+    quick = parser.parse_args().quick
+    made = block(measure(LOADS[:3] if quick else LOADS))
+    if quick:
+        return
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(_BLOCK.sub(lambda at: at[1] + made + at[2], text), encoding="utf-8")
+    sys.stdout.write(f"written to {PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()
