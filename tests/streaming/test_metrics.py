@@ -15,7 +15,6 @@ from streaming.observation import (
     EventObservation,
     Foremost,
     RoundObservation,
-    ThrottleObservation,
     UsageStats,
     decode,
     encode,
@@ -44,28 +43,6 @@ ROUND = RoundObservation(
     findings={"hot-partition": 4},
     actions={"unload": 2, "split": 1},
     oldest_report_age_s=12.5,
-)
-
-MOVING = msgspec.structs.replace(
-    ROUND,
-    policy="reassignment-throttle",
-    examined={},
-    foremost=None,
-    throttle=ThrottleObservation(
-        left_bytes=72_000,
-        eta_s=600.0,
-        feasible=False,
-        late=True,
-        rates_bytes_per_s={"leader:101": 2_000, "follower:102": 2_000},
-        min_bytes_per_s={"leader:101": None, "follower:102": 2_500},
-        bottleneck="follower:102",
-    ),
-)
-STILL = msgspec.structs.replace(
-    MOVING,
-    throttle=ThrottleObservation(
-        left_bytes=0, eta_s=0.0, feasible=None, late=False, rates_bytes_per_s={}, min_bytes_per_s={}
-    ),
 )
 
 
@@ -259,46 +236,6 @@ def test_a_policy_that_counts_no_hits_shows_none() -> None:
     metrics.observe_round(shown, published_ms=490_500)
     assert value(metrics, "trimtab_difference_points", cluster="east-1") == 12.0
     assert math.isnan(value(metrics, "trimtab_hits", cluster="east-1") or 0)
-
-
-def test_a_reassignment_shows_what_is_left_and_the_rates_of_each_role() -> None:
-    metrics = new_metrics()
-    assert decode(encode(MOVING)) == MOVING
-    metrics.observe_round(MOVING, published_ms=490_500)
-    last = {"cluster": "east-1", "broker": "102", "role": "follower"}
-    assert value(metrics, "trimtab_reassignment_left_bytes", cluster="east-1") == 72_000
-    assert value(metrics, "trimtab_reassignment_eta_seconds", cluster="east-1") == 600
-    assert value(metrics, "trimtab_reassignment_late", cluster="east-1") == 1
-    assert value(metrics, "trimtab_throttle_feasible", cluster="east-1") == 0
-    assert value(metrics, "trimtab_throttle_rate_bytes_per_second", **last) == 2_000
-    assert value(metrics, "trimtab_throttle_minimum_bytes_per_second", **last) == 2_500
-    assert value(metrics, "trimtab_reassignment_bottleneck", **last) == 1
-    source = {"cluster": "east-1", "broker": "101", "role": "leader"}
-    unknown = value(metrics, "trimtab_throttle_minimum_bytes_per_second", **source)
-    assert unknown is not None
-    assert math.isnan(unknown)
-    assert value(metrics, "trimtab_reassignment_bottleneck", **source) is None
-
-
-def test_no_broker_stays_a_label_once_nothing_moves() -> None:
-    metrics = new_metrics()
-    metrics.observe_round(MOVING, published_ms=490_500)
-    metrics.observe_round(STILL, published_ms=490_500)
-    assert value(metrics, "trimtab_reassignment_left_bytes", cluster="east-1") == 0
-    assert value(metrics, "trimtab_reassignment_late", cluster="east-1") == 0
-    assert math.isnan(value(metrics, "trimtab_throttle_feasible", cluster="east-1") or 0)
-    assert "broker=" not in generate_latest(metrics.registry).decode()
-
-
-def test_the_bottleneck_is_one_role_when_it_passes_to_another() -> None:
-    metrics = new_metrics()
-    metrics.observe_round(MOVING, published_ms=490_500)
-    assert MOVING.throttle is not None
-    passed = msgspec.structs.replace(MOVING.throttle, bottleneck="leader:101")
-    metrics.observe_round(msgspec.structs.replace(MOVING, throttle=passed), published_ms=490_500)
-    name = "trimtab_reassignment_bottleneck"
-    assert value(metrics, name, cluster="east-1", broker="101", role="leader") == 1
-    assert value(metrics, name, cluster="east-1", broker="102", role="follower") is None
 
 
 def test_results_of_actions_are_counted_by_outcome() -> None:

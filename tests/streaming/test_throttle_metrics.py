@@ -95,6 +95,15 @@ def test_brokers_are_named_only_while_something_moves():
     assert found.of("reassignment_eta_seconds") == {("kafka-1",): 0}
 
 
+def test_the_bottleneck_is_one_role_and_none_once_it_is_unknown():
+    source, target = (
+        msgspec.structs.replace(MOVING, bottleneck=role) for role in ("leader:101", "follower:104")
+    )
+    assert page(target).of("reassignment_bottleneck") == {("104", "kafka-1", "follower"): 1}
+    assert page(target, source).of("reassignment_bottleneck") == {("101", "kafka-1", "leader"): 1}
+    assert page(target, MOVING).of("reassignment_bottleneck") == {}
+
+
 @pytest.mark.parametrize("name", ["examined_total", "candidates_total"])
 def test_a_kafka_cluster_has_no_series_of_bundles(name: str):
     assert page(MOVING).of(name) == {}
