@@ -105,7 +105,7 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         "SPARK_DRIVER_URL": f"spark://CoarseGrainedScheduler@127.0.0.1:{port}",
         "SPARK_EXECUTOR_ID": "1",
         "SPARK_EXECUTOR_CORES": "1",
-        "SPARK_EXECUTOR_MEMORY": "384m",
+        "SPARK_EXECUTOR_MEMORY": "512m",
         "SPARK_APPLICATION_ID": "asked-for",
         "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
         "SPARK_EXECUTOR_POD_NAME": "trimtab-exec-1",
