@@ -280,6 +280,7 @@ def validate(
     order or markers. A `max.message.bytes` below the largest accepted record is only a warning.
     """
     specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
     with _admin(bootstrap, client_options) as admin:
         found, seen = _describe(admin, [spec.name for spec in specs])
     subject = Subject(bootstrap=bootstrap, principal=principal)

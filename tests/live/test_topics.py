@@ -58,7 +58,7 @@ def test_created_topics_pass_the_check_at_start_and_a_second_create_changes_noth
     kafka: LocalKafka, names: TopicNames
 ) -> None:
     assert set(make(kafka, names).values()) == {Outcome.CREATED}
-    assert len(make(kafka, names)) == 7
+    assert len(make(kafka, names)) == 8
     assert set(make(kafka, names).values()) == {Outcome.ALREADY_RIGHT}
     assert check(kafka, names) == []
 
@@ -72,7 +72,16 @@ def test_the_default_names_are_the_documented_ones() -> None:
         "trimtab.audit",
         "trimtab.dead-letter",
         "trimtab.commits",
+        "trimtab.executor.kafka",
     }
+
+
+def test_a_controller_starts_without_the_topic_of_executors(
+    kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames
+) -> None:
+    make(kafka, names)
+    admin.delete_topics([names.executor_kafka])
+    assert check(kafka, names) == []
 
 
 def test_created_topics_have_append_time_compaction_and_partitions(
@@ -86,7 +95,7 @@ def test_created_topics_have_append_time_compaction_and_partitions(
     }
     compacted = {name for name, found in configs.items() if found["cleanup.policy"]["value"] == "compact"}
     assert append_time == {names.input, names.control}
-    assert compacted == {names.control, names.commits}
+    assert compacted == {names.control, names.commits, names.executor_kafka}
     partitions = {
         topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics([names.input, names.audit])
     }
