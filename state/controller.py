@@ -14,12 +14,8 @@ from state import control, effects, rounds
 from state.encoding import (
     decode_fleet,
     decode_header,
-    decode_report,
-    decode_topics,
     encode_fleet,
     encode_header,
-    encode_report,
-    encode_topics,
 )
 from state.events import (
     ActionResult,
@@ -42,11 +38,7 @@ from state.kafka.memory import (
     WaitingLogs,
     WaitingMoves,
     decode_kafka,
-    decode_logs,
-    decode_moves,
     encode_kafka,
-    encode_logs,
-    encode_moves,
 )
 from state.memory import (
     Fleet,
@@ -61,10 +53,10 @@ from state.outputs import Output, rfc3339
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.store import Store, WaitingKey
+from state.waiting import Waiting, decode_waiting, encode_waiting, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
-Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
 USED: Result = "used"
 SUPERSEDED: Result = "superseded"
 LATE: Result = "late"
@@ -161,7 +153,7 @@ class Controller:
         self._store.put_header(encode_header(self._header))
         self._remove_closed()
         for key, waiting in self._new.items():
-            self._store.put_waiting(key, _encoded(waiting))
+            self._store.put_waiting(key, encode_waiting(waiting))
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
         if self._kafka is not None and self._fleet_changed:
@@ -234,7 +226,7 @@ class Controller:
         open_round = self._header.rounds.setdefault(number, OpenRound())
         if isinstance(event, LoadReport):
             self._header.is_known, self._header.system = True, "pulsar"
-            _widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
+            widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
             key = WaitingKey(number, "report", event.broker)
             self._keep_newest(key, WaitingReport(event.time_ms, event.id, event.report), type(event))
             return
@@ -257,7 +249,7 @@ class Controller:
         self._results[type(event), result] += 1
 
     def _take_kafka(self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound) -> None:
-        _widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
+        widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
         if isinstance(event, KafkaLoadReport):
             key = WaitingKey(number, "logs", event.broker)
             self._keep_newest(key, WaitingLogs(event.time_ms, event.id, event.logs), type(event))
@@ -279,7 +271,7 @@ class Controller:
         if found is not None or key.round not in self._stored_rounds:
             return found
         value = self._store.waiting(key)
-        return None if value is None else _decoded(key, value)
+        return None if value is None else decode_waiting(key, value)
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -380,35 +372,11 @@ class Controller:
         self._stored_rounds.discard(number)
         for key, value in stored:
             if key.round == number:
-                found[key] = _decoded(key, value)
+                found[key] = decode_waiting(key, value)
                 self._closed_stored.append(key)
         for key in [key for key in self._new if key.round == number]:
             found[key] = self._new.pop(key)
         return found
-
-
-def _decoded(key: WaitingKey, value: bytes) -> Waiting:
-    match key.kind:
-        case "report":
-            return decode_report(value)
-        case "topics":
-            return decode_topics(value)
-        case "logs":
-            return decode_logs(value)
-        case "moves":
-            return decode_moves(value)
-
-
-def _encoded(waiting: Waiting) -> bytes:
-    match waiting:
-        case WaitingReport():
-            return encode_report(waiting)
-        case WaitingTopics():
-            return encode_topics(waiting)
-        case WaitingLogs():
-            return encode_logs(waiting)
-        case WaitingMoves():
-            return encode_moves(waiting)
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:
@@ -433,15 +401,3 @@ def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
         return False
     open_round.results.append(record)
     return True
-
-
-def _widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:
-    """Add a report time to stretches that have no gap above ``max_gap_ms``; ``spans`` stays ascending."""
-    first = last = time_ms
-    apart = []
-    for begin, end in spans:
-        if begin - last > max_gap_ms or first - end > max_gap_ms:
-            apart.append((begin, end))
-        else:
-            first, last = min(first, begin), max(last, end)
-    spans[:] = sorted([*apart, (first, last)])

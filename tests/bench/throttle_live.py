@@ -148,7 +148,8 @@ def _foretold(rounds: list[dict[str, Any]], began_unix_s: float) -> list[tuple[f
 def _picture(run: _Run) -> str:
     most = run.left[0][1]
     return plot(
-        title=f"{most:.0f} MB to a new replica at {run.rate / _MB:.1f} MB/s, of which {run.minimum / _MB:.1f} MB/s are the minimum",
+        title=f"{most:.0f} MB to new replicas at {run.rate / _MB:.1f} MB/s, minimum {run.minimum / _MB:.1f} MB/s: predicted "
+        f"{run.predicted_s:.0f} s, measured {run.measured_s:.0f} s",
         x="seconds since the start",
         y="MB left",
         lines=[
