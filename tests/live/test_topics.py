@@ -118,7 +118,7 @@ def test_missing_topics_are_named_with_the_command_that_makes_them(
     kafka: LocalKafka, names: TopicNames
 ) -> None:
     refusal = refused(kafka, names)
-    assert all(name in refusal for name in asdict(names).values())
+    assert all(name in refusal for name in set(asdict(names).values()) - {names.executor_kafka})
     assert "trimtab topics create" in refusal
 
 
