@@ -19,7 +19,7 @@ from tests.live.driving import TRIMTAB, Child, Warm, until
 from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]  # minutes on an idle machine
 
 SETTINGS = """
 [pulsar]
