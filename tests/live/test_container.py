@@ -110,7 +110,7 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         "SPARK_EXECUTOR_POD_IP": "127.0.0.1",
         "SPARK_EXECUTOR_POD_NAME": "trimtab-exec-1",
         "SPARK_RESOURCE_PROFILE_ID": "0",
-        "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+        "SPARK_JAVA_OPT_0": f"-Dspark.driver.port={port}",
         "SPARK_JAVA_OPT_1": "-Dtrimtab.words=two words",
     }
     with Standalone(tmp_path, workers_count=0) as master:
