@@ -46,11 +46,15 @@ class Moving:
 
     def __post_init__(self) -> None:
         self.topic = f"mv-{uuid4().hex[:8]}"
-        self.admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
+        self.connect()
         self.admin.create_topics(
             {self.topic: {"assignments": {number: list(found) for number, found in self.assigned.items()}}},
             wait_for_metadata=True,
         )
+
+    def connect(self) -> None:
+        """Take a new client: kafka-python remembers the broker that answers as controller, even one that has gone."""
+        self.admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap)
 
     def fill(self, bytes_each: int) -> None:
         """Write so much to each partition."""

@@ -195,6 +195,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
         assert {each.broker for each in found if isinstance(each, KafkaLoadReport)} == {"1", "2"}
     finally:
         brokers.start_node(3)
+        moving.connect()
     moving.cancel()
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
     assert ThrottleExecutor(memory).sweep(moving.admin)
