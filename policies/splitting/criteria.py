@@ -48,7 +48,7 @@ from policies.splitting.plan import (
     SplitSnapshot,
     TopicTable,
 )
-from policies.splitting.ranges import Bundle, BundleRange
+from policies.splitting.ranges import BadRange, Bundle, BundleRange
 from policies.splitting.settings import SplitSettings
 from policies.usage import Bools, Floats
 
@@ -96,8 +96,8 @@ def split(
 ) -> tuple[SplitPlan, SplitMemory]:
     """Decide one round. Pure; ``memory`` is not changed. ``settings.enabled`` is the caller's to look at.
 
-    ``proposals`` need no hits: what proposed them has counted its own. Raises ``ranges.BadRange`` for a candidate whose
-    name is no bundle's.
+    ``proposals`` need no hits: what proposed them has counted its own. A candidate whose range Pulsar would refuse is
+    too narrow to be split.
     """
     found = _candidates(snapshot, memory, settings, proposals)
     outcome = _gates(snapshot, found, settings)
@@ -206,7 +206,11 @@ def _judge(
 ) -> int:
     """Outcome of one candidate that stood out for long enough; fills ``so_far`` and ``heaviest``."""
     row = int(found.rows[at])
-    range_ = Bundle.parse(snapshot.names[row]).range
+    try:
+        range_ = Bundle.parse(snapshot.names[row]).range
+    except BadRange as error:
+        so_far.reasons[at] = str(error)  # one broker's odd name must not end the round of all
+        return RANGE_TOO_NARROW
     room = _room(snapshot, settings, so_far, row)
     algorithm = _algorithm(settings, knows_topics=bool(snapshot.has_topic_stats[row]))
     if not range_.can_split:

@@ -150,6 +150,15 @@ def test_a_range_of_width_1_is_left_alone() -> None:
     assert decide({"t/n/0x00000000_0x00000001": HOT})[0] == {"t/n/0x00000000_0x00000001": "range-too-narrow"}
 
 
+@pytest.mark.parametrize("bounds", ["0x40000000_0x00000000", "0x40000000_0x40000000"])
+def test_a_bundle_whose_range_pulsar_would_refuse_is_not_split_and_holds_up_no_other(bounds: str) -> None:
+    name = f"t/n/{bounds}"
+    found, where, plan = decide({name: HOT, A: HOT})
+    assert found == {name: "range-too-narrow", A: "acted"}
+    assert where.keys() == {A}
+    assert any(f"{bounds} is " in reason for reason in plan.examined.reasons.values())
+
+
 @pytest.mark.parametrize("load", [replace(HOT, topics_count=1), HOT])
 def test_the_topic_that_carries_the_load_is_named(load: Load) -> None:
     topics = {"small": Topic(3, 1.0, 9e9), "hot": Topic(5, 90.0), "zero": Topic(9)}
