@@ -95,20 +95,19 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
         value = line.rstrip(b"\r\n")
         origin = Origin(topic=file, partition=0, offset=number)
         if len(value) > max_record_bytes:
-            rest_bytes, digest = _drain(stream, line)
-            oversize = (len(value) + rest_bytes, digest)
-            yield (
-                Record(value=value[:MAX_QUOTED_BYTES], origin=origin, oversize=oversize),
-                size_bytes + rest_bytes,
-            )
+            head, whole_bytes, digest = _drain(stream, line)
+            yield Record(value=head, origin=origin, oversize=(whole_bytes, digest)), whole_bytes
         elif value:
             yield Record(value=value, origin=origin), size_bytes
 
 
-def _drain(stream: BinaryIO, head: bytes) -> tuple[int, str]:
-    """Read to the end of a line; bytes that followed ``head`` (the line's end not counted) and the line's SHA-256."""
-    digest, rest_bytes, piece = hashlib.sha256(head.rstrip(b"\r\n")), 0, head
-    while not piece.endswith(b"\n") and (piece := stream.readline(_DRAIN_BYTES)):
-        digest.update(piece.rstrip(b"\r\n"))
-        rest_bytes += len(piece.rstrip(b"\r\n"))
-    return rest_bytes, digest.hexdigest()
+def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:
+    """Read to the end of a line that begins with ``start``: its first 64 KiB, its size and its SHA-256."""
+    digest, whole_bytes, head, piece = hashlib.sha256(), 0, b"", start
+    while piece:
+        text = piece.rstrip(b"\r\n")
+        digest.update(text)
+        whole_bytes += len(text)
+        head += text[: MAX_QUOTED_BYTES - len(head)]
+        piece = b"" if piece.endswith(b"\n") else stream.readline(_DRAIN_BYTES)
+    return head, whole_bytes, digest.hexdigest()

@@ -180,6 +180,20 @@ def test_a_line_above_the_limit_is_refused_whole_and_the_next_one_is_read(tmp_pa
     assert base64.b64decode(refused[0]["head_base64"]) == b"x" * 65536
 
 
+def test_the_head_of_a_refused_record_is_64_kib_however_low_the_limit_is(tmp_path: Path):
+    config = tmp_path / "trimtab.toml"
+    config.write_text("[controller]\nmax_record_bytes = 10\n", encoding="utf-8")
+    eleven, short, long = b"0123456789a", bytes(range(65, 91)) * 40, bytes(range(65, 91)) * 4000
+    done = replay(
+        "--only", "rejected", given=lines(eleven, short, long) + b"last one, not ended", directory=tmp_path
+    )
+    refused = [event["data"] for event in said(done.stdout_bytes)]
+    assert [each["reason"] for each in refused] == ["too-large"] * 4
+    heads = [base64.b64decode(each["head_base64"]) for each in refused]
+    assert heads == [eleven, short, long[:65536], b"last one, not ended"]
+    assert refused[2]["sha256"] == hashlib.sha256(long).hexdigest()
+
+
 @pytest.mark.parametrize(
     ("toml", "says"),
     [
