@@ -126,11 +126,13 @@ def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
-    """The nearest known name: of this table, else anywhere; below a cluster, anywhere means of ``pulsar.*`` and ``kafka.*``."""
+    """The nearest known name: of this table, else anywhere; below a cluster, and in an overlay, of ``pulsar.*`` and ``kafka.*``."""
     elsewhere = known_keys()
     if path[:1] == ("clusters",):
         prefix = dotted(path[:2])
         elsewhere = tuple(
             f"{prefix}.{key}" for key in elsewhere if path[1:] and key.startswith(("pulsar.", "kafka."))
         )
+    elif not path:
+        elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
     return nearest(name, known, elsewhere=elsewhere)

@@ -415,7 +415,11 @@ def test_an_overlay_may_unset_a_declared_capacity(tmp_path: Path) -> None:
             "pulsar.rounds.lengthy: cannot be changed",
         ),
         (b'{"plusar": {}}', "bad-settings", "plusar: unknown setting; did you mean pulsar?"),
-        (b'{"controller": {"mode": "act"}}', "bad-settings", "controller: unknown setting"),
+        (
+            b'{"controller": {"mode": "act"}}',
+            "bad-settings",
+            "controller: unknown setting; known here: kafka, pulsar",
+        ),
         (b'{"pulsar": {"avg_sheder": {}}}', "bad-settings", "did you mean avg_shedder?"),
         (b'{"pulsar": {"avg_shedder": {"low_hit_count": "3"}}}', "bad-settings", "expected a whole number"),
         (
