@@ -19,6 +19,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorization
 from streaming.link import Link, input_link, output_link
 from streaming.permissions import Seen, Subject, acl_command, controller_operations, missing_permissions
 from streaming.settings import Settings, TopicNames
+from streaming.sinks import LARGEST_RECORD_BYTES
 
 __all__ = [
     "Difference",
@@ -58,8 +59,6 @@ ANYBODY = "User:ANONYMOUS"
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
-_ROOM_FOR_LISTS = {"max.message.bytes": str(8 * 1024 * 1024)}
-"""As much as the publisher sends at once: the throttled replica lists of 100,000 moving partitions are some 5 MB."""
 _COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -140,11 +139,17 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
             # as long as input can be read again, so can the control events that were in force
             chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
         ),
-        _output(names.actions, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
-        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, **_ROOM_FOR_LISTS),
+        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
+        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
         _output(names.audit, AUDIT_RETENTION_MS),
         _output(names.dead_letter, ACTIONS_RETENTION_MS),
-        TopicSpec(name=names.executor_kafka, partitions=1, partitions_needed=1, fixed=_COMPACTED),
+        TopicSpec(
+            name=names.executor_kafka,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_COMPACTED,
+            min_message_bytes=LARGEST_RECORD_BYTES,  # the entries of an action that were not there before
+        ),
         TopicSpec(
             name=names.commits,
             partitions=1,
@@ -155,8 +160,9 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
     ]
 
 
-def _output(name: str, retention_ms: int, **more: str) -> TopicSpec:
-    return TopicSpec(name=name, partitions=1, chosen={"retention.ms": str(retention_ms), **more})
+def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
+    chosen = {"retention.ms": str(retention_ms)}
+    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
 
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
@@ -277,7 +283,7 @@ def validate(
 
     Raises one `StartError` naming every obstacle: the address not reachable within about 10 s, a missing
     topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
-    order or markers. A `max.message.bytes` below the largest accepted record is only a warning.
+    order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning.
     """
     specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it

@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from policies.throttle.lists import ThrottledLists
-from streaming.sinks import PublishError
+from streaming.sinks import LARGEST_RECORD_BYTES, PublishError
 
 _TIMEOUT_S = 20.0
 
@@ -67,7 +67,12 @@ class ExecutorMemory:
         """Replace the value; a tombstone where nothing is left. Raises ``PublishError``."""
         value = None if remembered.is_empty else msgspec.json.encode(remembered)
         try:
-            with KafkaProducer(bootstrap_servers=self.bootstrap, acks="all", **self.options) as producer:
+            with KafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                acks="all",
+                max_request_size=LARGEST_RECORD_BYTES,
+                **self.options,
+            ) as producer:
                 producer.send(self.topic, key=self.cluster.encode(), value=value).get(timeout=_TIMEOUT_S)
         except KafkaError as error:
             raise PublishError(f"{self.topic} could not be written, so nothing is set: {error!r}") from error

@@ -5,10 +5,14 @@ be kept. The three errors say what the caller has to do: stop with an explanatio
 stop because another controller has taken over (`Fenced`), or try again later (`PublishError`).
 """
 
-__all__ = ["EPOCH_HEADER", "CheckpointMismatch", "Fenced", "PublishError"]
+__all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "CheckpointMismatch", "Fenced", "PublishError"]
 
 EPOCH_HEADER = "trimtab-epoch"
 """Record header that rises by one at every start of the controller of a source."""
+
+LARGEST_RECORD_BYTES = 8 * 1024 * 1024
+"""What a topic of actions has room for, and a producer sends: the throttled replica lists of 100,000 moving partitions
+are some 5 MB."""
 
 
 class CheckpointMismatch(Exception):

@@ -27,7 +27,13 @@ from kafka.errors import (
 )
 
 from streaming.permissions import Subject, acl_command
-from streaming.sinks import EPOCH_HEADER, CheckpointMismatch, Fenced, PublishError
+from streaming.sinks import (
+    EPOCH_HEADER,
+    LARGEST_RECORD_BYTES,
+    CheckpointMismatch,
+    Fenced,
+    PublishError,
+)
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
@@ -188,7 +194,7 @@ class KafkaPublisher:
                 delivery_timeout_ms=self._timeout_ms,
                 retry_backoff_ms=5,  # back-to-back transactions take 15 ms instead of 117 ms
                 reconnect_backoff_max_ms=1_000,
-                max_request_size=8 * 1024 * 1024,  # a round summary has at most 256 KiB
+                max_request_size=LARGEST_RECORD_BYTES,
                 allow_auto_create_topics=False,
                 metrics_enabled=False,
                 **self._options,

@@ -9,8 +9,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
+from policies.throttle.lists import ThrottledLists
+from streaming.execute.kafka_memory import ExecutorMemory, Remembered
 from streaming.settings import TopicNames
-from streaming.topics import Outcome, StartError, create, validate
+from streaming.sinks import LARGEST_RECORD_BYTES
+from streaming.topics import RECORD_HEADROOM_BYTES, Outcome, StartError, create, validate
 
 pytestmark = pytest.mark.live
 
@@ -173,14 +176,40 @@ def test_another_number_of_input_partitions_is_fine_for_a_start_and_a_difference
     assert make(kafka, names, input_partitions=3)[names.input] is Outcome.DIFFERS
 
 
-def test_a_message_limit_below_the_largest_record_is_a_warning(
-    kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames
+@pytest.mark.parametrize(
+    ("field", "needed"),
+    [
+        ("input", RECORD_BYTES + RECORD_HEADROOM_BYTES),
+        ("actions", LARGEST_RECORD_BYTES),
+        ("actions_dry_run", LARGEST_RECORD_BYTES),
+    ],
+)
+def test_a_topic_without_room_for_the_largest_record_is_a_warning_at_the_start_and_a_difference_for_create(
+    kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames, field: str, needed: int
 ) -> None:
     make(kafka, names)
-    alter(admin, names.input, "max.message.bytes", "1000000")
-    warnings = check(kafka, names)
-    assert len(warnings) == 1
-    assert f"{names.input}: max.message.bytes is 1000000" in warnings[0]
+    assert check(kafka, names) == [], "a topic of ours has room"
+    topic = asdict(names)[field]
+    alter(admin, topic, "max.message.bytes", "1000000")
+    (warning,) = check(kafka, names)
+    assert f"topic {topic}: max.message.bytes is 1000000, expected {needed}" in warning
+    assert warning.endswith(f"--entity-name {topic} --add-config max.message.bytes={needed}")
+    assert make(kafka, names)[topic] is Outcome.DIFFERS
+
+
+def test_the_executors_topic_has_room_for_what_an_action_may_hold_or_create_says_so(
+    kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames
+) -> None:
+    memory = ExecutorMemory(kafka.bootstrap, names.executor_kafka, "east-1")
+    much = Remembered(
+        added=ThrottledLists(leader={"t": ",".join(f"{partition}:1" for partition in range(300_000))})
+    )
+    make(kafka, names)
+    memory.write(much)
+    assert memory.read() == much
+    alter(admin, names.executor_kafka, "max.message.bytes", "1000000")
+    assert check(kafka, names) == [], "no controller touches it"
+    assert make(kafka, names)[names.executor_kafka] is Outcome.DIFFERS
 
 
 def test_everything_wrong_is_said_at_once(

@@ -1,19 +1,34 @@
 """One message of every type as each version of trimtab writes or takes it; today's code has to read them all.
 
 `golden_messages/vX.Y.Z` belongs to a version. A released version's is never changed; that of the version in
-`pyproject.toml`, while it is not released, is written anew by `python -m tests.streaming.golden`.
+`pyproject.toml`, while it is not released, is written anew by `python -m tests.streaming.golden`. Beside each folder's
+messages, `readings` holds what our readers make of them, in the code's own terms: the same command writes those of every
+version anew, and whoever commits them has looked at the difference.
 """
 
 import json
 import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
+
+from state.events import Rejection
+from streaming.actions.event import ACTION_PREFIX, read_action, read_round
 from streaming.docs.kinds import KINDS
 from streaming.docs.recorded import replay_recording
+from streaming.execute.kafka_orders import read_throttle_order
+from streaming.execute.orders import read_order
+from streaming.wire.decode import decode
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
+KIND_OF = {kind.type: kind for kind in KINDS}
+
+Event = dict[str, Any]
 
 
 def version() -> str:
@@ -27,20 +42,79 @@ def folders() -> list[Path]:
     return sorted(GOLDEN.glob("v*"))
 
 
-def messages(folder: Path) -> dict[str, dict[str, Any]]:
+def messages(folder: Path) -> dict[str, Event]:
     """Events of a version by their type."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     return {event["type"]: event for event in found}
 
 
+def known_reading(folder: Path, name: str) -> Event:
+    """What readers made of a message when somebody looked at it last."""
+    return dict(json.loads((folder / "readings" / f"{name}.json").read_text()))
+
+
+def reading(event: Event) -> Event:
+    """What each reader of today makes of a message, as plain values; a reader it is not for has no part in it."""
+    value = json.dumps(event).encode()
+    read = {name: _plain(found) for name, found in _read(event, value) if found is not None}
+    return dict(json.loads(json.dumps(read)))
+
+
+def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
+    cluster = event["cluster"]
+    if KIND_OF[event["type"]].is_read:
+        key, found = decode(value, key=cluster)
+        assert not isinstance(found, Rejection), found
+        yield "controller", {"cluster": key, "event": found}
+    elif event["type"].startswith(ACTION_PREFIX):
+        yield "commands", read_action(value)
+        yield "executor of pulsar", read_order(value, cluster=cluster, epoch_header=b"7")
+        yield "executor of kafka", read_throttle_order(value, cluster=cluster, epoch_header=b"7")
+    elif event["type"] == "trimtab.round.v1":
+        yield "commands", read_round(value, cluster=cluster, number=event["data"]["round"])
+
+
+def _plain(found: object) -> object:
+    def hook(value: object) -> object:
+        assert isinstance(value, np.ndarray), f"no reading knows how to write {type(value)}"
+        return value.tolist()
+
+    return msgspec.to_builtins(found, enc_hook=hook, str_keys=True)
+
+
+def lost(given: object, read: object, at: str = "") -> Iterator[str]:
+    """Where something is missing or another in what was read, at any depth; what was added to it is fine."""
+    match given, read:
+        case Mapping(), Mapping():
+            for name, value in given.items():
+                if name in read:
+                    yield from lost(value, read[name], f"{at}.{name}".lstrip("."))
+                else:
+                    yield f"{at}.{name}".lstrip(".")
+        case list(), list() if len(given) == len(read):
+            for place, (value, other) in enumerate(zip(given, read, strict=True)):
+                yield from lost(value, other, f"{at}[{place}]")
+        case str(), datetime():
+            yield from () if datetime.fromisoformat(given) == read else (at,)
+        case _:
+            is_same = given == read and isinstance(given, bool) == isinstance(read, bool)
+            yield from () if is_same else (at,)
+
+
 def main() -> None:
-    """Write the messages of the version in ``pyproject.toml``: the examples of the docs."""
+    """Write the messages of the version in ``pyproject.toml``, the examples of the docs; and all readings."""
     folder = GOLDEN / f"v{version()}"
-    folder.mkdir(parents=True, exist_ok=True)
     examples = replay_recording(ROOT).examples
     for kind in KINDS:
-        text = json.dumps(examples[kind.message], indent=1, ensure_ascii=False)
-        (folder / f"{kind.type}.json").write_text(f"{text}\n")
+        _write(folder / f"{kind.type}.json", examples[kind.message])
+    for each in folders():
+        for name, event in messages(each).items():
+            _write(each / "readings" / f"{name}.json", reading(event))
+
+
+def _write(path: Path, content: Event) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{json.dumps(content, indent=1, ensure_ascii=False)}\n")
 
 
 if __name__ == "__main__":
