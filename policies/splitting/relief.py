@@ -1,8 +1,8 @@
 """Which bundle alone overloads its broker and is too big to be moved: it has to be cut, not shed.
 
 Ours, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
-the heat with it, from broker to broker. Looked at is the heaviest bundle of each broker the policy would shed, after
-everything else that it moves away from there. It is cut into as few parts as the idlest broker could take one by one,
+the heat with it, from broker to broker. Looked at is the heaviest bundle of each broker the policy would shed and, with
+everything else that it moves away from there, relieves of less than half of what it has above the mean. It is cut into as few parts as the idlest broker could take one by one,
 and left alone where that would be more than ``MOST_CHILDREN``: so small an imbalance is not worth so many bundles.
 Known to do badly: it believes the averages of the moment, as the policies do.
 """
@@ -25,7 +25,8 @@ _SHEDDING = ("fired", "sole-bundle")
 def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
     """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
 
-    Without one its broker would be at most average; with it any other would be busier than its broker without it.
+    Without one its broker would be at most average; with it any other would be busier than its broker without it; and
+    what else is moved away does not help enough.
     """
     brokers, bundles = snapshot.brokers, snapshot.bundles
     found: dict[int, tuple[int, int]] = {}
@@ -39,6 +40,8 @@ def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
         row = rows.start + int(np.argmax(traffic[rows]))
         moved = plan.unload_rows[(plan.unload_rows >= rows.start) & (plan.unload_rows < rows.stop)]
         kept = float(load[broker]) - float(traffic[moved[moved != row]].sum())
+        if 2 * (kept - float(load.mean())) < float(load[broker]) - float(load.mean()):
+            continue
         count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
         if count:
             found[row] = (BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES, count - 1)
