@@ -48,6 +48,8 @@ class Replay:
         self._only = only
         self._controllers: dict[str, Controller] = {}
         self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes)
+        self.taken_count = 0
+        """Records read so far; those not in ``tally`` wait in open rounds."""
         self.written_count = 0
 
     @property
@@ -58,6 +60,7 @@ class Replay:
     def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = unwatched) -> None:
         """Take every line of a recording; ``progress`` is told the bytes of each."""
         for record, size_bytes in _records(stream, file, self._max_record_bytes):
+            self.taken_count += 1
             outputs, refused = self._intake.take(record)
             self._write(outputs, refused)
             progress(size_bytes)

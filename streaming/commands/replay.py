@@ -106,8 +106,12 @@ def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
 
 def _summarize(replay: Replay) -> None:
     tally = replay.tally
-    total = sum(tally.results.values())
-    ends = ", ".join(f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected"))
-    click.echo(f"{total} records: {ends}; {replay.written_count} events written", err=True)
+    ends = [f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
+    waiting_count = replay.taken_count - sum(tally.results.values())
+    if waiting_count:
+        ends.append(f"{waiting_count} waiting in open rounds")
+    click.echo(
+        f"{replay.taken_count} records: {', '.join(ends)}; {replay.written_count} events written", err=True
+    )
     for reason, count in sorted(tally.reasons.items()):
         click.echo(f"  rejected {reason}: {count}", err=True)

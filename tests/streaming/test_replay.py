@@ -121,6 +121,15 @@ def test_keep_open_closes_only_what_the_input_closes(config: Path, recording: Pa
     assert [event["data"]["round"] for event in said(done.stdout_bytes)] == [0]
 
 
+def test_what_waits_in_a_round_that_is_kept_open_is_said(config: Path, recording: Path):
+    """Every record is accounted for: nothing in the summary looks as if it had never been read."""
+    done = replay("--config", str(config), "--keep-open", str(recording))
+    assert done.stderr.startswith(
+        "5 records: 2 used, 0 superseded, 0 late, 1 rejected, 2 waiting in open rounds; "
+    )
+    assert "waiting" not in replay("--config", str(config), str(recording)).stderr
+
+
 def test_an_empty_input_says_nothing_and_is_no_failure():
     done = replay()
     assert (done.exit_code, done.stdout_bytes) == (0, b"")
