@@ -49,6 +49,7 @@ class Shed:
             rows=rows[order],
             triggers=np.concatenate([each.triggers for each in found])[order],
             boundaries_counts=np.concatenate([each.boundaries_counts for each in found])[order],
+            means_per_s=np.concatenate([each.means_per_s for each in found])[order],
         )
 
 

@@ -113,7 +113,6 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
     counts = advanced.counts[rows]
     has_stats = topics.ends >= topics.starts
     reported = counts[:, TOPICS]
-    brokers = table.snapshot.brokers
     return SplitSnapshot(
         names=table.snapshot.bundles.names,
         namespaces=fleet.namespace[rows],
@@ -125,8 +124,6 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
         may_split=may_split,
         has_topic_stats=has_stats,
         topic_table=topics,
-        broker_messages_per_s=float(brokers.messages_per_s.mean()) if len(brokers) else 0.0,
-        broker_bytes_per_s=float(brokers.bytes_per_s.mean()) if len(brokers) else 0.0,
     )
 
 

@@ -39,6 +39,7 @@ from policies.splitting.plan import (
     ONE_TOPIC,
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
+    TRIGGERS,
     Codes,
     Examined,
     Proposals,
@@ -76,6 +77,8 @@ class _Candidates:
     """Whether it alone overloads its broker, (c,)."""
     boundaries_counts: Ints
     """Boundaries to make where that is the only reason, (c,); else 0: as many as it takes."""
+    limits: Floats
+    """What it is above, in the trigger's measure, (c,)."""
 
 
 @dataclass(slots=True)
@@ -149,6 +152,8 @@ def _candidates(
     trigger[proposals.rows[fresh]] = proposals.triggers[fresh]
     wanted = np.zeros(len(snapshot), dtype=np.int64)
     wanted[proposals.rows[fresh]] = proposals.boundaries_counts[fresh]
+    limits = _configured_limits(settings)[trigger]
+    limits[proposals.rows[fresh]] = proposals.means_per_s[fresh]
     rows = np.flatnonzero(trigger >= 0)
     parts = [
         snapshot.messages_per_s[rows] / settings.max_messages_per_s,
@@ -173,7 +178,16 @@ def _candidates(
         is_above=is_above[rows],
         is_proposed=np.isin(rows, proposals.rows),
         boundaries_counts=wanted[rows],
+        limits=limits[rows],
     )
+
+
+def _configured_limits(settings: SplitSettings) -> Floats:
+    """By trigger; 0 for those that no setting limits, and for none, the last."""
+    limits = np.zeros(len(TRIGGERS) + 1)
+    limits[[BY_TOPICS, BY_SESSIONS]] = settings.max_topics_count, settings.max_sessions_count
+    limits[[BY_MESSAGES, BY_BYTES]] = settings.max_messages_per_s, settings.max_bytes_per_s
+    return limits
 
 
 def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
@@ -321,14 +335,6 @@ def _evidence(
     yield "bundle_messages_per_s", snapshot.messages_per_s[found.rows]
     yield "bundle_bytes_per_s", snapshot.bytes_per_s[found.rows]
     yield "load_ratio", found.load_ratio
-    limits = [
-        settings.max_topics_count,
-        settings.max_sessions_count,
-        settings.max_messages_per_s,
-        settings.max_bytes_per_s,
-        snapshot.broker_messages_per_s,
-        snapshot.broker_bytes_per_s,
-    ]
-    yield "limit", np.array(limits, dtype=np.float64)[found.trigger]
+    yield "limit", found.limits
     yield "hit_count", found.hits
     yield "needed_hit_count", np.where(found.is_proposed, 0, settings.hit_count + 1)

@@ -93,12 +93,15 @@ class Proposals:
     """``BY_BROKER_MESSAGES`` or ``BY_BROKER_BYTES``, (p,)."""
     boundaries_counts: Ints
     """How many boundaries make parts that another broker can take, (p,)."""
+    means_per_s: Floats
+    """Mean load, in the trigger's measure, of the brokers it was compared with: those of its group, (p,)."""
 
 
 NO_PROPOSALS = Proposals(
     rows=np.zeros(0, dtype=np.int64),
     triggers=np.zeros(0, dtype=np.int8),
     boundaries_counts=np.zeros(0, dtype=np.int64),
+    means_per_s=np.zeros(0),
 )
 
 
@@ -125,10 +128,6 @@ class SplitSnapshot:
     has_topic_stats: Bools
     """Whether ``topic_table`` knows the bundle's topics, (m,)."""
     topic_table: TopicTable
-    broker_messages_per_s: float = 0.0
-    """Mean message rate of a broker."""
-    broker_bytes_per_s: float = 0.0
-    """Mean throughput of a broker."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -29,7 +29,7 @@ def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
     what else is moved away does not help enough.
     """
     brokers, bundles = snapshot.brokers, snapshot.bundles
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int, float]] = {}
     for broker in _shedding_brokers(plan):
         rows = bundles.rows_of(broker)
         by_messages = float(brokers.messages_per_s[broker]) > float(brokers.messages_per_s.mean())
@@ -44,12 +44,14 @@ def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
             continue
         count = _children_count(load, brokers.may_receive, broker, kept=kept, bundle=float(traffic[row]))
         if count:
-            found[row] = (BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES, count - 1)
+            trigger = BY_BROKER_MESSAGES if by_messages else BY_BROKER_BYTES
+            found[row] = (trigger, count - 1, float(load.mean()))
     rows_found = sorted(found)
     return Proposals(
         rows=np.array(rows_found, dtype=np.int64),
         triggers=np.array([found[row][0] for row in rows_found], dtype=np.int8),
         boundaries_counts=np.array([found[row][1] for row in rows_found], dtype=np.int64),
+        means_per_s=np.array([found[row][2] for row in rows_found], dtype=np.float64),
     )
 
 

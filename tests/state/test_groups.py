@@ -110,14 +110,15 @@ def some_rounds(random: Random) -> list[Event]:
     return events
 
 
-def decided(found: Run) -> set[tuple[int, str, str, str]]:
-    """Unloads and splits, each with where from and where to."""
+def decided(found: Run) -> set[tuple[int, str, str, str, float | None]]:
+    """Unloads and splits, each with where from and where to; and with what a bundle to be split was compared."""
     return {
         (
             each["round"],
             each["bundle"],
             each.get("source_broker", each.get("broker")),
             str(each.get("destination_broker", each.get("boundaries"))),
+            each["evidence"].get("limit"),
         )
         for each in found.actions
     }

@@ -120,6 +120,12 @@ def test_a_bundle_is_cut_if_it_alone_overloads_its_broker_and_fits_no_other(
     assert proposed(snapshot, plan) == found
 
 
+def test_what_a_bundle_is_compared_with_is_the_mean_of_the_brokers_that_were_looked_at() -> None:
+    fleet = {"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})}
+    plan, _ = avg_shedder.shed(snapshot_of(fleet), AvgShedderMemory(), EAGER)
+    assert relief(snapshot_of(fleet), plan).means_per_s.tolist() == [5000]
+
+
 def test_while_the_hits_are_counted_nothing_is_proposed() -> None:
     snapshot = snapshot_of({"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})})
     plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), AvgShedderSettings())

@@ -1,0 +1,56 @@
+"""Programs that come as Go modules, for tests: found, or built, or missed loudly."""
+
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BUILD_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class GoProgram:
+    """A command of a Go module at a version."""
+
+    name: str
+    package: str
+    version: str
+    without_it: str
+    """What is not tested where it cannot be had."""
+
+    def need(self) -> str:
+        """The program; without it the test is skipped, and a warning says what was not tested and why."""
+        found = shutil.which(self.name) or self._built()
+        if found is None:
+            text = f"neither {self.name} nor go is on the PATH: {self.without_it}"
+            warnings.warn(text, stacklevel=2)
+            pytest.skip(text)
+        return found
+
+    def run(self, *arguments: str | Path, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run it; what it says is part of a failure."""
+        return subprocess.run([self.need(), *arguments], capture_output=True, text=True, check=False, cwd=cwd)
+
+    def _built(self) -> str | None:
+        """In the user's cache, built there at the first call, where there is Go."""
+        base = os.environ.get("XDG_CACHE_HOME")
+        cache = Path(base) if base else Path.home() / ".cache"
+        target = cache / "trimtab" / self.name / self.version
+        made = target / self.package.rpartition("/")[2]
+        if not made.exists():
+            go = shutil.which("go")
+            if go is None:
+                return None
+            subprocess.run(
+                [go, "install", f"{self.package}@{self.version}"],
+                env=os.environ | {"GOBIN": str(target)},
+                check=True,
+                timeout=BUILD_TIMEOUT_S,
+                stdout=sys.stderr,
+            )
+        return str(made)
