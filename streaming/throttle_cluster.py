@@ -230,3 +230,8 @@ def _notes(
             yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan, and keeps them: {text}"
     for key, rate in throttle.rates_bytes_per_s.items():
         yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
+    for role, rate in throttle.defaults_bytes_per_s.items():
+        yield (
+            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan go before it, "
+            "and it is kept"
+        )

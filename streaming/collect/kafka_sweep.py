@@ -145,12 +145,14 @@ class KafkaSweeper:
         return None
 
     def _say_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
-        rates = throttle.throttle.rates_bytes_per_s
+        rates, defaults = throttle.throttle.rates_bytes_per_s, throttle.throttle.defaults_bytes_per_s
         data = KafkaBrokerData(
             broker=broker,
             throttle=ThrottleRates(
                 leader_bytes_per_s=rates.get(BrokerRole("leader", broker)),
                 follower_bytes_per_s=rates.get(BrokerRole("follower", broker)),
+                leader_default_bytes_per_s=defaults.get("leader"),
+                follower_default_bytes_per_s=defaults.get("follower"),
             ),
             replicas=replicas,
         )
