@@ -111,7 +111,7 @@ def _place(admin: KafkaAdminClient, request: ThrottleRequest) -> _Placed:
         state = states.get((row.topic, row.partition))
         if state is None:
             raise BadRequest(_unknown(row, states))
-        strangers = sorted(set(row.target) - brokers)
+        strangers = sorted(set(row.target) - brokers.keys())
         if strangers:
             raise BadRequest(
                 f"{row.name}: broker {shown(map(str, strangers))} of the target is not in the cluster, "
