@@ -143,6 +143,16 @@ THROTTLE_FEASIBLE = _gauge(
     "1 where the move ends at the rates in force, 0 where it never does; NaN: unknown, or nothing moves.",
     "cluster",
 )
+THROTTLE_CHANGED = _gauge(
+    "throttle_changed",
+    "Lists and rates of ours that somebody changed or took off while they are needed, in the last round.",
+    "cluster",
+)
+THROTTLE_FAILURES = _gauge(
+    "throttle_failures",
+    "Throttle decisions in a row that were not carried out: failed, or expired without effect; 0 after one that was.",
+    "cluster",
+)
 THROTTLE_RATE = _gauge(
     "throttle_rate_bytes_per_second", "Throttle in force, while something moves.", "cluster", "broker", "role"
 )

@@ -48,7 +48,8 @@ class Foremost(msgspec.Struct, frozen=True, array_like=True):
 class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
     """Reassignments of a Kafka cluster; None is unknown.
 
-    Rates and minimums are by role, as in `leader:101`; `bottleneck` is the role that is done last.
+    Rates and minimums are by role, as in `leader:101`; `bottleneck` is the role that is done last. `changed_count`: topics and
+    rates whose throttle somebody changed; `failures_count`: decisions in a row that were not carried out.
     """
 
     left_bytes: _Count | None
@@ -58,6 +59,8 @@ class ThrottleObservation(msgspec.Struct, frozen=True, array_like=True):
     rates_bytes_per_s: dict[str, int]
     min_bytes_per_s: dict[str, int | None]
     bottleneck: str | None = None
+    changed_count: _Count = 0
+    failures_count: _Count = 0
 
 
 class RoundObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=True, tag="round"):

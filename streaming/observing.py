@@ -84,6 +84,10 @@ def _throttle(found: ThrottleSummary) -> ThrottleObservation:
         rates_bytes_per_s=found.rates_bytes_per_s,
         min_bytes_per_s=found.min_bytes_per_s,
         bottleneck=found.bottleneck,
+        changed_count=len(found.changed_rates_bytes_per_s)
+        + len(found.lost_leader_throttled_replicas)
+        + len(found.lost_follower_throttled_replicas),
+        failures_count=found.failures_count,
     )
 
 

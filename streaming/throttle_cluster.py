@@ -111,7 +111,7 @@ def _place(admin: KafkaAdminClient, request: ThrottleRequest) -> _Placed:
         state = states.get((row.topic, row.partition))
         if state is None:
             raise BadRequest(_unknown(row, states))
-        strangers = sorted(set(row.target) - brokers)
+        strangers = sorted(set(row.target) - brokers.keys())
         if strangers:
             raise BadRequest(
                 f"{row.name}: broker {shown(map(str, strangers))} of the target is not in the cluster, "
@@ -230,3 +230,8 @@ def _notes(
             yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan, and keeps them: {text}"
     for key, rate in throttle.rates_bytes_per_s.items():
         yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
+    for role, rate in throttle.defaults_bytes_per_s.items():
+        yield (
+            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan go before it, "
+            "and it is kept"
+        )

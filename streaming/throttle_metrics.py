@@ -23,6 +23,8 @@ class ThrottleGauges:
         self._eta = gauge(families.REASSIGNMENT_ETA)
         self._feasible = gauge(families.THROTTLE_FEASIBLE)
         self._late = gauge(families.REASSIGNMENT_LATE)
+        self._changed = gauge(families.THROTTLE_CHANGED)
+        self._failures = gauge(families.THROTTLE_FAILURES)
         self._by_role = tuple(map(gauge, _BY_ROLE))
         self._shown: dict[str, set[tuple[int, str, str]]] = {}
 
@@ -32,6 +34,8 @@ class ThrottleGauges:
         self._eta.labels(cluster).set(_or_nan(seen.eta_s))
         self._feasible.labels(cluster).set(_or_nan(seen.feasible))
         self._late.labels(cluster).set(seen.late)
+        self._changed.labels(cluster).set(seen.changed_count)
+        self._failures.labels(cluster).set(seen.failures_count)
         now: set[tuple[int, str, str]] = set()
         last = {} if seen.bottleneck is None else {seen.bottleneck: 1}
         tables: tuple[Mapping[str, int | None], ...] = (seen.rates_bytes_per_s, seen.min_bytes_per_s, last)

@@ -84,7 +84,7 @@ def reassignment_of(request: ThrottleRequest) -> Reassignment:
         if lacking:
             raise BadRequest(
                 f"{row.name}: {' and '.join(lacking)} missing; add what is missing, "
-                f"or let it be read from the cluster with --bootstrap"
+                f"or let it be read from the cluster with --bootstrap or --cluster"
             )
     columns = MoveColumns(
         topics=[row.topic for row in rows],

@@ -131,6 +131,12 @@ def text_of(entries: Iterable[Entry]) -> str:
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(set(entries)))
 
 
+def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    """Entries of either. Raises ``BadList``."""
+    both, _ = merged(one, other)
+    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+
+
 def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
     """Entries of ``one`` that ``other`` has not; neither may have a ``*``."""
     return ThrottledLists(

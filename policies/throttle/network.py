@@ -1,7 +1,8 @@
 """What the network leaves for a throttle: a cap where a capacity is declared, room where its use is measured too.
 
 What a broker sends or receives besides is its traffic less the rate of the throttle in force, which is what replication of
-the moving partitions takes at most.
+the moving partitions takes at most. Traffic above the capacity is taken off once more, so that what is overloaded comes
+down. Source: kafka-kit's autothrottle, whose share is of what is left, and ours of the capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +40,8 @@ def network_limits(
         if used is None:
             caps[role] = max(most, 1)
         else:
-            caps[role] = rooms[role] = max(most - max(used - rates_in_force.get(role, 0), 0), 1)
+            other, over = max(used - rates_in_force.get(role, 0), 0), max(used - declared, 0)
+            caps[role] = rooms[role] = max(most - other - over, 1)
     return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
 
 

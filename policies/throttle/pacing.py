@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from policies.throttle.lists import ThrottledLists, difference, merged
+from policies.throttle.lists import ThrottledLists, difference, union
 from policies.throttle.moves import Moves
 from policies.throttle.needs import Needs, needs_of
 from policies.throttle.pacing_lists import ListSteps
@@ -39,7 +39,9 @@ from policies.throttle.rates import (
 from policies.throttle.settings import ThrottleSettings
 
 _MS_PER_S = 1000
-_AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "minimum-rose"})
+_AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "throttle-lost", "minimum-rose"})
+_AS_FAR_AS_IT_GOES: frozenset[Trigger] = frozenset({"moves-joined", "throttle-lost", "moves-left"})
+"""Decided at the rates in force where nothing feasible is left: better than a move without a throttle."""
 
 Step = tuple[ThrottleDecision | None, PacingMemory, PacingExplanation]
 
@@ -99,7 +101,7 @@ class _Round:
             ),
         )
         in_force = _plan_of(memory.rates(), loads) if memory.is_active else None
-        lists = ListSteps.of(snapshot.lists, memory.added, moves)
+        lists = ListSteps.of(snapshot.lists, memory.added, moves, snapshot.lost)
         return cls(
             snapshot=snapshot,
             memory=replace(memory, differs_from_plan=_differs(snapshot, memory, moves, lists)),
@@ -142,7 +144,7 @@ def _with_reports(now: _Round) -> Step:
     trigger = next(_triggers(now, wanted), None)
     in_force = _plan_of(now.memory.rates(), now.loads)
     if plan.feasible is False:
-        if not (now.memory.is_active and trigger in {"moves-joined", "moves-left"}):
+        if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
             return None, now.memory, _explained(now, "infeasible", trigger, plan)
         stretched = _stretched(now.memory.rates(), now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
@@ -188,6 +190,8 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
     if now.lists.is_joined or any(role not in rates for role in wanted):
         yield "moves-joined"
         return
+    if _is_lost(now.snapshot):
+        yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
     if now.memory.is_fallback and _is_changed(now, rates, wanted, up=True, down=True):
@@ -200,6 +204,10 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
         yield "over-cap"
     if now.lists.is_left:
         yield "moves-left"
+
+
+def _is_lost(snapshot: PacingSnapshot) -> bool:
+    return snapshot.is_rate_lost or bool(snapshot.lost.leader or snapshot.lost.follower)
 
 
 def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
@@ -246,10 +254,10 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
         return dict(wanted)
     if trigger == "moves-left":
         return {role: rates[role] for role in wanted}
-    if now.settings.rates == "uniform":
-        rate = max([*wanted.values(), *(rates[role] for role in wanted if role in rates)])
-        return dict.fromkeys(wanted, rate)
-    return {role: max(rate, rates.get(role, 0)) for role, rate in wanted.items()}
+    least = 0
+    if now.settings.rates == "uniform":  # the one rate of all, whatever somebody gave to a single broker
+        least = min((rates[role] for role in wanted if role in rates), default=0)
+    return {role: max(rate, rates.get(role, 0), least) for role, rate in wanted.items()}
 
 
 def _without_reports(
@@ -260,21 +268,21 @@ def _without_reports(
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
     memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
     told = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
-    lists = None if snapshot.moves is None else ListSteps.of(snapshot.lists, memory.added, snapshot.moves)
+    lists = None
+    if snapshot.moves is not None:
+        lists = ListSteps.of(snapshot.lists, memory.added, snapshot.moves, snapshot.lost)
     rates = memory.rates()
-    trigger: Trigger | None = None
+    trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and lists.is_joined:
         trigger, rates = "moves-joined", _stretched(rates, lists)
     if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
         trigger, rates = "stale-reports", {**rates, **_fallback(memory, settings, rates)}
         memory = replace(memory, is_fallback=True)
     add = ThrottledLists() if lists is None else lists.add
-    if trigger is None or (rates == memory.rates() and add == ThrottledLists()):
+    is_nothing = rates == memory.rates() and add == ThrottledLists() and not _is_lost(snapshot)
+    if trigger is None or is_nothing:
         return None, memory, told
-    both, _ = merged(memory.added, add)  # nothing is removed while reports are missing
-    added = ThrottledLists(
-        leader={**memory.added.leader, **both.leader}, follower={**memory.added.follower, **both.follower}
-    )
+    added = union(memory.added, add)  # nothing is removed while reports are missing
     decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
     told = replace(told, outcome="decided", wanted_trigger=trigger)
     return decision, _remembered(snapshot, memory, None, added, rates), told

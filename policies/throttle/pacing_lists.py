@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merged, without
+from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merged, union, without
 from policies.throttle.moves import Moves
 from policies.throttle.rates import BrokerRole
 
@@ -14,23 +14,32 @@ class ListSteps:
 
     wanted: ThrottledLists
     add: ThrottledLists
+    joined: ThrottledLists
+    """Of those to add, the ones that were never there."""
     remove: ThrottledLists
     leaders: tuple[int, ...]
     """Brokers that need a leader rate: every source, whoever leads."""
     followers: tuple[int, ...]
 
     @classmethod
-    def of(cls, there: ThrottledLists, added: ThrottledLists, moves: Moves) -> "ListSteps":
-        """``there``: on the cluster, whether or not our last change has arrived; ``added``: what we had added."""
+    def of(
+        cls, there: ThrottledLists, added: ThrottledLists, moves: Moves, lost: ThrottledLists
+    ) -> "ListSteps":
+        """``there``: on the cluster, whether or not our last change has arrived; ``added``: what we had added.
+
+        ``lost``: of that, what is needed and somebody took off.
+        """
         ours = without(there, added)
         others = ThrottledLists(
             leader={**there.leader, **ours.leader}, follower={**there.follower, **ours.follower}
         )
         needed = lists_of(moves)
         _, wanted = merged(others, needed)
+        joined = difference(wanted, added)
         return cls(
             wanted=wanted,
-            add=difference(wanted, added),
+            add=union(joined, lost),
+            joined=joined,
             remove=difference(added, wanted),
             leaders=brokers_of(needed.leader),
             followers=brokers_of(needed.follower),
@@ -39,7 +48,7 @@ class ListSteps:
     @property
     def is_joined(self) -> bool:
         """Whether something moves that is not throttled yet."""
-        return bool(self.add.leader or self.add.follower)
+        return bool(self.joined.leader or self.joined.follower)
 
     @property
     def is_left(self) -> bool:

@@ -13,6 +13,7 @@ from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, RatePlan
 Trigger = Literal[
     "first-throttle",
     "moves-joined",
+    "throttle-lost",
     "minimum-rose",
     "deadline-at-risk",
     "headroom",
@@ -39,6 +40,10 @@ class PacingSnapshot:
     """What moves or is planned to; None: nobody reported it in this round."""
     lists: ThrottledLists = field(default_factory=ThrottledLists)
     """Throttled replicas on the cluster, ours included; without ``moves`` they say nothing."""
+    lost: ThrottledLists = field(default_factory=ThrottledLists)
+    """Entries of ours that are needed and that somebody took off."""
+    is_rate_lost: bool = False
+    """Whether somebody took a rate of ours off."""
     caps: Caps = NO_CAPS
     """From ``network_limits``."""
     room: Caps = NO_CAPS

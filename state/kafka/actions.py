@@ -13,6 +13,7 @@ NAME = "reassignment-throttle"
 _BECAUSE: Mapping[Trigger, str] = {
     "first-throttle": "what moves is not paced yet, {moving}",
     "moves-joined": "partitions joined the move",
+    "throttle-lost": "somebody took off throttles that are still needed",
     "minimum-rose": "a minimum came near the rate, and below it the move would never end",
     "deadline-at-risk": "the deadline would be missed",
     "headroom": "the network has room for more",

@@ -23,6 +23,9 @@ def cut_throttle(found: ThrottleSummary, shown: int) -> ThrottleSummary:
         others_leader_throttled_replicas=_texts(found.others_leader_throttled_replicas, shown),
         others_follower_throttled_replicas=_texts(found.others_follower_throttled_replicas, shown),
         others_rates_bytes_per_s=_first(found.others_rates_bytes_per_s, shown),
+        lost_leader_throttled_replicas=_texts(found.lost_leader_throttled_replicas, shown),
+        lost_follower_throttled_replicas=_texts(found.lost_follower_throttled_replicas, shown),
+        changed_rates_bytes_per_s=_first(found.changed_rates_bytes_per_s, shown),
     )
 
 

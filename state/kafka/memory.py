@@ -62,6 +62,13 @@ class KafkaMemory:
     """Nothing is decided before; the more failures, the later."""
     real: PacingMemory | None = None
     """What is on the cluster while ``pacing`` is what a dry-run decided; None: ``pacing`` itself."""
+    drift_rounds: int = 0
+    """Rounds in a row in which settings of ours were not as decided."""
+    tells_rates: bool = False
+    """Whether reports tell rates at all: from one that does not, nothing can be missing."""
+    tells_lists: bool = False
+    changed_rates: dict[str, int] = field(default_factory=dict)
+    """Rates in force that somebody set in place of ours, by role as in ``leader:101``."""
 
 
 class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
@@ -101,6 +108,10 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     failures_count: int
     retry_ms: int
     real: PacingMemory | None
+    drift_rounds: int = 0
+    tells_rates: bool = False
+    tells_lists: bool = False
+    changed_rates: dict[str, int] = {}
 
 
 _memory = msgspec.msgpack.Decoder(_MemoryBytes)
@@ -128,6 +139,10 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
             memory.failures_count,
             memory.retry_ms,
             memory.real,
+            memory.drift_rounds,
+            memory.tells_rates,
+            memory.tells_lists,
+            memory.changed_rates,
         )
     )
 
@@ -151,6 +166,10 @@ def decode_kafka(value: bytes) -> KafkaMemory:
         failures_count=body.failures_count,
         retry_ms=body.retry_ms,
         real=body.real,
+        drift_rounds=body.drift_rounds,
+        tells_rates=body.tells_rates,
+        tells_lists=body.tells_lists,
+        changed_rates=body.changed_rates,
     )
 
 

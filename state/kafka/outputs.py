@@ -125,4 +125,16 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     others_follower_throttled_replicas: dict[str, str]
     """The same for followers."""
     others_rates_bytes_per_s: dict[str, int]
-    """Rates that were found on brokers and are not ours; those of brokers that we throttle come back afterwards."""
+    """Rates that were found on brokers and are not ours, `leader:default` and `follower:default` being those of all brokers
+    that have none; a rate of ours goes before them, and they come back afterwards."""
+    lost_leader_throttled_replicas: dict[str, str]
+    """Entries of ours that are needed and that somebody took off; they are added again once two rounds have seen it."""
+    lost_follower_throttled_replicas: dict[str, str]
+    """The same for followers."""
+    changed_rates_bytes_per_s: dict[str, int | None]
+    """Rates that somebody set in place of ours, which are kept until the rules ask for more; null: taken off, set again once
+    two rounds have seen it."""
+    failures_count: int
+    """Decisions in a row that were not carried out."""
+    retry_at: str | None
+    """Nothing is decided before; null: the last decision was carried out."""

@@ -7,7 +7,7 @@ the next attempt waits twice as long.
 
 from collections.abc import Mapping
 
-from policies.throttle.lists import ThrottledLists, entries_of, merged, without
+from policies.throttle.lists import ThrottledLists, entries_of, union, without
 from policies.throttle.pacing_plan import ThrottleDecision
 from policies.throttle.rates import BrokerRole, Role
 from state.kafka.memory import KafkaMemory, Pending
@@ -25,7 +25,7 @@ def pursue(memory: KafkaMemory, decision: ThrottleDecision, *, action_id: str, e
     While an earlier one is unknown, what both replace is what there is to go back to.
     """
     earlier = memory.pending
-    added = decision.add if earlier is None else _joined(earlier.added, decision.add)
+    added = decision.add if earlier is None else union(earlier.added, decision.add)
     memory.pending = Pending(
         action_id=action_id,
         expires_ms=expires_ms,
@@ -75,14 +75,9 @@ def _take_back(memory: KafkaMemory, pending: Pending, *, at_ms: int) -> None:
         memory.pacing = pending.before
     else:
         memory.real = pending.before
-    memory.attempted = _joined(memory.attempted, pending.added)
+    memory.attempted = union(memory.attempted, pending.added)
     memory.failures_count += 1
     memory.retry_ms = at_ms + min(RETRY_MS * 2 ** (memory.failures_count - 1), RETRY_MS_MAX)
-
-
-def _joined(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    both, _ = merged(one, other)
-    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
 
 
 def _is_there(pending: Pending, seen: Seen) -> bool:
@@ -123,9 +118,9 @@ def others(seen: Seen, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what decisions of ours may have left there beside ``memory.pacing.added``."""
     left_over = memory.attempted
     if memory.pending is not None:
-        left_over = _joined(left_over, memory.pending.before.added)
+        left_over = union(left_over, memory.pending.before.added)
     if memory.real is not None:
-        left_over = _joined(left_over, memory.real.added)
+        left_over = union(left_over, memory.real.added)
     left = without(seen.lists, left_over)
     return ThrottledLists(
         leader=_others(seen.lists.leader, left.leader), follower=_others(seen.lists.follower, left.follower)

@@ -32,11 +32,14 @@ class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
     broker: int
     replicas: list[ReplicaRow]
     leader_rate_bytes_per_s: int | None = None
-    """Dynamic setting; None: not set, or not known."""
+    """Dynamic setting of the broker itself; None: not set, or not known."""
     follower_rate_bytes_per_s: int | None = None
     in_bytes_per_s: int | None = None
     """None: not measured."""
     out_bytes_per_s: int | None = None
+    leader_default_bytes_per_s: int | None = None
+    """Dynamic setting of all brokers that have none of their own."""
+    follower_default_bytes_per_s: int | None = None
 
 
 class MoveRow(msgspec.Struct, frozen=True, array_like=True):

@@ -18,8 +18,9 @@ from policies.throttle.pacing_plan import (
 from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state import control
-from state.kafka import pursuit
+from state.kafka import drift, pursuit
 from state.kafka.actions import throttle_action
+from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.settings import KafkaSettings
 from state.kafka.snapshot import Seen, see
@@ -118,8 +119,9 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
     if obstacle is not None:
         return [_round_output(closed, memory, seen, None, [], outcome=obstacle[0], reason=obstacle[1])]
     _start(memory, seen)
+    drifted, sure = drift.look(memory, seen)
     settings = closed.settings.throttle
-    decision, after, told = decide(_snapshot(memory, closed, seen), memory.pacing, settings)
+    decision, after, told = decide(_snapshot(memory, closed, seen, sure), memory.pacing, settings)
     hold = None if decision is None else _hold(decision, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
@@ -137,6 +139,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
             actions,
             outcome="decided",
             reason=_verdict(told, decision, hold),
+            drifted=drifted,
             is_held=hold is not None,
         ),
     ]
@@ -164,7 +167,7 @@ def _obstacle(
     return None
 
 
-def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen) -> PacingSnapshot:
+def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> PacingSnapshot:
     kafka = closed.settings
     caps, room = Caps(), Caps()
     if seen.moves is not None:
@@ -183,6 +186,8 @@ def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen) -> PacingSnapshot
         now_ms=seen.at_ms,
         moves=seen.moves,
         lists=pursuit.others(seen, memory),
+        lost=sure.lost,
+        is_rate_lost=sure.is_rate_lost,
         caps=caps,
         room=room,
         planned_fingerprint=kafka.throttle.planned_fingerprint or None,
@@ -253,6 +258,7 @@ def _remember(
     ttl_ms: int,
 ) -> None:
     """A dry-run is taken for done, so that it goes on to say what would come next."""
+    drift.forget(memory, decision)
     if not closed.is_dry_run:
         pursuit.pursue(memory, decision, action_id=action.id, expires_ms=closed.end_ms + ttl_ms)
     elif memory.real is None:
@@ -278,10 +284,11 @@ def _round_output(
     *,
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
+    drifted: Drift = NO_DRIFT,
     is_held: bool = False,
 ) -> Output:
     spoken = round_summary(
-        closed, memory, seen, told, actions, outcome=outcome, reason=reason, is_held=is_held
+        closed, memory, seen, told, actions, drifted, outcome=outcome, reason=reason, is_held=is_held
     )
     return output(
         kind="round",

@@ -13,7 +13,7 @@ from policies.snapshot import Ints
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Moves, read_moves
 from policies.throttle.network import NetworkUse
-from policies.throttle.rates import BrokerRole
+from policies.throttle.rates import BrokerRole, Role
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
 from state.kafka.memory import Reading, WaitingLogs, WaitingMoves
 from state.kafka.reports import MoveRow, MovesReport, Partition, ReplicaRow
@@ -32,7 +32,9 @@ class Seen:
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]
-    """Rates set on the brokers that reported."""
+    """Rates set on the brokers that reported, each broker's own."""
+    defaults_there: Mapping[Role, int]
+    """Rates of all brokers that have none of their own."""
     brokers: frozenset[int]
     """Brokers that reported."""
     use: Mapping[int, NetworkUse]
@@ -61,6 +63,7 @@ def see(
         is_running=any(row.running_adding for row in rows),
         lists=ThrottledLists() if moves is None else moves.report.throttled,
         rates_there=dict(_rates(reports)),
+        defaults_there=_defaults(reports),
         brokers=frozenset(logs.times_ms),
         use={
             waiting.logs.broker: NetworkUse(
@@ -80,6 +83,18 @@ def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int
             yield BrokerRole("leader", logs.broker), logs.leader_rate_bytes_per_s
         if logs.follower_rate_bytes_per_s is not None:
             yield BrokerRole("follower", logs.broker), logs.follower_rate_bytes_per_s
+
+
+def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
+    """Of the newest report; every broker says the same, unless it has just been changed."""
+    if not reports:
+        return {}
+    logs = max(reports.values(), key=lambda waiting: waiting.age_key).logs
+    both: dict[Role, int | None] = {
+        "leader": logs.leader_default_bytes_per_s,
+        "follower": logs.follower_default_bytes_per_s,
+    }
+    return {role: rate for role, rate in both.items() if rate is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,9 @@ from typing import Literal
 from policies.throttle.pacing_plan import PacingExplanation
 from policies.throttle.rates import loads_of
 from state import summary
-from state.kafka import pursuit
+from state.kafka import drift, pursuit
 from state.kafka.actions import NAME, bottleneck, total
+from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.outputs import RateViolation, ThrottleSummary, UnknownNumber
 from state.kafka.settings import KafkaSettings
@@ -55,6 +56,7 @@ def round_summary(
     seen: Seen,
     told: PacingExplanation | None,
     actions: list[Output],
+    drifted: Drift,
     *,
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
@@ -101,13 +103,19 @@ def round_summary(
         findings=summary.empty_section(),
         actions_count=len(actions),
         actions=[action.id for action in actions],
-        throttle=None if told is None else _throttle(closed, memory, seen, told, is_held=is_held),
+        throttle=None if told is None else _throttle(closed, memory, seen, told, drifted, is_held=is_held),
     )
     return summary.fit(spoken)
 
 
 def _throttle(
-    closed: Closed, memory: KafkaMemory, seen: Seen, told: PacingExplanation, *, is_held: bool
+    closed: Closed,
+    memory: KafkaMemory,
+    seen: Seen,
+    told: PacingExplanation,
+    drifted: Drift,
+    *,
+    is_held: bool,
 ) -> ThrottleSummary:
     needs, plan, eta, moves = told.needs, told.plan, told.eta, seen.moves
     strange = others_lists(pursuit.others(seen, memory), memory.pacing.added)
@@ -153,8 +161,14 @@ def _throttle(
         others_leader_throttled_replicas=dict(sorted(strange.leader.items())),
         others_follower_throttled_replicas=dict(sorted(strange.follower.items())),
         others_rates_bytes_per_s={
-            str(role): rate for role, rate in sorted(seen.rates_there.items()) if role not in ours
+            **{f"{role}:default": rate for role, rate in sorted(seen.defaults_there.items())},
+            **{str(role): rate for role, rate in sorted(seen.rates_there.items()) if role not in ours},
         },
+        lost_leader_throttled_replicas=dict(sorted(drifted.lost.leader.items())),
+        lost_follower_throttled_replicas=dict(sorted(drifted.lost.follower.items())),
+        changed_rates_bytes_per_s=drift.named(memory, drifted),
+        failures_count=memory.failures_count,
+        retry_at=rfc3339(memory.retry_ms) if memory.failures_count else None,
     )
 
 

@@ -14,8 +14,9 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from streaming.collect.cadence import Cadence
-from streaming.collect.kafka_sweep import EVENTS, READ_RESULTS, KafkaSweeper
+from streaming.collect.kafka_sweep import EVENTS, METRICS_FAILED, READ_RESULTS, KafkaSweeper
 from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.network_metrics import NetworkMeter
 from streaming.collect.planned import BadPlan
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
@@ -50,8 +51,14 @@ class KafkaCollector:
         self._stop = threading.Event()
         rounds = ClusterSettingsSource(settings).base(cluster).kafka.rounds
         self._cadence = Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count)
+        self._meter = self._network_meter()
         self._sweeper = KafkaSweeper(
-            sink, self.metrics, cluster=cluster, clock_s=clock_s, planned_file=target.planned_file
+            sink,
+            self.metrics,
+            cluster=cluster,
+            clock_s=clock_s,
+            planned_file=target.planned_file,
+            meter=self._meter,
         )
         self._connection = ExitStack()
         self._admin: KafkaAdminClient | None = self._connect()
@@ -101,6 +108,8 @@ class KafkaCollector:
 
     def close(self) -> None:
         """Close connections."""
+        if self._meter is not None:
+            self._meter.close()
         self._disconnect()
 
     def readiness(self) -> Sequence[Check]:
@@ -111,6 +120,16 @@ class KafkaCollector:
             "no complete sweep yet" if age_s is None else f"the last complete sweep ended {age_s:.0f} s ago"
         )
         return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
+
+    def _network_meter(self) -> NetworkMeter | None:
+        if self._target.metrics_url is None:
+            return None
+        return NetworkMeter(
+            self._target,
+            interval_s=self._cadence.interval_s,
+            clock_s=self._clock_s,
+            failed=lambda: self.metrics.count_read(METRICS_FAILED),
+        )
 
     def _connect(self) -> KafkaAdminClient:
         return self._connection.enter_context(admin_of(self._target, cluster=self._cluster))

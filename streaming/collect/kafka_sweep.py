@@ -1,7 +1,8 @@
 """One sweep of a Kafka cluster: what moves, every broker's logs of it and its throttle, then a tick.
 
 Invariants: what could not be read is absent and named in the tick, never 0; a dead broker costs its own numbers only; a
-report's time is when its broker's answer was complete here. Changes nothing.
+report's time is when its broker's answer was complete here. A broker's traffic is what its metrics page said last, for
+which nobody waits. Changes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,6 +16,7 @@ from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
 from streaming.collect.cadence import Patience
 from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.network_metrics import NetworkMeter
 from streaming.collect.planned import planned_move, read_planned
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.reading import (
@@ -30,7 +32,15 @@ from streaming.kafka_admin.reading import (
 from streaming.kafka_admin.throttles import ThrottlesFound, read_throttle
 from streaming.sinks.input_events import EventSink
 from streaming.wire.encode import encode_input
-from streaming.wire.kafka import KafkaBrokerData, Move, ReassignmentData, Replica, Throttled, ThrottleRates
+from streaming.wire.kafka import (
+    KafkaBrokerData,
+    Move,
+    Network,
+    ReassignmentData,
+    Replica,
+    Throttled,
+    ThrottleRates,
+)
 from streaming.wire.messages import (
     KafkaLoadReportMessage,
     ReassignmentMessage,
@@ -39,7 +49,8 @@ from streaming.wire.messages import (
     type_of,
 )
 
-READ_RESULTS = ("ok", "failed")
+METRICS_FAILED = "metrics-failed"
+READ_RESULTS = ("ok", "failed", METRICS_FAILED)
 EVENTS = ("load-report", "reassignment", "tick")
 
 
@@ -63,8 +74,10 @@ class KafkaSweeper:
         cluster: str,
         clock_s: Callable[[], float],
         planned_file: str | None = None,
+        meter: NetworkMeter | None = None,
     ) -> None:
         self._planned_file = planned_file
+        self._meter = meter
         self._sink = sink
         self._metrics = metrics
         self._cluster = cluster
@@ -79,8 +92,10 @@ class KafkaSweeper:
         """
         moves, moved_ms = self._moves(admin), self._now_ms()
         alive = read_brokers(admin)
+        if self._meter is not None:
+            self._meter.begin(alive)
         wanted = sorted(
-            alive | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
+            alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
         )
         failed = self._left_out(wanted, alive)
         asked = [broker for broker in wanted if broker not in failed]
@@ -145,13 +160,16 @@ class KafkaSweeper:
         return None
 
     def _say_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
-        rates = throttle.throttle.rates_bytes_per_s
+        rates, defaults = throttle.throttle.rates_bytes_per_s, throttle.throttle.defaults_bytes_per_s
         data = KafkaBrokerData(
             broker=broker,
             throttle=ThrottleRates(
                 leader_bytes_per_s=rates.get(BrokerRole("leader", broker)),
                 follower_bytes_per_s=rates.get(BrokerRole("follower", broker)),
+                leader_default_bytes_per_s=defaults.get("leader"),
+                follower_default_bytes_per_s=defaults.get("follower"),
             ),
+            network=Network() if self._meter is None else self._meter.traffic(broker),
             replicas=replicas,
         )
         self._say("load-report", type_of(KafkaLoadReportMessage), str(broker), data, self._now_ms())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 import msgspec
@@ -20,6 +20,9 @@ from streaming.exits import INFEASIBLE, Refused, WrongUse
 from streaming.throttle_picture import draw
 from streaming.throttle_plan import ThrottlePlan, answer_of, make_plan
 from streaming.throttle_request import BadRequest, ThrottleRequest, read_request, reassignment_of
+
+if TYPE_CHECKING:
+    from streaming.settings import KafkaTarget
 
 STDIN = "-"
 Form = Literal["json", "text"]
@@ -34,7 +37,7 @@ _REQUEST = """
                  "write_bytes_per_s": 4000000,                what producers write; null: unknown
                  "log_size_bytes": 12000000000}]}             null: unknown
 
-or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with --bootstrap.
+or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
 
 Exit codes: 0 planned, 2 bad input, 3 it would never end (the plan is printed all the same),
             5 the cluster does not answer or does not take it.
@@ -94,20 +97,32 @@ def throttle_command() -> None:
     help="Move in so many batches, or in as few as fit under --cap.",
 )
 @click.option(
-    "--bootstrap", metavar="HOST:PORT,…", help="Read from this cluster what the input does not say."
+    "--bootstrap",
+    metavar="HOST:PORT,…",
+    help="Read from this cluster, which asks for neither TLS nor a user, what the input does not say.",
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help='The same with the address, TLS and user of [targets."NAME".kafka] in the settings.',
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="With --cluster: settings file; ./trimtab.toml if there is one.",
 )
 @click.option(
     "--interval",
     type=click.FloatRange(MIN_INTERVAL_MS / 1000),
     default=10.0,
     show_default=True,
-    help="With --bootstrap: seconds over which write rates are measured.",
+    help="With a cluster: seconds over which write rates are measured.",
 )
 @click.option(
     "--apply",
     "is_applied",
     is_flag=True,
-    help="With --bootstrap: set lists and rates; before the move is started.",
+    help="With a cluster: set lists and rates; before the move is started.",
 )
 @click.option(
     "--plan",
@@ -131,6 +146,8 @@ def plan_command(
     headroom: Fraction,
     floor: int,
     bootstrap: str | None,
+    cluster: str | None,
+    config: Path | None,
     interval: float,
     is_applied: bool,  # noqa: FBT001  click passes it by keyword
     chosen: Literal["uniform", "per-broker"],
@@ -142,13 +159,14 @@ def plan_command(
     """
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
-        applied = _applied(chosen, bootstrap, batches, replace_rates=replace_rates) if is_applied else None
+        where = _where(bootstrap, cluster, config)
+        applied = _applied(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
-        if bootstrap is None:
+        if where is None:
             plan = _planned(reassignment_of(request), rule, batches)
             _print(plan, form)
         else:
-            plan = _on_cluster(request, rule, batches, form, Cluster(bootstrap, interval, applied))
+            plan = _on_cluster(request, rule, batches, form, Look(where, interval, applied))
     except BadRequest as error:
         raise WrongUse(str(error)) from error
     if plan.is_infeasible:
@@ -164,43 +182,72 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class Place:
+    """A cluster: its target, and the name of that in the settings."""
+
+    target: "KafkaTarget"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
     """Where to look, how long, and whether to set anything there."""
 
-    bootstrap: str
+    place: Place
     interval_s: float
     applied: Applied | None
 
 
+def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
+    """None: everything is in the file."""
+    if bootstrap is not None and cluster is not None:
+        raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")
+    if config is not None and cluster is None:
+        raise BadRequest("--config is read for --cluster only: name the cluster, or leave it out")
+    if bootstrap is None and cluster is None:
+        return None
+
+    from streaming.commands.targets import kafka_target, read_settings  # noqa: PLC0415  settings, when needed
+    from streaming.settings import KafkaTarget  # noqa: PLC0415
+
+    if cluster is not None:
+        return Place(kafka_target(read_settings(config, {}), cluster), cluster)
+    try:
+        return Place(KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap")
+    except ValueError as error:
+        raise BadRequest(f"--bootstrap: {error}") from error
+
+
 def _applied(
     chosen: Literal["uniform", "per-broker"],
-    bootstrap: str | None,
+    where: Place | None,
     batches: str | int | None,
     *,
     replace_rates: bool,
 ) -> Applied:
-    if bootstrap is None or batches is not None:
+    if where is None or batches is not None:
         raise BadRequest(
-            "--apply needs --bootstrap, and no --batches: apply them one by one, each from its own file"
+            "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
         )
     return Applied(chosen=chosen, replace_rates=replace_rates)
 
 
 def _on_cluster(
-    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, cluster: Cluster
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, look: Look
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
-    from streaming.kafka_admin.connection import ClusterError, connected  # noqa: PLC0415  a broker's client, when needed
+    from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
+    from streaming.kafka_admin.target import admin_of  # noqa: PLC0415
     from streaming.throttle_apply import NotApplied, apply_plan  # noqa: PLC0415
     from streaming.throttle_cluster import survey  # noqa: PLC0415
 
     try:
-        with connected(cluster.bootstrap) as admin:
-            found = survey(admin, request, interval_s=cluster.interval_s)
+        with admin_of(look.place.target, cluster=look.place.name) as admin:
+            found = survey(admin, request, interval_s=look.interval_s)
             plan = _planned(found.reassignment, rule, batches, found.notes)
             _print(plan, form)
-            if cluster.applied is not None:
-                how = cluster.applied
+            if look.applied is not None:
+                how = look.applied
                 done = apply_plan(admin, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
                 click.echo("\n".join(done), err=True)
     except NotApplied as error:

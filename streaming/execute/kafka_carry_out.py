@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from kafka import KafkaAdminClient
 
-from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, without
+from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.execute.kafka_memory import ExecutorMemory, Rate, Remembered
 from streaming.execute.kafka_orders import ThrottleAction
@@ -105,7 +105,7 @@ class ThrottleExecutor:
         changes = changes_of(there, lists, {**restored, **wanted})
         ours = {str(role): _ours(role, rate, remembered, there) for role, rate in wanted.items()}
         during = Remembered(
-            added=_joined(remembered.added, added),
+            added=union(remembered.added, added),
             rates={**remembered.rates, **ours},
             is_planned=aim.is_planned,
         )
@@ -212,16 +212,17 @@ def _restored(
 
 
 def _ours(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
-    """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen."""
+    """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen.
+
+    A rate that is kept because somebody set it in place of ours is not ours, and stays in the end.
+    """
     known = remembered.rates.get(str(role))
     if known is None:
         return Rate(rate, there.rates_bytes_per_s.get(role))
-    return known if known.ours == rate else Rate(rate, known.before, earlier=known.ours)
-
-
-def _joined(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    both, _ = merged(one, other)
-    return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
+    is_others = there.rates_bytes_per_s.get(role) == rate != known.earlier
+    if known.ours == rate or is_others:
+        return known
+    return Rate(rate, known.before, earlier=known.ours)
 
 
 def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:

@@ -52,13 +52,13 @@ class LogSizes:
     """Brokers that did not answer, with the reason."""
 
 
-def read_brokers(admin: KafkaAdminClient) -> frozenset[int]:
-    """Ids of the brokers that are registered and not fenced."""
-    return frozenset(
-        broker["broker_id"]
+def read_brokers(admin: KafkaAdminClient) -> dict[int, str]:
+    """Advertised hosts of the brokers that are registered and not fenced, by id."""
+    return {
+        broker["broker_id"]: broker["host"]
         for broker in admin.describe_cluster()["brokers"]
         if not broker.get("is_fenced", False)
-    )
+    }
 
 
 def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Partition, PartitionState]:

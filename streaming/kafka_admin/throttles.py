@@ -3,11 +3,15 @@
 Kafka accepts a misspelt key and a rate of 0, and reports errors in its answer instead of raising: so a rate below 1 is
 refused here, every answer is looked at, and everything is read back. Lists and rates that are right already are not set
 again. Config keys: ``leader.replication.throttled.rate``, ``…replicas`` and the same for ``follower``.
+
+A rate may also be the default of all brokers (``kafka-configs --entity-default``): a broker's own goes before it, and it
+is never touched here. In ``server.properties`` Kafka takes no notice of a rate. Source: ``BrokerConfigHandler``.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -21,6 +25,11 @@ from streaming.kafka_admin.connection import ClusterError
 ROLES: tuple[Role, Role] = ("leader", "follower")
 _ALWAYS_THERE = {ConfigResourceType.TOPIC: "cleanup.policy", ConfigResourceType.BROKER: "node.id"}
 """A key that every answer has; without it the request was refused, which the client does not say."""
+_OWN = {
+    ConfigResourceType.TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ConfigResourceType.BROKER: "DYNAMIC_BROKER_CONFIG",
+}
+"""Where a setting of the topic or broker itself comes from."""
 _SEEN_TIMEOUT_S = 10.0
 """A change is acknowledged before the broker shows it; it takes some ten milliseconds."""
 _POLL_S = 0.05
@@ -42,6 +51,18 @@ class Throttle:
 
     lists: ThrottledLists = field(default_factory=ThrottledLists)
     rates_bytes_per_s: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """Brokers' own."""
+    defaults_bytes_per_s: Mapping[Role, int] = field(default_factory=dict)
+    """Of all brokers that have none of their own."""
+
+
+class _Value(NamedTuple):
+    """One setting."""
+
+    own: str | None
+    """Of the topic or broker itself."""
+    default: str | None = None
+    """Of all brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +93,7 @@ def read_throttle(
     """Lists of the topics, which must exist, and rates of the brokers. Raises ``ClusterError`` where a topic is refused."""
     lists = _read(admin, ConfigResourceType.TOPIC, sorted(set(topics)), [list_key(role) for role in ROLES])
     rates: dict[BrokerRole, int] = {}
+    defaults: dict[Role, int] = {}
     failed: dict[int, str] = {}
     for broker in sorted(set(brokers)):
         try:
@@ -81,43 +103,54 @@ def read_throttle(
         except (KafkaError, ClusterError) as error:
             failed[broker] = str(error) or repr(error)
             continue
-        rates |= {
-            BrokerRole(role, broker): int(found[rate_key(role)]) for role in ROLES if _is_rate(found, role)
-        }
-    by_role = [
-        {topic: found[list_key(role)] for topic, found in lists.items() if found.get(list_key(role))}
-        for role in ROLES
-    ]
-    throttle = Throttle(lists=ThrottledLists(leader=by_role[0], follower=by_role[1]), rates_bytes_per_s=rates)
+        for role in ROLES:
+            own, default = map(_rate, found.get(rate_key(role), _Value(None)))
+            if own is not None:
+                rates[BrokerRole(role, broker)] = own
+            if default is not None:
+                defaults[role] = default
+    throttle = Throttle(
+        lists=ThrottledLists(leader=_lists(lists, "leader"), follower=_lists(lists, "follower")),
+        rates_bytes_per_s=rates,
+        defaults_bytes_per_s=defaults,
+    )
     return ThrottlesFound(throttle=throttle, failed=failed)
 
 
-def _is_rate(found: Mapping[str, str], role: Role) -> bool:
-    value = found.get(rate_key(role))
-    return value is not None and int(value) != LARGEST_NUMBER  # the default, which is no throttle
+def _lists(found: Mapping[str, Mapping[str, _Value]], role: Role) -> dict[str, str]:
+    values = {topic: settings.get(list_key(role), _Value(None)).own for topic, settings in found.items()}
+    return {topic: text for topic, text in values.items() if text}
+
+
+def _rate(value: str | None) -> int | None:
+    """None also for the largest number, which is how Kafka writes that there is none."""
+    return None if value is None or int(value) == LARGEST_NUMBER else int(value)
 
 
 def _read(
     admin: KafkaAdminClient, kind: ConfigResourceType, names: list[str], keys: list[str]
-) -> dict[str, dict[str, str]]:
-    """Values of the keys that have one, by resource name."""
+) -> dict[str, dict[str, _Value]]:
+    """The keys that are there, by resource name."""
     if not names:
         return {}
     asked = [ConfigResource(kind, name, dict.fromkeys([*keys, _ALWAYS_THERE[kind]])) for name in names]
-    answers = admin.describe_configs(asked, config_filter="all").get(kind.name.lower(), {})
+    found = admin.describe_configs(asked, include_synonyms=True, config_filter="all")
+    answers = found.get(kind.name.lower(), {})
     for name in names:
         if _ALWAYS_THERE[kind] not in answers.get(name, {}):
             raise ClusterError(
                 f"the settings of {kind.name.lower()} {name} cannot be read; does it exist, and is DESCRIBE_CONFIGS allowed?"
             )
     return {
-        name: {
-            key: answers[name][key]["value"]
-            for key in keys
-            if answers[name].get(key, {}).get("value") is not None
-        }
+        name: {key: _value(kind, answers[name][key]) for key in keys if key in answers[name]}
         for name in names
     }
+
+
+def _value(kind: ConfigResourceType, entry: Mapping[str, Any]) -> _Value:
+    """What is set at which place: ``value`` alone would show the default as if it were the broker's own."""
+    set_at = {each["source"]: each["value"] for each in entry["synonyms"]}
+    return _Value(set_at.get(_OWN[kind]), set_at.get("DYNAMIC_DEFAULT_BROKER_CONFIG"))
 
 
 def changes_of(
@@ -180,5 +213,7 @@ def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:
 
 
 def _shown(admin: KafkaAdminClient, change: Change) -> str | None:
-    value = _read(admin, change.kind, [change.name], [change.key])[change.name].get(change.key)
-    return None if value in ("", None, str(LARGEST_NUMBER)) else value
+    value = (
+        _read(admin, change.kind, [change.name], [change.key])[change.name].get(change.key, _Value(None)).own
+    )
+    return None if value in ("", str(LARGEST_NUMBER)) else value

@@ -103,6 +103,10 @@ class PulsarTarget:
                 raise ValueError(f"{name} is set, but admin_url is plain http: use https, or remove {name}")
 
 
+_METRICS_URL = re.compile(r"https?://(?:[^{}\s]|{host}|{broker})+")
+_COUNTER = re.compile(
+    r'[A-Za-z_:][A-Za-z0-9_:]*(?:{[A-Za-z_]\w*="[^"\\\n]*"(?:,[A-Za-z_]\w*="[^"\\\n]*")*})?'
+)
 _BOOTSTRAP = re.compile(rf"{_HOST_PORT}(?:,{_HOST_PORT})*")
 
 
@@ -116,14 +120,47 @@ class KafkaTarget:
     planned_file: str | None = None
     """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
     reported as planned, so that write rates are known and a throttle is set before it starts. Unset or not there: none."""
+    metrics_url: str | None = None
+    """Page of each broker with its counters in Prometheus' text format, as the JMX exporter serves it:
+    ``http://{host}:7071/metrics``. ``{host}`` is the broker's advertised host, ``{broker}`` its id. From it comes what its network
+    carries, which lets a throttle use what is free of ``[kafka.capacity]``; unset = not measured."""
+    received_metrics: tuple[str, ...] = (
+        "kafka_server_brokertopicmetrics_bytesin_total",
+        "kafka_server_brokertopicmetrics_replicationbytesin_total",
+    )
+    """Counters on that page that make up what a broker receives, as ``name`` or ``name{label="value"}``; all must be there. Those
+    with a label ``topic`` are left out unless it is asked for, because the one without is their sum. The default is what the JMX
+    exporter's own rules for Kafka make of ``kafka.server:type=BrokerTopicMetrics``."""
+    sent_metrics: tuple[str, ...] = (
+        "kafka_server_brokertopicmetrics_bytesout_total",
+        "kafka_server_brokertopicmetrics_replicationbytesout_total",
+    )
+    """The same for what it sends. Without rules the exporter's names are
+    ``kafka_server_BrokerTopicMetrics_Count{name="BytesOutPerSec"}`` and the like."""
     timeout_s: float = 10.0
-    """How long one call may take; a broker that is down costs as much in each sweep it is asked in."""
+    """How long one call may take; a broker that is down costs as much in each sweep it is asked in. A metrics page is waited for
+    as long, and delays nothing."""
     sweeps_per_round_count: int = 2
     """How often the cluster is read in a round, at least 2, so that one failed read leaves no hole. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:
         _require(_BOOTSTRAP.fullmatch(self.bootstrap), "bootstrap", self.bootstrap, "host:port[,host:port]")
+        if self.metrics_url is not None:
+            _require(
+                _METRICS_URL.fullmatch(self.metrics_url) and re.search(r"{(host|broker)}", self.metrics_url),
+                "metrics_url",
+                _without_password(self.metrics_url),
+                "http:// or https:// with {host} or {broker} in it, so that each broker has its own, and no other braces",
+            )
+        for name in ("received_metrics", "sent_metrics"):
+            counters = getattr(self, name)
+            _require(
+                counters and all(map(_COUNTER.fullmatch, counters)),
+                name,
+                counters,
+                'one or more of name or name{label="value"}',
+            )
         _require(self.timeout_s > 0, "timeout_s", self.timeout_s, "more than 0")
         _require(
             self.sweeps_per_round_count >= _SWEEPS_MIN,

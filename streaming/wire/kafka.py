@@ -28,9 +28,13 @@ class ThrottleRates(msgspec.Struct, frozen=True):
     """The throttle set on a broker; null: none, or not known."""
 
     leader_bytes_per_s: Count | None = None
-    """Dynamic setting `leader.replication.throttled.rate`."""
+    """Dynamic setting `leader.replication.throttled.rate` of this broker."""
     follower_bytes_per_s: Count | None = None
-    """Dynamic setting `follower.replication.throttled.rate`."""
+    """Dynamic setting `follower.replication.throttled.rate` of this broker."""
+    leader_default_bytes_per_s: Count | None = None
+    """The same setting as the default of all brokers, which a broker's own goes before."""
+    follower_default_bytes_per_s: Count | None = None
+    """The same for followers."""
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -128,6 +132,8 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
         data.throttle.follower_bytes_per_s,
         data.network.in_bytes_per_s,
         data.network.out_bytes_per_s,
+        data.throttle.leader_default_bytes_per_s,
+        data.throttle.follower_default_bytes_per_s,
     )
 
 

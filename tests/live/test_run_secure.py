@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import (
     ACL,
@@ -18,7 +19,13 @@ from kafka.admin import (
 )
 
 from deploy.local.secure_kafka import SecureKafka
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole
+from streaming.cli import main
 from streaming.exits import REFUSED
+from streaming.kafka_admin.connection import ClusterError
+from streaming.kafka_admin.target import admin_of
+from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
 from streaming.link import input_link, output_link
 from streaming.settings import TopicNames, load
 from streaming.sinks import PublishError
@@ -30,10 +37,16 @@ from tests.live.stage import QUICK, Stage, cluster_of, replayed
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ADMINISTRATOR, CONTROLLER, OPERATOR = "admin", "trimtab", "maria"
-COLLECTOR, WATCHER = "collector", "watcher"
-PASSWORDS = {user: f"{user}'s secret" for user in (ADMINISTRATOR, CONTROLLER, OPERATOR, COLLECTOR, WATCHER)}
-RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+COLLECTOR, WATCHER, PACER = "collector", "watcher", "pacer"
+USERS = (ADMINISTRATOR, CONTROLLER, OPERATOR, COLLECTOR, WATCHER, PACER)
+PASSWORDS = {user: f"{user}'s secret" for user in USERS}
+RESOURCES = {
+    "cluster": ResourceType.CLUSTER,
+    "topic": ResourceType.TOPIC,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
 OPERATIONS = {
+    "AlterConfigs": ACLOperation.ALTER_CONFIGS,
     "Create": ACLOperation.CREATE,
     "Describe": ACLOperation.DESCRIBE,
     "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
@@ -50,7 +63,7 @@ def documented(component: str) -> list[Entry]:
     page = (ROOT / "docs" / "security.md").read_text()
     chapter = page.split(f"### {component}\n", 1)[1].split("\n##", 1)[0]
     rows = re.findall(
-        r"^\| (topic|transactional-id) `([^`]+)` \| ([A-Za-z, ]+) \|", chapter, flags=re.MULTILINE
+        r"^\| (cluster|topic|transactional-id) `([^`]+)` \| ([A-Za-z, ]+) \|", chapter, flags=re.MULTILINE
     )
     assert rows, f"docs/security.md has no permissions of {component}"
     return [(kind, name, operation) for kind, name, its in rows for operation in its.split(", ")]
@@ -194,3 +207,62 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
         PublishError, match="User:trimtab lacks the permission Write on transactional id trimtab"
     ):
         publisher.open(query_id=None, last_batch_id=None)
+
+
+def test_a_secured_cluster_is_looked_at_and_paced_as_the_user_of_its_target(
+    secure: SecureKafka, access: Access, tmp_path: Path
+) -> None:
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        admin.create_topics({"mv": {"assignments": {0: [1]}}}, wait_for_metadata=True)
+    config = tmp_path / "trimtab.toml"
+    config.write_text(f"""
+[targets."east-1".kafka]
+bootstrap = "{secure.secure_bootstrap}"
+[targets."east-1".kafka.security]
+protocol = "sasl_ssl"
+ca_file = "{secure.ca_file}"
+username = "{PACER}"
+password = "{PASSWORDS[PACER]}"
+""")
+    stays = {"version": 1, "partitions": [{"topic": "mv", "partition": 0, "replicas": [1]}]}
+    look = (
+        "throttle",
+        "plan",
+        "--cluster",
+        "east-1",
+        "--config",
+        str(config),
+        "--interval",
+        "5",
+        "--input",
+        "-",
+    )
+    refused = CliRunner().invoke(main, look, input=json.dumps(stays))
+    assert refused.exit_code == REFUSED, refused.output
+    assert PASSWORDS[PACER] not in refused.output
+
+    access.allow(PACER, documented("A Kafka cluster whose moves are looked at"))
+    planned = CliRunner().invoke(main, look, input=json.dumps(stays))
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["partitions_without_data_movement"] == ["mv-0"]
+    swept = CliRunner().invoke(
+        main, ["collect", "kafka", "east-1", "--config", str(config), "--once", "--stdout"]
+    )
+    assert swept.exit_code == 0, swept.output
+    assert [json.loads(line)["subject"] for line in swept.stdout.splitlines()] == [
+        "reassignments",
+        "1",
+        "tick",
+    ]
+
+    target = load(file=config, flags={}, environ={}).settings.targets["east-1"].kafka
+    lists, rate = ThrottledLists(leader={"mv": "0:1"}), {BrokerRole("leader", 1): 5_000_000}
+    none = ThrottledLists(leader={"mv": ""})
+    with admin_of(target, cluster="east-1") as admin:
+        with pytest.raises(ClusterError, match=r"refused by Kafka: .*ClusterAuthorizationFailed"):
+            apply(admin, changes_of(Throttle(), lists, rate))
+        access.allow(PACER, documented("A Kafka cluster whose moves are paced"))
+        apply(admin, changes_of(Throttle(), lists, rate))
+        there = read_throttle(admin, topics=["mv"], brokers=[1]).throttle
+        assert there == Throttle(lists=lists, rates_bytes_per_s=rate)
+        apply(admin, changes_of(there, none, dict.fromkeys(rate)))

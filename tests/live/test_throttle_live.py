@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
-from streaming.settings import load
+from streaming.settings import KafkaTarget, load
 from tests.live.driving import Warm, until
 from tests.live.moving import Moving, pipeline, planned
 from tests.live.stage import Stage
+from tests.streaming.http_broker import Answer, Asked, http_brokers
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -28,7 +30,9 @@ ASSIGNED = {0: (1, 2), 1: (2, 1)}
 TARGET = {0: (1, 3), 1: (1, 3)}
 """Broker 1 is the first of both, so that an election of preferred leaders makes it lead both."""
 WRITES = 1 * MB
-DEADLINE_S = 60
+DEADLINE_S = 80
+"""Long enough for a rate that is well below what is needed once one broker leads both partitions."""
+TRAFFIC = 5 * MB
 RULES = f"""
 [kafka.rounds]
 length_s = 6
@@ -48,6 +52,18 @@ def moving(brokers: LocalKafka) -> Iterator[Moving]:
     made.close()
 
 
+@pytest.fixture
+def metrics() -> Iterator[str]:
+    """A metrics page of each broker, whose four counters grow by ``TRAFFIC`` a second each."""
+
+    def page(_: Asked) -> Answer:
+        names = (*KafkaTarget().received_metrics, *KafkaTarget().sent_metrics)
+        return 200, {}, "".join(f"{name} {time.time() * TRAFFIC}\n" for name in names).encode()
+
+    with http_brokers() as make:
+        yield make(page).url
+
+
 def summaries(stage: Stage) -> list[dict[str, Any]]:
     return [json.loads(value)["data"] for value in stage.values(stage.topics.audit)]
 
@@ -56,23 +72,52 @@ def actions(stage: Stage) -> list[dict[str, Any]]:
     return [json.loads(value)["data"] for value in stage.values(stage.topics.actions)]
 
 
+@contextmanager
+def told_of(stage: Stage) -> Iterator[None]:
+    """What the service said of each round is shown where the block fails."""
+    try:
+        yield
+    except BaseException:
+        for said in summaries(stage):
+            throttle = said["throttle"] or {}
+            shown = (
+                "outcome",
+                "trigger",
+                "rates_bytes_per_s",
+                "min_bytes_per_s",
+                "bytes_left",
+                "eta_s",
+                "eta_basis",
+            )
+            sys.stdout.write(f"{said['round']} {said['reason']} {[throttle.get(key) for key in shown]}\n")
+        raise
+
+
+def loads(stage: Stage) -> list[dict[str, Any]]:
+    said = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in said if event["type"] == "trimtab.kafka.load-report.v1"]
+
+
 def results(stage: Stage) -> list[dict[str, Any]]:
     said = [json.loads(value) for value in stage.values(stage.topics.input)]
     return [event["data"] for event in said if event["type"] == "trimtab.action-result.v1"]
 
 
 def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
-    brokers: LocalKafka, moving: Moving, warm: Warm, tmp_path: Path
+    brokers: LocalKafka, moving: Moving, metrics: str, warm: Warm, tmp_path: Path
 ) -> None:
     stage = Stage(brokers.bootstrap, f"t-{moving.topic}", tmp_path)
     stage.create_topics()
     plan = tmp_path / "reassignment.json"
     planned(plan, moving.topic, TARGET)
-    target = f'bootstrap = "{brokers.bootstrap}"\nplanned_file = "{plan}"\n'
+    target = (
+        f'bootstrap = "{brokers.bootstrap}"\nplanned_file = "{plan}"\nmetrics_url = "{metrics}/{{broker}}"\n'
+    )
     config = stage.settings(base=RULES + target)
     settings = load(file=config, flags={}, environ={}).settings
     moving.fill(60 * MB)
     with (
+        told_of(stage),
         moving.written(WRITES),
         warm.start("run", "--config", str(config), "--from", "earliest") as run,
         pipeline(settings, cluster=CLUSTER),
@@ -126,6 +171,9 @@ def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
     assert measured_s >= 30
     assert 0.5 <= measured_s / first["eta_s"] <= 2
     assert all(each["outcome"] == "succeeded" for each in results(stage)), results(stage)
+    measured = [load["network"] for load in loads(stage) if load["network"]["in_bytes_per_s"] is not None]
+    assert {load["broker"] for load in loads(stage) if load["network"] in measured} == {1, 2, 3}
+    assert all(TRAFFIC < each["in_bytes_per_s"] < 4 * TRAFFIC for each in measured), "two counters"
 
 
 def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(

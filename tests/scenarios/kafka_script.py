@@ -4,7 +4,8 @@
     t=5 moves t0-0:101,102,103+103-101 t1-0:102,101+103@101~101,102 leader:t0=0:101,0:102 follower:t0=0:103
 
 ``logs`` is a broker's report: each replica with its size (``+`` its growth in bytes/s since t=0), ``!`` where the broker
-leads it, ``/`` its end offset; ``leader=`` and ``follower=`` the rates set on it, ``in=`` and ``out=`` its network.
+leads it, ``/`` its end offset; ``leader=`` and ``follower=`` the rates set on it, ``leader.default=`` and
+``follower.default=`` those of all brokers, ``in=`` and ``out=`` its network.
 ``moves`` is all that moves: replicas now, ``+`` those added, ``-`` those removed, ``@`` the leader (else the first),
 ``~`` the in-sync ones (else all that are not added); then the throttled lists on the cluster, by role and topic.
 """
@@ -15,6 +16,12 @@ from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 
 _MOVE = re.compile(r"(\S+?)-(\d+):([\d,]+)(?:\+([\d,]+))?(?:-([\d,]+))?(?:@(-?\d+))?(?:~([\d,]*))?")
 _REPLICA = re.compile(r"(\S+?)-(\d+)=([\d.e]+)(?:\+([\d.e]+))?(!)?(?:/(\d+))?")
+_RATES = {
+    "leader": "leader_bytes_per_s",
+    "follower": "follower_bytes_per_s",
+    "leader.default": "leader_default_bytes_per_s",
+    "follower.default": "follower_default_bytes_per_s",
+}
 _LIST = re.compile(r"(leader|follower):([^=:]+)=(\S+)")
 
 
@@ -28,12 +35,12 @@ def event_of(kind: str, words: list[str], *, time_s: float, attributes: dict[str
 
 def _logs(broker: str, words: list[str], *, time_s: float, attributes: dict[str, object]) -> bytes:
     numbers = dict(word.split("=", 1) for word in words if "-" not in word)
-    unknown = numbers.keys() - {"leader", "follower", "in", "out"}
+    unknown = numbers.keys() - {*_RATES, "in", "out"}
     if unknown:
         raise ValueError(f"logs know no {', '.join(sorted(unknown))}")
     data = {
         "broker": int(broker),
-        "throttle": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("leader", "follower")},
+        "throttle": {key: _number(numbers[name]) for name, key in _RATES.items() if name in numbers},
         "network": {f"{name}_bytes_per_s": _number(numbers.get(name)) for name in ("in", "out")},
         "replicas": [_replica(word, time_s) for word in words if "-" in word],
     }

@@ -307,7 +307,11 @@ def test_bad_input_is_exit_code_2_with_a_message_and_nothing_on_stdout(
         (["--batches", "0"], "'0' is neither auto nor a whole number from 1"),
         (["--batches", "auto"], "without a cap"),
         (["--batches", "2"], "2 batches of 1 moving partitions"),
-        (["--apply"], "--apply needs --bootstrap"),
+        (["--apply"], "--apply needs --bootstrap or --cluster"),
+        (["--bootstrap", "a:1", "--cluster", "east-1"], "--bootstrap and --cluster both say where to look"),
+        (["--bootstrap", "nonsense"], "--bootstrap: bootstrap is 'nonsense'; expected host:port"),
+        (["--config", "trimtab.toml"], "--config is read for --cluster only"),
+        (["--cluster", "nowhere"], 'there is no [targets."nowhere".kafka] in the settings'),
         (["--interval", "4"], "4.0 is not in the range"),
     ],
 )

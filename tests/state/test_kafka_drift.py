@@ -1,0 +1,121 @@
+"""What is said and done when somebody changes a throttle of ours while the move runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.rates import BrokerRole
+from state.kafka import drift
+from state.kafka.drift import NO_DRIFT, Drift
+from state.kafka.memory import KafkaMemory, Pending, decode_kafka, encode_kafka
+from state.kafka.snapshot import Seen
+from tests.policies.throttle.moving import Partition, moves_of
+
+L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
+OURS = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
+RATES = {L1: 24, L2: 24, F3: 24}
+
+
+def memory_of(**more: object) -> KafkaMemory:
+    """Of a throttle that is in force."""
+    pacing = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
+    memory = KafkaMemory(pacing=pacing)
+    for name, value in more.items():
+        setattr(memory, name, value)
+    return memory
+
+
+def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATES) -> Seen:
+    return Seen(
+        at_ms=10_000,
+        moves=moves_of(Partition("t-0", [1, 2], [2, 3], 10, 100)),
+        is_running=True,
+        lists=lists,
+        rates_there=rates,
+        defaults_there={},
+        brokers=frozenset({1, 2, 3}),
+        use={},
+        readings={},
+        why_unknown=str,
+    )
+
+
+LOST = ThrottledLists(leader={"t": "0:2"})
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (seen_of(), NO_DRIFT),
+        (seen_of(lists=ThrottledLists(leader={"t": "*"}, follower={"t": "*"})), NO_DRIFT),
+        (seen_of(lists=replace(OURS, leader={"t": "0:1,0:2,7:9"})), NO_DRIFT),
+        (seen_of(lists=replace(OURS, leader={"t": "0:1"})), Drift(lost=LOST)),
+        (seen_of(rates={**RATES, L1: 50}), Drift(rates={L1: 50})),
+        (seen_of(rates={L1: 24, F3: 24}), Drift(rates={L2: None})),
+        (seen_of(rates={**RATES, BrokerRole("leader", 9): 5}), NO_DRIFT),
+    ],
+)
+def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
+    seen: Seen, expected: Drift
+) -> None:
+    memory = memory_of()
+    assert drift.look(memory, seen) == (expected, NO_DRIFT)
+    assert drift.look(memory, seen) == (expected, expected)
+
+
+def test_a_rate_that_somebody_set_is_in_force_and_named_until_the_rules_ask_for_another() -> None:
+    memory = memory_of()
+    changed = seen_of(rates={**RATES, L1: 50})
+    for _ in range(2):
+        drift.look(memory, changed)
+    assert memory.pacing.rates() == {**RATES, L1: 50}
+    assert drift.look(memory, changed) == (NO_DRIFT, NO_DRIFT)
+    assert drift.named(memory, NO_DRIFT) == {"leader:1": 50}
+    drift.forget(memory, ThrottleDecision(trigger="throttle-lost", set_rates={**RATES, L1: 50}))
+    assert drift.named(memory, NO_DRIFT) == {"leader:1": 50}
+    drift.forget(memory, ThrottleDecision(trigger="minimum-rose", set_rates=dict.fromkeys(RATES, 60)))
+    assert drift.named(memory, NO_DRIFT) == {}
+
+
+def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> None:
+    memory = memory_of()
+    for rates in ({**RATES, L1: 20}, RATES, {**RATES, L1: 20}):
+        _, sure = drift.look(memory, seen_of(rates=rates))
+        assert sure == NO_DRIFT
+    assert memory.pacing.rates() == RATES
+
+
+def test_reports_that_never_tell_lists_or_rates_lose_none() -> None:
+    memory = memory_of()
+    for _ in range(3):
+        assert drift.look(memory, seen_of(ThrottledLists(), {})) == (NO_DRIFT, NO_DRIFT)
+    drift.look(memory, seen_of())
+    assert drift.look(memory, seen_of(ThrottledLists(), {}))[0] == Drift(
+        lost=OURS, rates=dict.fromkeys(RATES)
+    )
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        memory_of(pending=Pending("a", 1, PacingMemory(), OURS, {}, {}, [])),
+        memory_of(real=PacingMemory()),
+        memory_of(failures_count=1),
+        memory_of(pacing=PacingMemory()),
+    ],
+    ids=["on-its-way", "dry-run", "to-be-tried-again", "nothing-of-ours"],
+)
+def test_nothing_is_judged_while_nobody_knows_what_ought_to_be_there(memory: KafkaMemory) -> None:
+    for _ in range(3):
+        assert drift.look(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
+
+
+def test_it_is_remembered_across_a_restart() -> None:
+    memory = memory_of()
+    drift.look(memory, seen_of(rates={**RATES, L1: 50}))
+    again = decode_kafka(encode_kafka(memory))
+    assert drift.look(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
+    assert decode_kafka(encode_kafka(again)) == again
