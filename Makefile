@@ -13,13 +13,16 @@ LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo watch test test-slow check bench docs clean
+.PHONY: help setup demo demo-pulsar watch test test-slow check bench docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it)
 	@$(PYTHON) -m deploy.local.demo
+
+demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it)
+	@$(PYTHON) -m deploy.local.demo_pulsar
 
 watch: $(PACKAGES) ## A Prometheus with the alerts, looking at a running demo (with Grafana: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch

@@ -16,9 +16,20 @@ from state.memory import Fleet, Header
 from state.past import PastAction
 from state.settings import GuardSettings, PulsarSettings, QuietSpan, to_ms
 
-MASK_REASONS = ("", "in-flight", "cooldown", "excluded-namespace", "no-samples", "ineffective", "other-group")
+MASK_REASONS = (
+    "",
+    "in-flight",
+    "cooldown",
+    "excluded-namespace",
+    "no-samples",
+    "ineffective",
+    "other-group",
+    "unsettled-broker",
+)
 """Why a bundle is not movable, by code; the empty one means it is."""
-OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP = range(len(MASK_REASONS))
+OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP, UNSETTLED = range(
+    len(MASK_REASONS)
+)
 
 Codes = NDArray[np.int8]
 

@@ -3,12 +3,13 @@
 The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, splits, budgets, memory, outputs.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from policies.shedding.plan import SheddingPlan
 from policies.splitting.plan import TopicTable
-from state import control, effects, findings, fleet, guards, splits, summary
+from state import control, effects, findings, fleet, guards, settling, splits, summary
 from state.actions import Admitted, Circumstances, admit
 from state.aftermath import remember
 from state.anti_affinity import AntiAffinity
@@ -17,6 +18,7 @@ from state.groups import Groups
 from state.guards import Hold
 from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
+from state.past import Trial
 from state.round_summary import round_summary
 from state.settings import (
     ClusterSettings,
@@ -180,12 +182,15 @@ def _decide(
     restarted: bool,
 ) -> list[Output]:
     pulsar, count = closing.settings.pulsar, advanced.owned_count
+    trials = dict(header.trials)
     elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
     round_loads = loads(closing.reports, pulsar)
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
     groups = Groups.of(header.facts)
     codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
-    table = eligible(round_loads, advanced.fleet, codes, groups)
+    unsettled = _unsettled(header, trials, pulsar, end_ms=closing.end_ms)
+    codes[(codes == guards.OPEN) & settling.owned_by(advanced.fleet, count, unsettled)] = guards.UNSETTLED
+    table = eligible(round_loads, advanced.fleet, codes, groups, unsettled=unsettled)
     topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
     circumstances = _circumstances(closing, header)
@@ -208,6 +213,14 @@ def _decide(
         restarted=restarted,
     )
     return [*actions, _round_output(closing, len(actions), summary.fit(spoken))]
+
+
+def _unsettled(
+    header: Header, trials: Mapping[str, Trial], pulsar: PulsarSettings, *, end_ms: int
+) -> frozenset[str]:
+    if not pulsar.guards.hold_unsettled_brokers:
+        return frozenset()
+    return settling.unsettled_brokers(header, trials, end_ms=end_ms)
 
 
 def _judge(

@@ -118,6 +118,11 @@ class GuardSettings:
     hold_beside_other_balancer: bool = True
     """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each would undo what
     the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
+    hold_unsettled_brokers: bool = False
+    """Leave a broker alone, as source and as destination, while an unload it takes part in is not carried out yet or
+    does not show in the reports: loads from before a move ask for it again, of other bundles. The hit counts bridge
+    that as long as moves show within as many rounds; switch it on for rounds near ``statsUpdateFrequencyInSecs``, hit
+    counts of 1 or 2, or unloads that take long. In mode ``act`` only."""
     failing_actions_count: int = 5
     """Of the last 10 actions that were judged, how many may have failed or been ineffective before the cluster is held
     ``failing`` until a person resumes it."""

@@ -1,6 +1,7 @@
 """From a round's reports and the fleet to the columns a policy sees."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,10 +94,18 @@ def mean_points(points: Floats) -> float:
     return math.fsum(points.tolist()) / len(points)
 
 
-def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8], groups: Groups) -> Eligible:
+def eligible(
+    loads_: Loads,
+    fleet: Fleet,
+    mask_codes: NDArray[np.int8],
+    groups: Groups,
+    *,
+    unsettled: Collection[str] = (),
+) -> Eligible:
     """The policy's snapshot: included brokers and the bundles they own.
 
-    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own.
+    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
+    brokers receive nothing.
     """
     place = {name: row for row, name in enumerate(fleet.brokers)}
     at = np.array([place[name] for name in loads_.names], dtype=np.int64)
@@ -119,7 +128,7 @@ def eligible(loads_: Loads, fleet: Fleet, mask_codes: NDArray[np.int8], groups: 
         messages_per_s=loads_.messages_per_s[kept],
         bytes_per_s=loads_.bytes_per_s[kept],
         listed_bundle_counts=loads_.listed_counts[kept],
-        may_receive=np.ones(len(kept), dtype=np.bool_),
+        may_receive=np.array([loads_.names[row] not in unsettled for row in kept.tolist()], dtype=np.bool_),
     )
     bundles = BundleTable(
         names=names,

@@ -1,10 +1,14 @@
 """What docs/pulsar.md says is what there is."""
 
 import re
+import shlex
 from pathlib import Path
 
+import click
+import pytest
 from prometheus_client import CollectorRegistry
 
+from streaming.cli import main
 from streaming.collect.metrics import CollectorMetrics
 from streaming.execute.metrics import ExecutorMetrics
 
@@ -21,3 +25,37 @@ def names(registry: CollectorRegistry) -> set[str]:
 def test_every_metric_of_collector_and_executor_has_a_row_and_no_other_has() -> None:
     rows = set(re.findall(r"(?m)^\| `(trimtab_(?:collector|executor)_\w+)` \|", PAGE))
     assert rows == names(CollectorMetrics("c").registry) | names(ExecutorMetrics("c").registry)
+
+
+COMMANDS = re.findall(r"(?m)^ *\$ (?:.*do )?(trimtab [^|;&>#\n]*)", PAGE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_on_the_page_is_one(line: str) -> None:
+    _, *words = shlex.split(line)
+    command: click.Command = main
+    context = click.Context(main)
+    while isinstance(command, click.Group):
+        name, *words = words
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command = found
+    if "replay" not in line:  # its files need not be there
+        command.make_context(command.name, words)
+
+
+def test_the_page_shows_every_step() -> None:
+    used = {line.split()[1] for line in COMMANDS}
+    assert used == {
+        "collect",
+        "topics",
+        "run",
+        "config",
+        "replay",
+        "actions",
+        "execute",
+        "policy",
+        "mode",
+        "pause",
+        "resume",
+    }

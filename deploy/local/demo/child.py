@@ -1,4 +1,4 @@
-"""The real `trimtab` as a child process: `topics create` once, then `run` until it is told to stop.
+"""The real `trimtab` as a child process: `topics create` once, then `run` or another command until it is told to stop.
 
 What it logs goes to a file; when it ends by itself, the end of that file is in the error. It runs in a session
 of its own, because Ctrl-C is for the demo and Spark's Python workers leave the group but never the session; on Linux it
@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -41,10 +42,20 @@ class ChildError(RuntimeError):
 
 
 class Trimtab:
-    """`trimtab run` against the Kafka at `bootstrap`, with its log and checkpoint in `directory`."""
+    """A `trimtab` command against the Kafka at `bootstrap`, with its log and checkpoint in `directory`."""
 
-    def __init__(self, directory: Path, *, bootstrap: str, metrics_port: int) -> None:
-        self._log = directory / "trimtab.log"
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        bootstrap: str,
+        metrics_port: int,
+        settings: Path = SETTINGS,
+        command: Sequence[str] = ("run",),
+    ) -> None:
+        self._command = tuple(command)
+        self._settings = str(settings)
+        self._log = directory / ("trimtab.log" if self._command == ("run",) else f"{self._command[0]}.log")
         self._directory = directory
         self._url = f"http://127.0.0.1:{metrics_port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +77,7 @@ class Trimtab:
         """Run `trimtab topics create`; raises ChildError with what it said."""
         with self._log.open("ab") as log:
             done = subprocess.run(
-                [*_COMMAND, "topics", "create", "--config", str(SETTINGS)],
+                [*_COMMAND, "topics", "create", "--config", self._settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -78,12 +89,12 @@ class Trimtab:
             raise ChildError(self._ended("trimtab topics create", done.returncode))
 
     def start(self) -> None:
-        """Start `trimtab run`; returns at once. Call it from a thread that stays: its end would end the child."""
+        """Start the command; returns at once. Call it from a thread that stays: its end would end the child."""
         setpriv = shutil.which("setpriv")
         prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*prefix, *_COMMAND, "run", "--config", str(SETTINGS)],
+                [*prefix, *_COMMAND, *self._command, "--config", self._settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -103,7 +114,7 @@ class Trimtab:
     def check(self) -> None:
         """Raise ChildError with the end of its log if it has ended."""
         if self._process is not None and self._process.poll() is not None:
-            raise ChildError(self._ended("trimtab run", self._process.returncode))
+            raise ChildError(self._ended(f"trimtab {' '.join(self._command)}", self._process.returncode))
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after 10 s; nothing of its session is left (without `/proc`: of its process group)."""

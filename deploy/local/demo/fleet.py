@@ -74,7 +74,7 @@ class Result:
     """What became of an action."""
 
     action_id: str
-    outcome: Literal["succeeded", "skipped"]
+    outcome: Literal["succeeded", "failed", "skipped"]
     reason: str
 
     def data(self) -> ActionResultData:

@@ -74,7 +74,7 @@ class Lines:
             self._line(f"decided: {about}: {decision.action.reason}")
         if decision.fate in ("moved", "split"):
             self._line(f"{decision.fate}: {about}")
-        elif decision.fate in ("skipped", "dry-run"):
+        elif decision.fate in ("skipped", "failed", "dry-run"):
             self._line(f"{decision.fate}: {decision.action.bundle} {decision.why}".rstrip())
 
     def _line(self, text: str) -> None:

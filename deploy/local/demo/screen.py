@@ -40,8 +40,10 @@ _FATE_STYLES = {
     "splitting": "yellow",
     "split": "green",
     "skipped": "red",
+    "failed": "red",
     "dry-run": "cyan",
 }
+_NOT_DONE = ("skipped", "failed")
 _LINES_FOR_REASON = 10
 """Lines of decisions from which the split that stays in view shows its reason, too."""
 _SVG_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
@@ -134,7 +136,7 @@ def _brokers(story: Story, width: int) -> Panel:
     bar_columns = max(10, width - _FIXED_COLUMNS)
     mean = statistics.fmean(broker.usage_points for broker in story.now.values()) if story.now else 0.0
     for broker in story.now.values():
-        first = story.first[broker.broker]
+        first = story.first.get(broker.broker, broker)
         style = _style(broker.usage_points - mean, story.low_threshold_points / 2)
         table.add_row(
             wording.short(broker.broker),
@@ -221,7 +223,7 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
         (f"{wording.what(decision)} ", "bold"),
         f"{decision.action.bundle} {rate}",
     )
-    why = decision.why if decision.fate == "skipped" else wording.reason(decision)
+    why = decision.why if decision.fate in _NOT_DONE else wording.reason(decision)
     return first, _line((f"         {why}", "dim"))
 
 
@@ -237,7 +239,7 @@ def _cut(decision: Decision, *, has_room: bool) -> list[Text]:
     first, why = _decision(decision)
     loads, cuts = bar(decision.plan)
     pictured = [_line((f"         {loads}", "cyan")), _line(f"         {cuts}")]
-    return [first, *([why] if has_room or decision.fate == "skipped" else []), *pictured]
+    return [first, *([why] if has_room or decision.fate in _NOT_DONE else []), *pictured]
 
 
 def _footer(story: Story) -> list[Text]:

@@ -26,7 +26,7 @@ KEPT_SPREADS = 1800
 """An hour of sweeps."""
 LAGS_AVERAGED = 15
 
-Fate = Literal["moving", "moved", "splitting", "split", "skipped", "dry-run"]
+Fate = Literal["moving", "moved", "splitting", "split", "skipped", "failed", "dry-run"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Decision:
     """Unix time."""
     fate: Fate
     why: str = ""
-    """Why it was skipped."""
+    """Why it was skipped or failed."""
     plan: Plan | None = None
     """Of a split: the topics as its broker last reported them, for a picture; None where it did not."""
 
@@ -108,8 +108,8 @@ class Story:
 
     def _answered(self, decision: Decision, result: Result) -> None:
         decision.why = result.reason
-        if result.outcome == "skipped":
-            decision.fate = "skipped"
+        if result.outcome != "succeeded":
+            decision.fate = result.outcome
         elif isinstance(decision.action, Split):
             decision.fate, self.split_count = "split", self.split_count + 1
         else:

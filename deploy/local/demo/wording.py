@@ -6,8 +6,9 @@ from streaming.split_picture import draw
 
 
 def short(broker: str) -> str:
-    """A broker without its port, which is the same for all."""
-    return broker.partition(":")[0]
+    """A broker without what is the same for all: its port, or on one host the host."""
+    host, _, port = broker.partition(":")
+    return f":{port}" if host == "127.0.0.1" else host
 
 
 def what(decision: Decision) -> str:

@@ -1,67 +1,26 @@
 """The live proof: three real processes beside a real cluster with real traffic, unbalanced at first.
 
-Measured by the brokers' own reports, before and after. Brokers on one host report the host's CPU and bandwidth, so they
-are balanced by declared capacity.
+Measured by the brokers' own reports, before and after.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.collect.reports import read_report
+from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.bundles import topic_hash
-from tests.live.driving import TRIMTAB, Child, Warm, until
-from tests.live.pulsar.lab import CLUSTER, Lab
+from tests.live.driving import Warm, until
+from tests.live.pulsar.balancing import all_at_first, rates, trio, unbalanced
+from tests.live.pulsar.lab import Lab
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]  # minutes on an idle machine
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
-SETTINGS = """
-[pulsar]
-bundle_average_samples = 1
-
-[pulsar.rounds]
-length_s = 8
-lateness_s = 1
-warmup_rounds = 1
-max_report_age_s = 30
-
-[pulsar.usage]
-cpu_weight = 0
-bandwidth_in_weight = 0
-bandwidth_out_weight = 0
-
-[pulsar.capacity]
-messages_per_s = 500
-
-[pulsar.avg_shedder]
-low_hit_count = 2
-high_hit_count = 2
-min_unload_messages_per_s = 10
-
-[pulsar.split]
-enabled = true
-max_messages_per_s = 150
-hit_count = 1
-"""
-BUNDLES, HOT_TOPICS = 8, 6
-
-
-def rates(lab: Lab) -> list[float]:
-    """Messages/s into the lab's bundles at each broker, as the brokers report them; empty while one is reported twice.
-
-    After a move a bundle is in both brokers' reports for about one stats period.
-    """
-    reports = [read_report(lab.admin.load_report(broker)).lastStats or {} for broker in lab.pulsar.broker_ids]
-    mine = [{name: load for name, load in each.items() if lab.namespace in name} for each in reports]
-    if sum(map(len, mine)) != BUNDLES:
-        return []
-    return [sum(load.messages_per_s for load in each.values()) for each in mine]
+HOT_TOPICS = 6
 
 
 def is_balanced(loads: Sequence[float]) -> bool:
@@ -69,77 +28,29 @@ def is_balanced(loads: Sequence[float]) -> bool:
     return bool(loads) and min(loads) > 0 and max(loads) < sum(loads) / 2
 
 
-def gather(lab: Lab, broker: str) -> None:
-    """Have one broker own every bundle."""
-    for bundle in lab.bundles():
-        owner = lab.assigned(bundle)
-        if owner != broker:
-            lab.admin.unload(bundle, destination=broker)
-            until(
-                lambda each=bundle: lab.assigned(each) == broker,
-                what=f"{bundle} at {broker}",
-                running=[lab.pulsar],
-            )
-
-
-def actions(stage: Stage) -> dict[str, dict[str, object]]:
-    """`data` of every action with its type, by id."""
-    events = [json.loads(value) for value in stage.values(stage.topics.actions)]
-    return {event["id"]: {"type": event["type"], **event["data"]} for event in events}
-
-
-def results(stage: Stage) -> list[tuple[str, str]]:
-    """Id and outcome of every result, in order."""
-    events = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [(each["subject"], each["data"]["outcome"]) for each in events if "action-result" in each["type"]]
-
-
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
     pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
 ) -> None:
-    lab, hot = Lab(pulsar, bundles_count=BUNDLES), Lab(pulsar, bundles_count=1)
-    gather(lab, pulsar.broker_ids[0])
-    config = stage.settings(
-        base=f'{SETTINGS}\n[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
-    )
+    hot = Lab(pulsar, bundles_count=1)
     (bundle,) = hot.bundles()
     hot_topics = [hot.topic_in(bundle, number=number) for number in range(HOT_TOPICS)]
-    with ExitStack() as stack:
-        stack.enter_context(lab.traffic([lab.topic_in(each) for each in lab.bundles()]))
-        before = until(
-            lambda: (found := rates(lab)) and sum(found) > BUNDLES * 30 and found,
-            what="traffic",
-            running=[pulsar],
-        )
-        assert sorted(before)[:2] == [0, 0], "all of it at one broker"
-        running = stack.enter_context(warm.start("run", "--config", str(config)))
-        # Rounds that queued up before it starts would all be decided on loads that no move has changed yet.
-        until(lambda: "has epoch" in running.said, what="the controller", running=[pulsar, running])
-        children = []
-        for name in ("collect", "execute"):
-            child = Child(
-                (*TRIMTAB, name, "pulsar", CLUSTER, "--config", str(config)), tmp_path / f"{name}.log"
-            )
-            stack.callback(child.close)
-            children.append(child)
-        alive = [pulsar, running, *children]
-        after = until(
-            lambda: (found := rates(lab)) and is_balanced(found) and found, what="balance", running=alive
-        )
-        stack.enter_context(hot.traffic(hot_topics))
-        until(lambda: len(hot.bundles()) > 1, what="a cut", running=alive)
-        until(
-            lambda: {id_ for id_, _ in results(stage)} >= set(actions(stage)), what="results", running=alive
-        )
-        for child in children:
-            assert child.terminate() == 0
-        assert running.terminate() == 0
+    with unbalanced(pulsar) as lab:
+        before = until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        with trio(lab, stage, warm, tmp_path) as three:
+
+            def balanced() -> list[float]:
+                found = rates(lab, pulsar.broker_ids)
+                return found if is_balanced(found) else []
+
+            after = until(balanced, what="balance", running=three.alive)
+            with hot.traffic(hot_topics):
+                until(lambda: len(hot.bundles()) > 1, what="a cut", running=three.alive)
+                three.wait_for_all_results()
+        decided, results = three.actions(), three.results()
     assert max(after) < 0.6 * max(before)
-    decided = actions(stage)
-    told = Counter(id_ for id_, _ in results(stage))
-    assert set(told) == set(decided)
-    assert set(told.values()) == {1}, "each action has one result"
-    assert {outcome for _, outcome in results(stage)} == {"succeeded"}
+    assert Counter(id_ for id_, _ in results) == dict.fromkeys(decided, 1), "each action has one result"
+    assert {result["outcome"] for _, result in results} == {"succeeded"}
+    assert not any(result["was_done_before"] for _, result in results)
     targets = Counter(each["bundle"] for each in decided.values())
     assert set(targets.values()) == {1}, "no bundle is moved or cut twice"
     (cut,) = (each for each in decided.values() if each["type"].endswith("split.v1"))
@@ -155,3 +66,47 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
     found = {str(bundle): len(hot.admin.topics(bundle)) + bundle.holds(own) for bundle in hot.bundles()}
     assert found == predicted
     assert sum(found.values()) == HOT_TOPICS + 1, "Pulsar's own topic of the namespace is one, too"
+
+
+@pytest.mark.slow
+def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_rest_is_balanced(
+    pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
+) -> None:
+    with unbalanced(pulsar) as lab:
+        until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
+        with trio(lab, stage, warm, tmp_path) as three:
+            until(three.results, what="a first move", running=three.alive)
+            killed = next(iter(three.actions().values()))["destination_broker"]
+            left = [broker for broker in pulsar.broker_ids if broker != killed]
+            pulsar.kill_broker(1 + pulsar.broker_ids.index(killed))
+            try:
+
+                def rest_balanced() -> bool:
+                    found: list[float] = []
+                    with suppress(AdminError):  # until its session ends, others may redirect to it
+                        found = rates(lab, left)
+                    return bool(found) and max(found) < 0.62 * sum(found)
+
+                until(rest_balanced, what="balance of the rest", running=three.alive)
+                three.wait_for_all_results()
+                named = [tick["data"]["failed"].get(killed) for tick in three.input("trimtab.tick.v1")]
+                rounds = three.rounds()
+                decided, results = three.actions(), three.results()
+            finally:
+                pulsar.start_broker(1 + pulsar.broker_ids.index(killed))
+    assert any("check admin_url" in reason for reason in named if reason), "the collector names it"
+    assert named[-1] is None, "and asks it no more once Pulsar lists it no more"
+    without = {each["round"] for each in rounds if killed not in each["brokers_reporting"]}
+    assert without, "rounds went on without it"
+    for id_, action in decided.items():
+        brokers = {action["source_broker"], action["destination_broker"]}
+        assert killed not in brokers or action["round"] not in without, (
+            f"{id_} was decided about a dead broker"
+        )
+    assert Counter(id_ for id_, _ in results) == dict.fromkeys(decided, 1), "each action has one result"
+    for id_, result in results:
+        moved = decided[id_]
+        if result["outcome"] != "succeeded":
+            assert killed in (moved["source_broker"], moved["destination_broker"]), result
+            assert result["reason"]
+    assert set(Counter(each["bundle"] for each in decided.values()).values()) == {1}, "nothing is moved twice"

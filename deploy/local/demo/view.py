@@ -1,0 +1,133 @@
+"""What the demos have in common: how they are shown, how they are called, when they end and how Ctrl-C ends them.
+
+Exit codes: 0 balanced, or ended by Ctrl-C on a terminal; 1 not balanced within the time, or something failed, and
+standard error says what.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Generic, Protocol, TypeVar
+
+from rich.console import Console
+
+from deploy.local.demo.child import METRICS_PORT
+from deploy.local.demo.lines import Lines
+from deploy.local.demo.screen import Screen, save_picture
+from deploy.local.demo.story import Story
+
+__all__ = ["Demo", "Limits", "View"]
+
+
+class View(Protocol):
+    """What shows the story: a screen, or lines."""
+
+    def doing(self, what: str) -> AbstractContextManager[None]: ...
+    def playing(self, story: Story) -> AbstractContextManager[None]: ...
+    def show(self, story: Story) -> None: ...
+    def end(self, story: Story) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run ends by itself: after ``seconds`` of play, or as soon as it is balanced; both may be off."""
+
+    seconds: float | None
+    until_balanced: bool
+
+    def are_reached(self, story: Story, *, elapsed_s: float) -> bool:
+        """Whether the play is over."""
+        if self.until_balanced and story.is_balanced:
+            return True
+        return self.seconds is not None and elapsed_s >= self.seconds
+
+
+class _Stage(Protocol):
+    @property
+    def story(self) -> Story: ...
+
+
+StageT = TypeVar("StageT", bound=_Stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo(Generic[StageT]):
+    """A demo that can be run from a shell."""
+
+    module: str
+    description: str
+    plain_seconds: float
+    """Without a terminal it ends after so long, start-up not counted."""
+    staged: Callable[[Path, View, int | None], AbstractContextManager[StageT]]
+    """Starts everything in a directory, with the port of the metrics page or None for any, and stops it."""
+    play: Callable[[StageT, View, Limits], None]
+    errors: tuple[type[Exception], ...]
+    """What may go wrong; each says what to do."""
+
+    def main(self) -> int:
+        """Run it; returns the exit code."""
+        asked = self._arguments()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupt_once)
+        console = Console()
+        on_terminal = console.is_terminal and sys.stdout.isatty()
+        view: View = Screen(console) if on_terminal else Lines()
+        seconds = asked.seconds if asked.seconds is not None or on_terminal else self.plain_seconds
+        try:
+            limits = Limits(seconds=seconds, until_balanced=not on_terminal)
+            story = self._run(view, limits, asked.picture, asked.metrics_port)
+        except self.errors as error:
+            print(f"the demo failed: {error}", file=sys.stderr)
+            return 1
+        if on_terminal and seconds is None:
+            return 0
+        return 0 if story is not None and story.is_balanced else 1
+
+    def _run(
+        self, view: View, limits: Limits, picture: Path | None, metrics_port: int | None
+    ) -> Story | None:
+        """The story as far as it came, None if Ctrl-C was faster. Its directory stays after a failure."""
+        directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
+        story = None
+        try:
+            with self.staged(directory, view, metrics_port) as stage:
+                story = stage.story
+                self.play(stage, view, limits)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+        if story is not None:
+            view.end(story)
+            if picture is not None:
+                save_picture(story, picture)
+        shutil.rmtree(directory)
+        return story
+
+    def _arguments(self) -> argparse.Namespace:
+        parser = argparse.ArgumentParser(prog=f"python -m {self.module}", description=self.description)
+        parser.add_argument(
+            "--seconds",
+            type=float,
+            help=f"play at most this long, start-up not counted (without a terminal: {self.plain_seconds:g}, and at "
+            "most until it is balanced; on a terminal: until Ctrl-C)",
+        )
+        parser.add_argument(
+            "--metrics-port",
+            type=int,
+            help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
+        )
+        parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
+        return parser.parse_args()
+
+
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
+    """The first signal ends the play; more of them must not disturb the cleaning up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

@@ -1,0 +1,174 @@
+"""`python -m deploy.local.demo_pulsar`: starts everything, shows it until Ctrl-C (or until balanced), stops everything."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pulsar as pulsar_client
+from kafka.errors import KafkaError
+
+from deploy.local.demo.child import ROOT, ChildError, Trimtab, free_metrics_port
+from deploy.local.demo.fleet import Result
+from deploy.local.demo.link import Closed, Decided
+from deploy.local.demo.story import Story
+from deploy.local.demo.view import Demo, Limits, View
+from deploy.local.demo_pulsar.hearing import Hearing, Loads
+from deploy.local.demo_pulsar.traffic import Shop
+from deploy.local.kafka import LocalKafka, LocalKafkaError
+from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from streaming.jars import JarError, JavaError
+from streaming.pulsar_admin import AdminError
+from streaming.settings import Settings, load
+
+SETTINGS = Path(__file__).with_name("demo.toml")
+CLUSTER = "demo"
+BROKERS_COUNT = 3
+HEAR_S = 0.2
+"""How long one look at the topics waits; the screen is drawn as often."""
+READY_TIMEOUT_S = 180.0
+"""Spark needs about 10 s on two idle cores."""
+PLAIN_SECONDS = 300.0
+"""Without a terminal; two idle cores need about 90 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Everything that runs."""
+
+    kafka: LocalKafka
+    pulsar: LocalPulsar
+    children: Sequence[Trimtab]
+    hearing: Hearing
+    story: Story
+
+    def check(self) -> None:
+        """Raise LocalKafkaError, LocalPulsarError or ChildError if something has ended by itself."""
+        self.kafka.check()
+        self.pulsar.check()
+        for child in self.children:
+            child.check()
+
+
+@contextmanager
+def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
+    """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
+    with ExitStack() as stack:
+        pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT)
+        with view.doing(f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers"):
+            stack.enter_context(pulsar)
+        kafka = LocalKafka(directory / "kafka")
+        with view.doing("starting Kafka"):
+            stack.enter_context(kafka)
+        shop = Shop(pulsar)
+        with view.doing("putting all bundles on one broker"):
+            shop.open()
+        with view.doing("starting traffic"):
+            stack.enter_context(shop.busy())
+        file = _settings_file(directory, pulsar)
+        settings = load(file=file, flags={}, environ={}).settings
+        port = free_metrics_port() if metrics_port is None else metrics_port
+        children = [
+            stack.enter_context(
+                Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=at, settings=file, command=command)
+            )
+            for at, command in (
+                (port, ("run",)),
+                (0, ("collect", "pulsar", CLUSTER)),
+                (0, ("execute", "pulsar", CLUSTER)),
+            )
+        ]
+        with view.doing("creating the topics"):
+            children[0].create_topics()
+        hearing = stack.enter_context(_hearing(kafka, settings))
+        with view.doing("starting trimtab on Spark, the collector and the executor"):
+            for child in children:
+                child.start()
+            _wait_until_ready(children[0])
+        yield Stage(
+            kafka=kafka,
+            pulsar=pulsar,
+            children=children,
+            hearing=hearing,
+            story=_story(settings, kafka, children[0]),
+        )
+
+
+def _settings_file(directory: Path, pulsar: LocalPulsar) -> Path:
+    """The shipped settings, and where this cluster's admin API is."""
+    file = directory / "trimtab.toml"
+    target = f'\n[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+    file.write_text(SETTINGS.read_text(encoding="utf-8") + target, encoding="utf-8")
+    return file
+
+
+def _hearing(kafka: LocalKafka, settings: Settings) -> Hearing:
+    capacity = settings.pulsar.capacity.messages_per_s
+    assert capacity is not None, f"{SETTINGS} declares the brokers' capacity"
+    loads = Loads(capacity_messages_per_s=capacity)
+    return Hearing(kafka.bootstrap, settings, cluster=CLUSTER, loads=loads)
+
+
+def _story(settings: Settings, kafka: LocalKafka, application: Trimtab) -> Story:
+    return Story(
+        low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
+        limits=settings.pulsar.split.limits(),
+        metrics_url=application.metrics_url,
+        bootstrap=kafka.bootstrap,
+        settings_file=str(SETTINGS.relative_to(ROOT)),
+    )
+
+
+def _wait_until_ready(application: Trimtab) -> None:
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
+    while not application.is_ready():
+        application.check()
+        if time.monotonic() > deadline_s:
+            raise ChildError(application.silent(READY_TIMEOUT_S))
+        time.sleep(HEAR_S)
+
+
+def _play(stage: Stage, view: View, limits: Limits) -> None:
+    """Hear and show, until a limit is reached or Ctrl-C comes."""
+    began_s = time.monotonic()
+    with view.playing(stage.story):
+        while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
+            stage.check()
+            for heard in stage.hearing.hear(HEAR_S):
+                match heard:
+                    case Closed():
+                        stage.story.closed(heard)
+                    case Decided():
+                        stage.story.decided(heard)
+                    case Result():
+                        stage.story.answered(heard)
+                    case _:
+                        stage.story.swept(heard)
+            view.show(stage.story)
+
+
+def main() -> int:
+    """Run the demo; returns the exit code."""
+    return Demo(
+        module="deploy.local.demo_pulsar",
+        description="A small Pulsar cluster, unbalanced, and trimtab balancing it.",
+        plain_seconds=PLAIN_SECONDS,
+        staged=_staged,
+        play=_play,
+        errors=(
+            LocalKafkaError,
+            LocalPulsarError,
+            ChildError,
+            JarError,
+            JavaError,
+            KafkaError,
+            AdminError,
+            pulsar_client.PulsarException,
+        ),
+    ).main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

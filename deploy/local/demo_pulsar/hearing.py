@@ -1,0 +1,165 @@
+"""What the demo hears: on the input topic what collector and executor say, on the others what the application says.
+
+A sweep is complete with its tick; loads are those the brokers themselves report. Records of an older controller of the
+same source are dropped once a newer one has spoken, as any consumer of actions must.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from kafka import KafkaConsumer, TopicPartition
+
+from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
+from deploy.local.demo.link import Closed, Decided, action_of
+from state.events import is_system_bundle
+from state.outputs import RoundSummary
+from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from streaming.settings import Settings
+from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.wire.messages import (
+    ActionResultData,
+    ActionResultMessage,
+    LoadReportMessage,
+    TickData,
+    TickMessage,
+    TopicStatsMessage,
+    Traffic,
+    type_of,
+)
+
+__all__ = ["Hearing", "Loads"]
+
+Heard = Sweep | Result | Decided | Closed
+_Topics = dict[str, dict[str, Traffic]]
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """Any event."""
+
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    cluster: str
+    data: msgspec.Raw
+
+
+_said = msgspec.json.Decoder(_Said)
+_report = msgspec.json.Decoder(BrokerReport)
+_topics = msgspec.json.Decoder(_Topics)
+_summary = msgspec.json.Decoder(RoundSummary)
+
+
+class Loads:
+    """Puts together what a collector says of one sweep; ``capacity_messages_per_s`` is what a broker may carry."""
+
+    def __init__(self, *, capacity_messages_per_s: float) -> None:
+        self._capacity_messages_per_s = capacity_messages_per_s
+        self._reports: dict[str, BrokerReport] = {}
+        self._topics: dict[str, _Topics] = {}
+        self._sweeps_count = 0
+
+    def report(self, broker: str, data: bytes | msgspec.Raw) -> None:
+        """A broker's load."""
+        self._reports[broker] = _report.decode(data)
+
+    def topics(self, broker: str, data: bytes | msgspec.Raw) -> None:
+        """Traffic by bundle and topic."""
+        self._topics[broker] = _topics.decode(data)
+
+    def tick(self, tick: TickData, time_ms: int) -> Sweep | None:
+        """The sweep that is complete now; None where no broker answered."""
+        brokers = [each for each in tick.asked if each not in tick.failed and each in self._reports]
+        if not brokers:
+            return None
+        self._sweeps_count += 1
+        now = tuple(self._broker_now(each) for each in brokers)
+        listed = {name for each in now for name in _bundles(each.report)}
+        return Sweep(
+            number=self._sweeps_count, time_ms=time_ms, bundles_count=len(listed), brokers=now, finished=()
+        )
+
+    def _broker_now(self, broker: str) -> BrokerNow:
+        report = self._reports[broker]
+        messages_per_s = (report.msgRateIn or 0.0) + (report.msgRateOut or 0.0)
+        return BrokerNow(
+            broker=broker,
+            usage_points=100.0 * messages_per_s / self._capacity_messages_per_s,
+            messages_per_s=messages_per_s,
+            bundles_count=len(_bundles(report)),
+            report=report,
+            topics=self._topics.get(broker, {}),
+        )
+
+
+def _bundles(report: BrokerReport) -> Sequence[str]:
+    return [name for name in report.bundles or () if not is_system_bundle(name)]
+
+
+class Hearing:
+    """A consumer of all topics; a context manager that closes it."""
+
+    def __init__(self, bootstrap: str, settings: Settings, *, cluster: str, loads: Loads) -> None:
+        self._cluster = cluster
+        self._loads = loads
+        self._epochs: dict[str, int] = {}
+        names = settings.topics
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+        )
+        topics = (names.input, names.actions, names.actions_dry_run, names.audit)
+        self._consumer.assign([TopicPartition(name, 0) for name in topics])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def hear(self, wait_s: float) -> list[Heard]:
+        """What became readable within ``wait_s``: decisions before their results."""
+        batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
+        heard = [
+            said
+            for partition in sorted(batches)
+            for record in batches[partition]
+            if (said := self._hear(record.value, dict(record.headers))) is not None
+        ]
+        return sorted(heard, key=lambda each: isinstance(each, Result))
+
+    def _hear(self, value: bytes, headers: Mapping[str, bytes]) -> Heard | None:
+        said = _said.decode(value)
+        if said.cluster != self._cluster or self._is_outdated(said.source, headers):
+            return None
+        if said.type in (UNLOAD_TYPE, SPLIT_TYPE):
+            return Decided(action_id=said.id, action=action_of(said.type, said.data))
+        if said.type == ROUND_TYPE:
+            lag_s = (datetime.now(UTC) - said.time).total_seconds()
+            return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
+        if said.type == type_of(ActionResultMessage):
+            data = msgspec.json.decode(said.data, type=ActionResultData)
+            return Result(action_id=said.subject, outcome=data.outcome, reason=data.reason or "")
+        return self._hear_collector(said)
+
+    def _hear_collector(self, said: _Said) -> Sweep | None:
+        if said.type == type_of(LoadReportMessage):
+            self._loads.report(said.subject, said.data)
+        elif said.type == type_of(TopicStatsMessage):
+            self._loads.topics(said.subject, said.data)
+        elif said.type == type_of(TickMessage):
+            tick = msgspec.json.decode(said.data, type=TickData)
+            return self._loads.tick(tick, round(1000 * said.time.timestamp()))
+        return None
+
+    def _is_outdated(self, source: str, headers: Mapping[str, bytes]) -> bool:
+        if EPOCH_HEADER not in headers:
+            return False
+        epoch = int(headers[EPOCH_HEADER])
+        newest = self._epochs[source] = max(epoch, self._epochs.get(source, epoch))
+        return epoch < newest

@@ -1,0 +1,165 @@
+"""Real traffic on a real namespace, all of it at one broker at the start: bundles of very different weight, one too hot.
+
+Invariant: every bundle has at least two topics, for Pulsar cuts none with fewer.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+import pulsar as pulsar_client
+
+from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar_admin.bundles import topic_hash
+from streaming.pulsar_log.clients import connect
+from streaming.settings import PulsarTarget
+from streaming.wire.messages import LocalBrokerData
+
+__all__ = ["NAMESPACE", "TOTAL_MESSAGES_PER_S", "Shop"]
+
+TENANT, NAMESPACE = "shop", "shop/orders"
+HOT_MESSAGES_PER_S = 180.0
+HOT_TOPICS_COUNT = 6
+RATES_MESSAGES_PER_S = (
+    HOT_MESSAGES_PER_S,
+    80.0,
+    70.0,
+    60.0,
+    50.0,
+    50.0,
+    45.0,
+    40.0,
+    35.0,
+    30.0,
+    25.0,
+    20.0,
+    15.0,
+)
+"""Of each bundle; more of them and there would be nothing to see, fewer and nothing to choose from."""
+TOTAL_MESSAGES_PER_S = sum(RATES_MESSAGES_PER_S)
+PAYLOAD = b"x" * 200
+BEAT_S = 0.05
+TIMEOUT_S = 120.0
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    topic: str
+    messages_per_s: float
+
+
+class Shop:
+    """The demo's namespace on ``pulsar``. Raises ``AdminError`` and ``LocalPulsarError``."""
+
+    def __init__(self, pulsar: LocalPulsar) -> None:
+        self._pulsar = pulsar
+        target = PulsarTarget(admin_url=pulsar.admin_url)
+        self._http = HttpClient(target)
+        self._admin = PulsarAdmin(self._http, target)
+
+    def open(self) -> None:
+        """Make the namespace, and have the first broker own all of it."""
+        call = self._admin.call
+        call(
+            "PUT",
+            f"/admin/v2/tenants/{TENANT}",
+            body={"allowedClusters": [self._pulsar.cluster], "adminRoles": []},
+        )
+        bundles = {"bundles": {"numBundles": len(RATES_MESSAGES_PER_S)}}
+        call("PUT", f"/admin/v2/namespaces/{NAMESPACE}", body=bundles)
+        for stream in self._streams():
+            call("PUT", f"/admin/v2/persistent/{stream.topic.removeprefix('persistent://')}")
+        first = self._pulsar.broker_ids[0]
+        for bundle, topics in self._topics():
+            _wait(lambda each=topics[0]: self._owner(each) is not None, f"{bundle} has no owner")  # type: ignore[misc]
+            if self._owner(topics[0]) != first:
+                self._admin.unload(bundle, destination=first)
+                _wait(lambda each=topics[0]: self._owner(each) == first, f"{bundle} is not at {first}")  # type: ignore[misc]
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Messages on every topic until the end of the block, and not before the first broker reports them."""
+        client = connect(self._pulsar.service_url, token_file=None, ca_file=None)
+        stop = threading.Event()
+        streams = self._streams()
+        producers = [client.create_producer(each.topic, block_if_queue_full=True) for each in streams]
+        rates = [each.messages_per_s for each in streams]
+        sender = threading.Thread(target=_send, args=(producers, rates, stop), name="traffic", daemon=True)
+        sender.start()
+        try:
+            _wait(self._is_reported, "the first broker does not report the traffic")
+            yield
+        finally:
+            stop.set()
+            sender.join()
+            client.close()
+            self._http.close()
+
+    def _is_reported(self) -> bool:
+        report = msgspec.json.decode(
+            self._admin.load_report(self._pulsar.broker_ids[0]), type=LocalBrokerData
+        )
+        return (report.msgRateIn or 0.0) > 0.9 * TOTAL_MESSAGES_PER_S
+
+    def _owner(self, topic: str) -> str | None:
+        try:
+            return self._admin.lookup(topic)
+        except AdminError:  # being unloaded, or nobody is elected yet
+            return None
+
+    def _topics(self) -> list[tuple[BundleName, list[str]]]:
+        count = len(RATES_MESSAGES_PER_S)
+        edges = self._admin.boundaries(NAMESPACE)
+        bundles = [BundleName(NAMESPACE, low, high) for low, high in pairwise(edges)]
+        assert len(bundles) == count
+        return [
+            (bundle, _names(bundle, HOT_TOPICS_COUNT if rate == HOT_MESSAGES_PER_S else 2))
+            for bundle, rate in zip(bundles, RATES_MESSAGES_PER_S, strict=True)
+        ]
+
+    def _streams(self) -> list[_Stream]:
+        return [
+            _Stream(topic, rate / len(topics))
+            for (_, topics), rate in zip(self._topics(), RATES_MESSAGES_PER_S, strict=True)
+            for topic in topics
+        ]
+
+
+def _names(bundle: BundleName, count: int) -> list[str]:
+    """Topics that fall into a bundle."""
+    found: list[str] = []
+    number = 0
+    while len(found) < count:
+        topic = f"persistent://{NAMESPACE}/order-{number}"
+        if bundle.holds(topic_hash(topic)):
+            found.append(topic)
+        number += 1
+    return found
+
+
+def _send(producers: Sequence[pulsar_client.Producer], rates: Sequence[float], stop: threading.Event) -> None:
+    """Every beat as many messages on each topic as are due by then; what a stalled broker missed is not made up for."""
+    due = [0.0] * len(rates)
+    before_s = time.monotonic()
+    while not stop.wait(BEAT_S):
+        now_s = time.monotonic()
+        passed_s, before_s = min(1.0, now_s - before_s), now_s
+        for place, producer in enumerate(producers):
+            due[place] += rates[place] * passed_s
+            while due[place] >= 1.0:
+                producer.send_async(PAYLOAD, None)
+                due[place] -= 1.0
+
+
+def _wait(condition: Callable[[], bool], otherwise: str) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise LocalPulsarError(f"{otherwise} after {TIMEOUT_S:g} s")
+        time.sleep(POLL_S)

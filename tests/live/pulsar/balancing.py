@@ -1,0 +1,152 @@
+"""Collector, application and executor as real processes beside a real cluster whose traffic is all at one broker.
+
+Brokers on one host report the host's CPU and bandwidth, so they are balanced by declared capacity. What is measured is
+what the brokers themselves report. Rounds are about as short as the brokers' statistics, so ``hold_unsettled_brokers``
+is on: without it, an executor on a busy machine makes two rounds decide on loads from before the moves.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local.pulsar import LocalPulsar
+from streaming.collect.reports import read_report
+from tests.live.driving import TRIMTAB, Child, Running, Warm, until
+from tests.live.pulsar.lab import CLUSTER, Lab
+from tests.live.stage import Stage
+
+SETTINGS = """
+[pulsar]
+bundle_average_samples = 1
+
+[pulsar.rounds]
+length_s = 6
+lateness_s = 1
+warmup_rounds = 1
+max_report_age_s = 30
+
+[pulsar.usage]
+cpu_weight = 0
+bandwidth_in_weight = 0
+bandwidth_out_weight = 0
+
+[pulsar.capacity]
+messages_per_s = 500
+
+[pulsar.avg_shedder]
+low_hit_count = 2
+high_hit_count = 2
+min_unload_messages_per_s = 10
+
+[pulsar.split]
+enabled = true
+max_messages_per_s = 150
+hit_count = 1
+
+[pulsar.guards]
+hold_unsettled_brokers = true
+"""
+BUNDLES = 9
+"""Of equal traffic, and an odd number: half of the difference is never close to a whole number of them, so noise in the
+rates does not choose how many move. From 9/0/0 AvgShedder goes to 5/4/0, then to 3/4/2."""
+
+
+def gather(lab: Lab, broker: str) -> None:
+    """Have one broker own every bundle."""
+    for bundle in lab.bundles():
+        if lab.assigned(bundle) != broker:
+            lab.admin.unload(bundle, destination=broker)
+            until(
+                lambda each=bundle: lab.assigned(each) == broker,
+                what=f"{bundle} at {broker}",
+                running=[lab.pulsar],
+            )
+
+
+def rates(lab: Lab, brokers: Sequence[str]) -> list[float]:
+    """Messages/s into the lab's bundles at each broker, as the brokers report them; empty unless each is reported once.
+
+    After a move a bundle is in both brokers' reports for about one stats period.
+    """
+    reports = [read_report(lab.admin.load_report(broker)).lastStats or {} for broker in brokers]
+    mine = [{name: load for name, load in each.items() if lab.namespace in name} for each in reports]
+    if sum(map(len, mine)) != lab.bundles_count:
+        return []
+    return [sum(load.messages_per_s for load in each.values()) for each in mine]
+
+
+def all_at_first(lab: Lab) -> list[float]:
+    """The rates once the first broker reports all of the traffic; empty before."""
+    found = rates(lab, lab.pulsar.broker_ids)
+    return found if found and found[0] > 30 * BUNDLES and not any(found[1:]) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Trio:
+    """What runs beside the cluster."""
+
+    lab: Lab
+    stage: Stage
+    running: Running
+    children: Sequence[Child]
+
+    @property
+    def alive(self) -> list[Running]:
+        """All that must not end by itself."""
+        return [self.lab.pulsar, self.running, *self.children]
+
+    def actions(self) -> dict[str, dict[str, object]]:
+        """`data` of every action with its type, by id."""
+        events = [json.loads(value) for value in self.stage.values(self.stage.topics.actions)]
+        return {event["id"]: {"type": event["type"], **event["data"]} for event in events}
+
+    def results(self) -> list[tuple[str, dict[str, object]]]:
+        """Id of the action and `data` of every result, in order."""
+        return [(each["subject"], each["data"]) for each in self.input("trimtab.action-result.v1")]
+
+    def input(self, kind: str) -> list[dict[str, object]]:
+        """Events of a type on the input topic."""
+        events = [json.loads(value) for value in self.stage.values(self.stage.topics.input)]
+        return [event for event in events if event["type"] == kind]
+
+    def rounds(self) -> list[dict[str, object]]:
+        """`data` of every summary."""
+        return [json.loads(value)["data"] for value in self.stage.values(self.stage.topics.audit)]
+
+    def wait_for_all_results(self) -> None:
+        """Until every action that was decided has one."""
+        until(
+            lambda: {id_ for id_, _ in self.results()} >= set(self.actions()),
+            what="results",
+            running=self.alive,
+        )
+
+
+@contextmanager
+def trio(lab: Lab, stage: Stage, warm: Warm, directory: Path) -> Iterator[Trio]:
+    """Start the three and, if the block ends well, stop them in order."""
+    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{lab.pulsar.admin_url}"\n'
+    config = stage.settings(base=f"{SETTINGS}\n{target}")
+    with ExitStack() as stack:
+        running = stack.enter_context(warm.start("run", "--config", str(config)))
+        until(lambda: "has epoch" in running.said, what="the controller", running=[lab.pulsar, running])
+        children = []
+        for name in ("collect", "execute"):
+            command = (*TRIMTAB, name, "pulsar", CLUSTER, "--config", str(config))
+            children.append(Child(command, directory / f"{name}.log"))
+            stack.callback(children[-1].close)
+        yield Trio(lab, stage, running, children)
+        for child in children:
+            assert child.terminate() == 0
+        assert running.terminate() == 0
+
+
+@contextmanager
+def unbalanced(pulsar: LocalPulsar) -> Iterator[Lab]:
+    """A namespace with traffic, all of it at the first broker."""
+    lab = Lab(pulsar, bundles_count=BUNDLES)
+    gather(lab, pulsar.broker_ids[0])
+    with lab.traffic([lab.topic_in(each) for each in lab.bundles()]):
+        yield lab

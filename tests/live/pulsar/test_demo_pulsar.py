@@ -1,0 +1,113 @@
+"""The demo on a real Pulsar: balances a real cluster, shows what its brokers report, and leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deploy.local.demo_pulsar.__main__ import SETTINGS
+from deploy.local.demo_pulsar.hearing import Loads
+from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from streaming.settings import load
+from streaming.wire.messages import TickData
+from tests.live.driving import ROOT
+from tests.live.test_demo import Terminal, started_by
+
+STOP_S_MAX = 60.0
+"""Three processes of trimtab, then brokers, bookie and ZooKeeper in turn."""
+
+
+def report(rate: float, bundles: list[str]) -> bytes:
+    return msgspec.json.encode(
+        {
+            "webServiceUrl": "http://127.0.0.1:1",
+            "pulsarServiceUrl": "pulsar://127.0.0.1:2",
+            "lastUpdate": 1,
+            "numBundles": len(bundles),
+            "msgRateIn": rate,
+            "bundles": bundles,
+        }
+    )
+
+
+def test_a_sweep_shows_the_brokers_that_answered_with_their_own_numbers() -> None:
+    loads = Loads(capacity_messages_per_s=400.0)
+    assert loads.tick(TickData(asked=["b1", "b2"]), 5) is None, "nobody has reported yet"
+    loads.report("b1", report(100.0, ["t/n/0x0_0x1", "pulsar/lab/b1:8080/0x00000000_0xffffffff"]))
+    loads.report("b2", report(300.0, ["t/n/0x0_0x1", "t/n/0x1_0x2"]))
+    both = loads.tick(TickData(asked=["b1", "b2"]), 6)
+    assert both is not None
+    assert [(each.broker, each.usage_points, each.bundles_count) for each in both.brokers] == [
+        ("b1", 25.0, 1),
+        ("b2", 75.0, 2),
+    ]
+    assert both.bundles_count == 2, "one that moves is one"
+    one = loads.tick(TickData(asked=["b1", "b2"], failed={"b1": "gone"}), 7)
+    assert one is not None
+    assert [each.broker for each in one.brokers] == ["b2"]
+
+
+def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_too_hot() -> None:
+    pulsar = load(file=SETTINGS, flags={}, environ={}).settings.pulsar
+    capacity = pulsar.capacity.messages_per_s
+    assert capacity is not None
+    assert 100 * TOTAL_MESSAGES_PER_S / capacity > 2 * pulsar.avg_shedder.low_threshold_points
+    hot = [rate for rate in RATES_MESSAGES_PER_S if rate > pulsar.split.max_messages_per_s]
+    assert len(hot) == 1
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy.local.demo_pulsar"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"balanced, first after \d+ s: spread", done.stdout)
+    assert "decided: split shop/orders/" in done.stdout
+    assert "  split: shop/orders/" in done.stdout
+    assert "moved: shop/orders/" in done.stdout
+    assert done.stderr == ""
+    assert list(temporary.iterdir()) == []
+    assert started_by(temporary) == []
+
+
+@pytest.mark.live
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("moment", ["starting traffic", "decisions: "])
+def test_ctrl_c_stops_all_of_it_whenever_it_comes(tmp_path: Path, moment: str) -> None:
+    terminal = Terminal()
+    with subprocess.Popen(
+        [sys.executable, "-m", "deploy.local.demo_pulsar"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path), "TERM": "xterm-256color"},
+        stdin=terminal.slave,
+        stdout=terminal.slave,
+        stderr=terminal.slave,
+    ) as process:
+        assert terminal.wait_for(moment, 400), terminal.text
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(90) == 0, terminal.text
+        assert time.monotonic() - began < STOP_S_MAX
+    assert "Traceback" not in terminal.text
+    assert started_by(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
