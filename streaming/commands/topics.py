@@ -41,10 +41,10 @@ def create_command(
     except SettingsError as error:
         raise WrongUse(str(error)) from error
 
-    from streaming import topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
+    from streaming import all_topics, topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
 
     try:
-        outcomes = topics.create_all(settings, input_partitions=input_partitions)
+        outcomes = all_topics.create_all(settings, input_partitions=input_partitions)
     except topics.StartError as error:
         raise Refused(str(error)) from error
     for outcome in outcomes:

@@ -7,7 +7,7 @@ import msgspec
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_log.positions import Ledger, Log, Position
 
-__all__ = ["NonPersistentTopic", "PartitionLogs"]
+__all__ = ["NonPersistentTopic", "PartitionLogs", "topic_path"]
 
 _PERSISTENT = "persistent://"
 _PARTITION = "-partition-"
@@ -45,12 +45,12 @@ class PartitionLogs:
                 f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
                 f"a crash. Use a {_PERSISTENT}… topic"
             )
-        found = self._admin.read(f"{_path(topic)}/partitions", _Partitions).partitions
+        found = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
         return [f"{topic}{_PARTITION}{number}" for number in range(found)] if found else [topic]
 
     def log(self, partition: str) -> Log:
         """What there is now. The newest ledger is still being written, so its entries are told apart."""
-        stats = self._admin.read(f"{_path(partition)}/internalStats", _InternalStats)
+        stats = self._admin.read(f"{topic_path(partition)}/internalStats", _InternalStats)
         *closed, open_ = stats.ledgers
         newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
         return Log([*(Ledger(each.ledgerId, each.entries) for each in closed), newest])
@@ -75,7 +75,7 @@ class PartitionLogs:
         self._admin.call("POST", f"{self._path(partition)}/resetcursor", body=body)
 
     def _path(self, partition: str) -> str:
-        return f"{_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+        return f"{topic_path(partition)}/subscription/{quote(self._subscription, safe='')}"
 
 
 def partition_index(partition: str) -> int:
@@ -84,5 +84,6 @@ def partition_index(partition: str) -> int:
     return int(number) if mark and number.isdigit() else -1
 
 
-def _path(topic: str) -> str:
+def topic_path(topic: str) -> str:
+    """Where a topic is in the admin API."""
     return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"
