@@ -16,7 +16,7 @@ import msgspec
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_link import PulsarLink, input_on_pulsar, output_on_pulsar
-from streaming.pulsar_log.topics import topic_path
+from streaming.pulsar_log.topics import partitions_count, topic_path
 from streaming.settings import Settings
 from streaming.sinks.pulsar import commits_topic_of
 from streaming.topics import (
@@ -56,10 +56,6 @@ class _Retention(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.retentionTimeInMinutes} minutes, {self.retentionSizeInMB} MB (-1: without limit)"
-
-
-class _Partitions(msgspec.Struct, frozen=True):
-    partitions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +135,7 @@ def validate(settings: Settings) -> list[str]:
     warnings: list[str] = []
     for link, specs in specs_of(settings, input_partitions=0).items():
         with _admin(link) as admin:
-            found = {spec: _partitions(admin, spec.name) for spec in specs}
+            found = {spec: partitions_count(admin, spec.name) for spec in specs}
             missing = [spec.name for spec, partitions in found.items() if partitions is None]
             if missing:
                 problems.append(
@@ -156,7 +152,7 @@ def validate(settings: Settings) -> list[str]:
 
 
 def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
-    partitions = _partitions(admin, spec.name)
+    partitions = partitions_count(admin, spec.name)
     if partitions is None:
         _make(admin, spec)
         return TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
@@ -248,20 +244,6 @@ def _applied(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> 
     """What is in force; unset is answered with nothing, or with null."""
     text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
-
-
-def _partitions(admin: PulsarAdmin, topic: str) -> int | None:
-    """How many there are, 0 for a topic without partitions; None where there is no such topic."""
-    path = topic_path(topic)
-    try:
-        found = admin.read(f"{path}/partitions", _Partitions).partitions
-        if not found:
-            admin.get(f"{path}/internalStats")
-    except AdminError as error:
-        if error.failure != "not-found":
-            raise
-        return None
-    return found
 
 
 def _namespace(topic: str) -> str:

@@ -7,7 +7,14 @@ import msgspec
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_log.positions import Ledger, Log, Position
 
-__all__ = ["NonPersistentTopic", "PartitionLogs", "topic_path"]
+__all__ = [
+    "NonPersistentTopic",
+    "PartitionLogs",
+    "partition_index",
+    "partition_names",
+    "partitions_count",
+    "topic_path",
+]
 
 _PERSISTENT = "persistent://"
 _PARTITION = "-partition-"
@@ -46,7 +53,7 @@ class PartitionLogs:
                 f"a crash. Use a {_PERSISTENT}… topic"
             )
         found = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
-        return [f"{topic}{_PARTITION}{number}" for number in range(found)] if found else [topic]
+        return partition_names(topic, found)
 
     def log(self, partition: str) -> Log:
         """What there is now. The newest ledger is still being written, so its entries are told apart."""
@@ -76,6 +83,25 @@ class PartitionLogs:
 
     def _path(self, partition: str) -> str:
         return f"{topic_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+
+
+def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
+    """How many there are, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
+    path = topic_path(topic)
+    try:
+        found = admin.read(f"{path}/partitions", _Partitions).partitions
+        if not found:
+            admin.get(f"{path}/internalStats")
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return None
+    return found
+
+
+def partition_names(topic: str, count: int) -> list[str]:
+    """Full names of the partitions; of a topic without partitions, itself."""
+    return [f"{topic}{_PARTITION}{number}" for number in range(count)] if count else [topic]
 
 
 def partition_index(partition: str) -> int:
