@@ -117,7 +117,7 @@ def _spec(
 
 
 def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
-    return _spec(link, name, retention_ms, is_deduplicated=True)
+    return _spec(link, name, retention_ms, is_deduplicated=True, is_single=True)
 
 
 def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
