@@ -33,7 +33,8 @@ def create_command(
 ) -> None:
     """Make what is missing: partitions, timestamps, retention, compaction and record size as they must be.
 
-    Existing topics are never altered; what differs is named with the command that mends it, and the exit code is 5.
+    Existing topics are never altered, but for deduplication on Pulsar, which is switched on where it is needed; what
+    differs is named with the command that mends it, and the exit code is 5.
     """
     try:
         flags = {"input.url": input_url, "output.url": output_url}

@@ -181,7 +181,7 @@ class TopicNames:
     """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
-    one of its own, with ``-`` and its name at the end."""
+    one of its own, named after it: ``trimtab.commits-<name>``."""
 
     def __post_init__(self) -> None:
         by_topic: dict[str, str] = {}

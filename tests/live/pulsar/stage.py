@@ -109,7 +109,10 @@ class PulsarStage(Stage):
         if topic not in self._producers:
             self._producers[topic] = self._client.create_producer(self.full_name(topic))
         self._producers[topic].send_async(
-            value, None, partition_key=None if key is None else key.decode(), properties=None
+            value,
+            None,
+            partition_key=None if key is None else key.decode(),
+            properties={name: text.decode() for name, text in headers},
         )
 
     def flush(self) -> None:

@@ -14,6 +14,7 @@ from streaming.sinks.publisher import publisher_of
 from tests.live.crashing import BATCHES_COUNT, crash_through
 from tests.live.driving import Warm
 from tests.live.loads import played
+from tests.live.operating import operate
 from tests.live.pulsar.dying import POINTS
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
@@ -64,6 +65,12 @@ def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_t
         assert run.wait() == REFUSED, run.said
         assert "the checkpoint was deleted or replaced by a new one" in run.said
     stage.close()
+
+
+def test_on_pulsar_alone_operators_commands_are_obeyed_and_what_was_decided_can_be_asked_for(
+    on_pulsar: PulsarStage, warm: Warm
+) -> None:
+    operate(on_pulsar, warm)
 
 
 @pytest.mark.slow
