@@ -11,7 +11,7 @@ from pathlib import Path
 from streaming.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings
 
-__all__ = ["Link", "input_link", "output_link"]
+__all__ = ["Link", "input_link", "output_link", "same_brokers"]
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -93,14 +93,16 @@ class Link:
 def input_link(settings: Settings) -> Link:
     """Where load reports and control events are. Raises ``WrongUse`` where that is not Kafka."""
     if settings.input.is_pulsar:
-        raise WrongUse(f"input.url is {settings.input.url}: this is done on Kafka only, so far")
+        raise WrongUse(f"input.url is {settings.input.url}: this is done on Kafka only")
     return Link(settings.input.bootstrap, "input", settings.input.security)
 
 
 def output_link(settings: Settings) -> Link:
-    """Where decisions go: the input's link where the output has no address of its own."""
+    """Where decisions go: the input's link where the output has no address of its own. As ``input_link``."""
     if settings.output.url is None:
         return input_link(settings)
+    if settings.output_is_pulsar:
+        raise WrongUse(f"output.url is {settings.output.url}: this is done on Kafka only")
     return Link(settings.output_bootstrap, "output", settings.output.security)
 
 

@@ -1,117 +1,272 @@
-"""The input and control topics on Pulsar: making them, and checking them at start.
+"""The topics on Pulsar: how they must be set up, making them, and checking them at start.
 
-Existing topics and namespaces are never altered. What a namespace's policies would do to unread records is said with the
-command that mends it.
+Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Of a topic that exists only
+deduplication is ever switched on, because exactly-once publishing needs it and no message is changed by it; what else
+differs is named with the command that mends it.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
-from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
-from streaming.pulsar_log.topics import PartitionLogs
-from streaming.settings import PulsarTarget, Settings
-from streaming.topics import INPUT_RETENTION_MS, Difference, Outcome, StartError, TopicOutcome
+from streaming.pulsar_link import PulsarLink, input_on_pulsar, output_on_pulsar
+from streaming.pulsar_log.topics import partitions_count, topic_path
+from streaming.settings import Settings
+from streaming.sinks.pulsar import commits_topic_of
+from streaming.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    Difference,
+    Outcome,
+    StartError,
+    TopicOutcome,
+)
 
-__all__ = ["create", "validate"]
+__all__ = ["create", "specs_of", "validate"]
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
+_FOR_EVER = -1
+_MARKERS_MB = 100
+"""The newest marker is what counts, however old; half a million of them are about this much."""
+_COMPACTION_BYTES = 1024 * 1024
+_NOT_ALLOWED = 405
+"""What Pulsar answers where policies of single topics are switched off."""
+_APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
 
 
 class _Retention(msgspec.Struct, frozen=True):
+    """Pulsar's ``RetentionPolicies``; -1 is without limit, and kept is what is within both limits."""
+
     retentionTimeInMinutes: int = 0  # noqa: N815  Pulsar's names
     retentionSizeInMB: int = 0  # noqa: N815
 
+    def covers(self, other: "_Retention") -> bool:
+        """Whether it keeps at least as much."""
+        return _at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _at_least(
+            self.retentionSizeInMB, other.retentionSizeInMB
+        )
 
-def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
-    """Make the topics that are missing; raises ``StartError``."""
-    return _asking(settings, lambda admin: _create(admin, settings, input_partitions))
+    def __str__(self) -> str:
+        return f"{self.retentionTimeInMinutes} minutes, {self.retentionSizeInMB} MB (-1: without limit)"
 
 
-def validate(settings: Settings) -> list[str]:
-    """Warnings. Raises ``StartError`` for an address that cannot be reached and for a missing topic."""
-    return _asking(settings, lambda admin: _validate(admin, settings))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarTopicSpec:
+    """A topic by its full name. ``partitions`` 0 makes one without; ``is_single`` allows none."""
+
+    name: str
+    retention: _Retention
+    partitions: int = 0
+    is_single: bool = False
+    is_deduplicated: bool = False
+    is_compacted: bool = False
 
 
-def _create(admin: PulsarAdmin, settings: Settings, input_partitions: int) -> list[TopicOutcome]:
-    found: list[TopicOutcome] = []
-    for name, partitions in ((settings.topics.input, input_partitions), (settings.topics.control, 0)):
-        topic = settings.input.pulsar.full_name(name)
-        if _exists(admin, settings, topic):
-            found.append(TopicOutcome(topic=topic, outcome=Outcome.ALREADY_RIGHT))
-            continue
-        path = f"/admin/v2/{topic.replace('://', '/')}"
-        if partitions > 1:
-            admin.call("PUT", f"{path}/partitions", body=partitions)
-        else:
-            admin.call("PUT", path)
-        found.append(TopicOutcome(topic=topic, outcome=Outcome.CREATED))
+def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, list[PulsarTopicSpec]]:
+    """The topics of the sides that are on Pulsar."""
+    names = settings.topics
+    found: dict[PulsarLink, list[PulsarTopicSpec]] = {}
+    if (source := input_on_pulsar(settings)) is not None:
+        partitions = input_partitions if input_partitions > 1 else 0
+        found[source] = [
+            _spec(source, names.input, INPUT_RETENTION_MS, partitions=partitions),
+            _spec(source, names.control, None, is_compacted=True),
+        ]
+    if (target := output_on_pulsar(settings)) is not None:
+        commits = commits_topic_of(names.commits, settings.controller.name)
+        kept = _Retention(_FOR_EVER, _MARKERS_MB)
+        found[target] = [
+            *found.get(target, ()),
+            _output(target, names.actions, ACTIONS_RETENTION_MS),
+            _output(target, names.actions_dry_run, ACTIONS_RETENTION_MS),
+            _output(target, names.audit, AUDIT_RETENTION_MS),
+            _output(target, names.dead_letter, ACTIONS_RETENTION_MS),
+            _spec(target, names.executor_kafka, None, is_compacted=True, is_single=True),
+            PulsarTopicSpec(name=target.full_name(commits), retention=kept, is_single=True),
+        ]
     return found
 
 
-def _validate(admin: PulsarAdmin, settings: Settings) -> list[str]:
-    pulsar, names = settings.input.pulsar, settings.topics
-    wanted = [pulsar.full_name(name) for name in (names.input, names.control)]
-    missing = [topic for topic in wanted if not _exists(admin, settings, topic)]
-    if missing:
-        raise StartError(
-            f"topics missing at {settings.input.url}: {', '.join(missing)}. Run: trimtab topics create"
-        )
-    return [str(difference) for difference in _policies(admin, pulsar.namespace)]
+def _spec(
+    link: PulsarLink,
+    name: str,
+    retention_ms: int | None,
+    *,
+    partitions: int = 0,
+    is_compacted: bool = False,
+    is_single: bool = False,
+    is_deduplicated: bool = False,
+) -> PulsarTopicSpec:
+    minutes = _FOR_EVER if retention_ms is None else retention_ms // _MS_PER_MINUTE
+    return PulsarTopicSpec(
+        name=link.full_name(name),
+        retention=_Retention(minutes, _FOR_EVER),
+        partitions=partitions,
+        is_single=is_single,
+        is_compacted=is_compacted,
+        is_deduplicated=is_deduplicated,
+    )
 
 
-def _policies(admin: PulsarAdmin, namespace: str) -> Iterator[Difference]:
-    """What would take records away before they are read, or before they are read again."""
-    path = f"/admin/v2/namespaces/{namespace}"
-    retention = _or_none(admin, f"{path}/retention", _Retention) or _Retention()
-    minutes = INPUT_RETENTION_MS // _MS_PER_MINUTE
-    if 0 <= retention.retentionTimeInMinutes < minutes or retention.retentionSizeInMB == 0:
+def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
+    return _spec(link, name, retention_ms, is_deduplicated=True, is_single=True)
+
+
+def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
+    """Make the topics that are missing, and switch on deduplication where it is off; raises ``StartError``."""
+    outcomes: list[TopicOutcome] = []
+    for link, specs in specs_of(settings, input_partitions=input_partitions).items():
+        with _admin(link) as admin:
+            outcomes += [_ensure(admin, spec) for spec in specs]
+    return outcomes
+
+
+def validate(settings: Settings) -> list[str]:
+    """Warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
+    problems: list[str] = []
+    warnings: list[str] = []
+    for link, specs in specs_of(settings, input_partitions=0).items():
+        with _admin(link) as admin:
+            found = {spec: partitions_count(admin, spec.name) for spec in specs}
+            missing = [spec.name for spec, partitions in found.items() if partitions is None]
+            if missing:
+                problems.append(
+                    f"topics missing at {link.service_url}: {', '.join(missing)}. Run: trimtab topics create"
+                )
+            for spec, partitions in found.items():
+                if partitions is not None:
+                    for difference in _differences(admin, spec, partitions):
+                        (warnings if difference.tolerable else problems).append(str(difference))
+            warnings += _time_to_live(admin, link.place.namespace)
+    if problems:
+        raise StartError("\n".join(problems))
+    return warnings
+
+
+def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
+    partitions = partitions_count(admin, spec.name)
+    if partitions is None:
+        _make(admin, spec)
+        return TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
+    switched = spec.is_deduplicated and not _is_deduplicated(admin, spec.name)
+    if switched:
+        _deduplicate(admin, spec.name)
+    differences = tuple(_differences(admin, spec, partitions))
+    outcome = Outcome.CHANGED if switched else Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
+    return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
+
+
+def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
+    path = topic_path(spec.name)
+    if spec.partitions:
+        admin.call("PUT", f"{path}/partitions", body=spec.partitions)
+    else:
+        admin.call("PUT", path)
+    admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
+    if spec.is_compacted:
+        admin.call("PUT", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
+    if spec.is_deduplicated:
+        _deduplicate(admin, spec.name)
+
+
+def _deduplicate(admin: PulsarAdmin, topic: str) -> None:
+    """Switch it on and wait until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
+    admin.call("POST", f"{topic_path(topic)}/deduplicationEnabled", body=True)
+    deadline = time.monotonic() + _APPLIED_WITHIN_S
+    while not _is_deduplicated(admin, topic):
+        if time.monotonic() > deadline:
+            raise StartError(
+                f"{topic}: deduplication was switched on, and is still off after {_APPLIED_WITHIN_S:g} s: "
+                "look into the brokers' logs"
+            )
+        time.sleep(_POLL_S)
+
+
+def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
+    """What is not as it must be; what would take messages away too early is only a warning."""
+    if spec.is_single and partitions:
         yield Difference(
-            topic=namespace,
+            topic=spec.name,
+            setting="partitions",
+            found=str(partitions),
+            expected="none",
+            remedy=f"Its messages are lost by: pulsar-admin topics delete-partitioned-topic {spec.name}; "
+            "trimtab topics create",
+        )
+    if spec.is_deduplicated and not _is_deduplicated(admin, spec.name):
+        yield Difference(
+            topic=spec.name,
+            setting="deduplication",
+            found="off",
+            expected="on, because actions would be published twice after a crash",
+            remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
+            f"set-deduplication {_namespace(spec.name)} --enable",
+        )
+    kept = _applied(admin, spec.name, "retention", _Retention) or _Retention()
+    if not kept.covers(spec.retention):
+        wanted = spec.retention
+        time_text = "-1" if wanted.retentionTimeInMinutes < 0 else f"{wanted.retentionTimeInMinutes}m"
+        size_text = "-1" if wanted.retentionSizeInMB < 0 else f"{wanted.retentionSizeInMB}M"
+        yield Difference(
+            topic=spec.name,
             setting="retention",
-            found=f"{retention.retentionTimeInMinutes} minutes, {retention.retentionSizeInMB} MB",
-            expected=f"{minutes} minutes or more, or -1",
-            remedy=f"A start with --fresh finds no control events otherwise. Run: pulsar-admin namespaces "
-            f"set-retention {namespace} --time {minutes}m --size -1",
-            tolerable=True,
-        )
-    ttl_s = _or_none(admin, f"{path}/messageTTL", int)
-    if ttl_s:
-        yield Difference(
-            topic=namespace,
-            setting="messageTTL",
-            found=f"{ttl_s} s",
-            expected="unset",
-            remedy=f"It takes unread records away. Run: pulsar-admin namespaces remove-message-ttl {namespace}",
+            found=str(kept),
+            expected=f"{wanted} or more",
+            remedy=f"Run: pulsar-admin topicPolicies set-retention {spec.name} --time {time_text} --size {size_text}",
             tolerable=True,
         )
 
 
-def _or_none(admin: PulsarAdmin, path: str, kind: type[Value]) -> Value | None:
-    """Unset policies are answered with nothing, or with null."""
-    text = admin.get(path).strip()
+def _time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
+    """Pulsar acknowledges old messages by itself where a namespace says so."""
+    text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
+    if text not in {b"", b"null", b"0"}:
+        yield (
+            f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It takes unread records away. "
+            f"Run: pulsar-admin namespaces remove-message-ttl {namespace}"
+        )
+
+
+def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
+    """By policy of the topic, else of its namespace, else as the brokers are set."""
+    return bool(_applied(admin, topic, "deduplicationEnabled", bool))
+
+
+def _applied(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
+    """What is in force; unset is answered with nothing, or with null."""
+    text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
 
 
-def _exists(admin: PulsarAdmin, settings: Settings, topic: str) -> bool:
-    logs = PartitionLogs(admin, subscription=settings.input.pulsar.subscription)
+def _namespace(topic: str) -> str:
+    return topic.removeprefix("persistent://").rpartition("/")[0]
+
+
+def _at_least(limit: int, other: int) -> bool:
+    return limit < 0 or (other >= 0 and limit >= other)
+
+
+@contextmanager
+def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
     try:
-        logs.log(logs.partitions(topic)[0])
+        with link.admin() as admin:
+            yield admin
     except AdminError as error:
-        if error.failure != "not-found":
-            raise
-        return False
-    return True
-
-
-def _asking(settings: Settings, ask: Callable[[PulsarAdmin], Value]) -> Value:
-    pulsar = settings.input.pulsar
-    target = PulsarTarget(admin_url=pulsar.admin_url, token_file=pulsar.token_file, ca_file=pulsar.ca_file)
-    try:
-        with HttpClient(target) as http:
-            return ask(PulsarAdmin(http, target))
-    except (AdminError, CredentialsError) as error:
-        raise StartError(str(error)) from error
+        place = link.place
+        if error.status == _NOT_ALLOWED:
+            raise StartError(
+                f"{error}. The brokers have topicLevelPoliciesEnabled=false, so set them for the namespace: "
+                f"pulsar-admin namespaces set-deduplication {place.namespace} --enable; pulsar-admin namespaces "
+                f"set-retention {place.namespace} --time 30d --size -1"
+            ) from error
+        raise StartError(f"[{link.section}.pulsar]: {error}") from error
+    except CredentialsError as error:
+        raise StartError(f"[{link.section}.pulsar]: {error}") from error

@@ -1,9 +1,9 @@
-"""Reads a topic for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
+"""Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
@@ -12,11 +12,9 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from streaming.exits import Refused
 from streaming.link import Link
 from streaming.permissions import Operation, Subject, acl_command
+from streaming.topic_record import Begin
 
 __all__ = ["TopicReader", "explained"]
-
-Begin = Literal["earliest", "latest"] | int
-"""Where reading begins; a number is milliseconds since the epoch."""
 
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200

@@ -1,4 +1,4 @@
-"""The eight topics: how they must be set up, creating them, and checking them at start.
+"""The eight topics on Kafka: how they must be set up, creating them, and checking them at start.
 
 Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
 cannot be undone. What differs is named with the value found, the value expected and the command that mends
@@ -9,16 +9,15 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType, ModuleType
+from types import MappingProxyType
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
-from streaming.link import Link, input_link, output_link
 from streaming.permissions import Seen, Subject, acl_command, controller_operations, missing_permissions
-from streaming.settings import Settings, TopicNames
+from streaming.settings import TopicNames
 from streaming.sinks import LARGEST_RECORD_BYTES
 
 __all__ = [
@@ -27,9 +26,7 @@ __all__ = [
     "StartError",
     "TopicOutcome",
     "create",
-    "create_all",
     "validate",
-    "validate_all",
 ]
 
 _HOUR_MS = 3_600_000
@@ -70,6 +67,8 @@ class Outcome(StrEnum):
     """What `create` found or did."""
 
     CREATED = "created"
+    CHANGED = "deduplication switched on"
+    """Only on Pulsar, where exactly-once publishing needs it and no record is changed by it."""
     ALREADY_RIGHT = "already right"
     DIFFERS = "differs"
 
@@ -163,73 +162,6 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
 def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
     chosen = {"retention.ms": str(retention_ms)}
     return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
-
-
-def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
-    """`create` on the cluster of the input and on that of the output."""
-    on_pulsar = (
-        _pulsar_topics().create(settings, input_partitions=input_partitions)
-        if settings.input.is_pulsar
-        else []
-    )
-    return on_pulsar + [
-        outcome
-        for link, only in _sides(settings)
-        for outcome in create(
-            link.bootstrap,
-            settings.topics,
-            input_partitions=input_partitions,
-            max_record_bytes=settings.controller.max_record_bytes,
-            only=only,
-            client_options=link.client_options(),
-            principal=link.principal,
-        )
-    ]
-
-
-def validate_all(settings: Settings) -> list[str]:
-    """`validate` on the cluster of the input and on that of the output."""
-    on_pulsar = _pulsar_topics().validate(settings) if settings.input.is_pulsar else []
-    return on_pulsar + [
-        warning
-        for link, only in _sides(settings)
-        for warning in validate(
-            link.bootstrap,
-            settings.topics,
-            max_record_bytes=settings.controller.max_record_bytes,
-            only=only,
-            client_options=link.client_options(),
-            principal=link.principal,
-        )
-    ]
-
-
-def _sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
-    """Where to look for which topics; None is all of them."""
-    names = settings.topics
-    read = frozenset({names.input, names.control})
-    written = frozenset(
-        {
-            names.actions,
-            names.actions_dry_run,
-            names.audit,
-            names.dead_letter,
-            names.executor_kafka,
-            names.commits,
-        }
-    )
-    if settings.input.is_pulsar:
-        return [(output_link(settings), written)]
-    source, target = input_link(settings), output_link(settings)
-    if (source.bootstrap, source.security) == (target.bootstrap, target.security):
-        return [(source, None)]
-    return [(source, read), (target, written)]
-
-
-def _pulsar_topics() -> ModuleType:
-    from streaming import pulsar_topics  # noqa: PLC0415  only with Pulsar its client is needed
-
-    return pulsar_topics
 
 
 def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:

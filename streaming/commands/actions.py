@@ -24,12 +24,12 @@ from streaming.exits import WrongUse
 from streaming.settings import Settings, SettingsError, load
 
 if TYPE_CHECKING:
-    from kafka.consumer.fetcher import ConsumerRecord
+    from streaming.topic_record import TopicRecord
 
 _ID_MIN = 6
 """Characters of an id that are asked for at least; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
-"""A round's summary is written in the same transaction as its actions; producers' clocks may have been set since."""
+"""A round's summary is written together with its actions; producers' clocks may have been set since."""
 
 _CONFIG = click.option(
     "--config",
@@ -76,9 +76,7 @@ def tail_command(
             click.echo(text, nl=False)
 
 
-def _texts(
-    records: Iterator["ConsumerRecord"], topic: str, *, cluster: str | None, form: str
-) -> Iterator[str]:
+def _texts(records: Iterator["TopicRecord"], topic: str, *, cluster: str | None, form: str) -> Iterator[str]:
     """What is printed of each action; a record that is none is named on standard error."""
     epochs = Epochs()
     for record in records:
@@ -92,7 +90,9 @@ def _texts(
         epoch = epoch_of(record.headers)
         stale = epochs.is_stale(action, epoch)
         yield (
-            record.value.decode() + "\n" if form == "json" else tail_text(action, epoch=epoch, stale=stale)
+            (record.value or b"").decode() + "\n"
+            if form == "json"
+            else tail_text(action, epoch=epoch, stale=stale)
         )
 
 
@@ -113,11 +113,10 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
     click.echo(why_text(action, None if found is None else found.data, missing=missing), nl=False)
 
 
-def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["ConsumerRecord"]:
-    from streaming.link import output_link  # noqa: PLC0415
-    from streaming.topic_reader import TopicReader  # noqa: PLC0415  Kafka's client, when a command needs it
+def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
+    from streaming.topic_record import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
 
-    with TopicReader(output_link(settings), topic, begin=begin) as reader:
+    with output_reader(settings, topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.to_end()
 
 

@@ -185,7 +185,7 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
 
 
 def _write(topic: "ControlTopic", events: list[Planned], before: list[overlay.ControlRecord]) -> None:
-    from streaming.control.topic import check_written  # noqa: PLC0415  Kafka's client, when a command needs it
+    from streaming.control.topic import check_written  # noqa: PLC0415  a broker's client, when a command needs it
 
     topic.write(events)
     check_written(events, before, topic.read())
@@ -209,10 +209,9 @@ def _settings(config: Path | None) -> Settings:
 
 
 def _topic(settings: Settings) -> "ControlTopic":
-    from streaming.control.topic import ControlTopic  # noqa: PLC0415  Kafka's client, when a command needs it
-    from streaming.link import input_link  # noqa: PLC0415
+    from streaming.control.topic import ControlTopic  # noqa: PLC0415  a broker's client, when a command needs it
 
-    return ControlTopic(input_link(settings), settings.topics.control)
+    return ControlTopic(settings)
 
 
 def _clusters(target: _Target, settings: Settings, stands: Mapping[str, Standing]) -> list[str]:
@@ -237,10 +236,8 @@ def _clusters(target: _Target, settings: Settings, stands: Mapping[str, Standing
 
 def _heard_of(settings: Settings, look_back_s: int) -> set[str]:
     from streaming.control.topic import clusters_heard_of  # noqa: PLC0415
-    from streaming.link import output_link  # noqa: PLC0415
 
-    since_ms = round((time.time() - look_back_s) * 1000)
-    return clusters_heard_of(output_link(settings), settings.topics.audit, since_ms=since_ms)
+    return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
 
 
 def _warn_of_strangers(clusters: Iterable[str], known: set[str]) -> None:

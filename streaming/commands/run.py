@@ -31,7 +31,7 @@ from streaming.settings import Settings, SettingsError, load
     "--output",
     "output_url",
     metavar="URL",
-    help="Where decisions are written, kafka://…; the input's if not given.",
+    help="Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given.",
 )
 @click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
 @click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")

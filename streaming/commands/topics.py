@@ -33,7 +33,8 @@ def create_command(
 ) -> None:
     """Make what is missing: partitions, timestamps, retention, compaction and record size as they must be.
 
-    Existing topics are never altered; what differs is named with the command that mends it, and the exit code is 5.
+    Existing topics are never altered, but for deduplication on Pulsar, which is switched on where it is needed; what
+    differs is named with the command that mends it, and the exit code is 5.
     """
     try:
         flags = {"input.url": input_url, "output.url": output_url}
@@ -41,10 +42,10 @@ def create_command(
     except SettingsError as error:
         raise WrongUse(str(error)) from error
 
-    from streaming import topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
+    from streaming import all_topics, topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
 
     try:
-        outcomes = topics.create_all(settings, input_partitions=input_partitions)
+        outcomes = all_topics.create_all(settings, input_partitions=input_partitions)
     except topics.StartError as error:
         raise Refused(str(error)) from error
     for outcome in outcomes:

@@ -1,33 +1,31 @@
 """The control topic and what an operator's command does on it: read what stands, write, read the write back.
 
-Writing is idempotent and waits for all in-sync replicas. Two operators at once can still take no note of each other,
-because an event replaces the whole overlay; the second read notices, and says so.
+It is on the input's side, whichever system that is. Writing waits for the brokers. Two operators at once can still take no
+note of each other, because an event replaces the whole overlay; the second read notices, and says so.
 """
 
 from collections.abc import Iterable, Sequence
 
-from kafka import KafkaProducer
-
 from streaming.control.overlay import ControlRecord, Planned
 from streaming.exits import Refused
-from streaming.link import Link
-from streaming.topic_reader import TopicReader, explained
+from streaming.link import input_link
+from streaming.pulsar_link import input_on_pulsar
+from streaming.settings import Settings
+from streaming.topic_record import input_reader, output_reader
 
 __all__ = ["ControlTopic", "check_written", "clusters_heard_of"]
-
-_TIMEOUT_S = 20.0
 
 
 class ControlTopic:
     """Reads and writes control events. Raises ``exits.Refused``."""
 
-    def __init__(self, link: Link, topic: str) -> None:
-        self._link = link
-        self._topic = topic
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = settings.topics.control
 
     def read(self) -> list[ControlRecord]:
         """All records there are, in order."""
-        with TopicReader(self._link, self._topic) as reader:
+        with input_reader(self._settings, self._topic) as reader:
             return [
                 ControlRecord(
                     key=None if record.key is None else record.key.decode(errors="replace"),
@@ -39,28 +37,16 @@ class ControlTopic:
             ]
 
     def write(self, events: Sequence[Planned]) -> None:
-        """Write and wait for the brokers; returns when all of them have it."""
-        with explained(self._link, self._topic, ["Write"]):
-            producer = KafkaProducer(
-                bootstrap_servers=self._link.bootstrap,
-                acks="all",
-                enable_idempotence=True,
-                allow_auto_create_topics=False,
-                max_block_ms=round(_TIMEOUT_S * 1000),
-                delivery_timeout_ms=round(_TIMEOUT_S * 1000),
-                request_timeout_ms=round(_TIMEOUT_S * 1000),
-                metrics_enabled=False,
-                **self._link.client_options(),
-            )
-            try:
-                sent = [
-                    producer.send(self._topic, key=event.cluster.encode(), value=event.value)
-                    for event in events
-                ]
-                for future in sent:
-                    future.get(timeout=_TIMEOUT_S)
-            finally:
-                producer.close(timeout=_TIMEOUT_S)
+        """Write and wait for the brokers; returns when they have it."""
+        pulsar = input_on_pulsar(self._settings)
+        if pulsar is not None:
+            from streaming.control.pulsar_writing import write_to_pulsar  # noqa: PLC0415  Pulsar's client
+
+            write_to_pulsar(pulsar, self._topic, events)
+        else:
+            from streaming.control.kafka_writing import write_to_kafka  # noqa: PLC0415  Kafka's client
+
+            write_to_kafka(input_link(self._settings), self._topic, events)
 
 
 def check_written(
@@ -82,7 +68,7 @@ def check_written(
             )
 
 
-def clusters_heard_of(link: Link, audit_topic: str, *, since_ms: int) -> set[str]:
+def clusters_heard_of(settings: Settings, *, since_ms: int) -> set[str]:
     """Clusters with a round summary since then."""
-    with TopicReader(link, audit_topic, begin=since_ms) as reader:
+    with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
         return {record.key.decode() for record in reader.to_end() if record.key}

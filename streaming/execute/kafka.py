@@ -17,16 +17,15 @@ import msgspec
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlTopic
+from streaming.execute.actions_topic import ActionRecord, ControlTopic
 from streaming.execute.input_side import input_side
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.execute.kafka_memory import ExecutorMemory
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Skip, gate
+from streaming.execute.output_side import Actions, actions_of, memory_of
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
-from streaming.link import output_link
 from streaming.serve import Check
 from streaming.settings import KafkaTarget, Settings
 from streaming.sinks import PublishError
@@ -41,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 _KIND = "throttle"
 _POLL_S = 1.0
 _RETRY_S = 5.0
-"""Between attempts to go on after Kafka failed."""
+"""Between attempts to go on after the brokers failed."""
 _POLL_AGE_S_MAX = 120.0
 _SWEEP_INTERVAL_S = 300.0
 """Between looks for leftovers; a controller takes off its own throttle long before."""
@@ -49,7 +48,7 @@ _RECORDS_MAX = 10
 
 
 class ThrottleLoop:
-    """Takes actions from Kafka, carries them out, tells their results. For one thread."""
+    """Takes actions from their topic, carries them out, tells their results. For one thread."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class ThrottleLoop:
         *,
         cluster: str,
         target: KafkaTarget,
-        actions: ActionsTopic,
+        actions: Actions,
         control: ControlTopic | PulsarControl,
         results: EventSink,
         epochs: Epochs,
@@ -194,25 +193,12 @@ def start(
     """
     with admin_of(target, cluster=cluster) as admin:
         _require_answer(admin)
-    topics, options = settings.topics, output_link(settings).client_options()
     results, control = input_side(stack, settings, cluster)
     control.newest()
-    memory = ExecutorMemory(settings.output_bootstrap, topics.executor_kafka, cluster, options)
+    memory = memory_of(settings, cluster=cluster)
     memory.read()
     epochs = Epochs()
-    actions = stack.enter_context(
-        ActionsTopic(
-            settings.output_bootstrap,
-            topic=topics.actions,
-            cluster=cluster,
-            epochs=epochs,
-            records_max=_RECORDS_MAX,
-            now_s=time.time(),
-            client_options=options,
-        )
-    )
-    if not actions.exists():
-        raise PublishError(f"there is no topic {topics.actions}: run `trimtab topics create`")
+    actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=_RECORDS_MAX)
     return ThrottleLoop(
         ThrottleExecutor(memory, dry_run=dry_run),
         cluster=cluster,

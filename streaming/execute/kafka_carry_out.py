@@ -14,9 +14,10 @@ from kafka import KafkaAdminClient
 
 from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
 from policies.throttle.rates import BrokerRole
-from streaming.execute.kafka_memory import ExecutorMemory, Rate, Remembered
+from streaming.execute.kafka_memory import Rate, Remembered
 from streaming.execute.kafka_orders import ThrottleAction
 from streaming.execute.orders import Skip
+from streaming.execute.output_side import Memory
 from streaming.kafka_admin.reading import read_partitions, read_reassignments
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
 
@@ -44,7 +45,7 @@ class _Aim:
 class ThrottleExecutor:
     """Carries out throttle actions on one cluster. For one thread."""
 
-    def __init__(self, memory: ExecutorMemory, *, dry_run: bool = False) -> None:
+    def __init__(self, memory: Memory, *, dry_run: bool = False) -> None:
         self._memory = memory
         self._dry_run = dry_run
 

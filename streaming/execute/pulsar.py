@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from streaming.execute.actions_topic import ActionRecord, ActionsTopic, ControlTopic
+from streaming.execute.actions_topic import ActionRecord, ControlTopic
 from streaming.execute.carry_out import Done, Executor
 from streaming.execute.input_side import input_side
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Order, Skip, gate, read_order
-from streaming.link import output_link
+from streaming.execute.output_side import Actions, actions_of
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.serve import Check
@@ -38,20 +38,20 @@ __all__ = ["ExecutorLoop", "start"]
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RETRY_S = 5.0
-"""Between attempts to go on after Kafka failed."""
+"""Between attempts to go on after the brokers failed."""
 _POLL_AGE_S_MAX = 120.0
 """Older, and the executor calls itself not ready: a batch is done within a few verify timeouts."""
 
 
 class ExecutorLoop:
-    """Takes actions from Kafka, carries them out, tells their results. ``run`` is for one thread."""
+    """Takes actions from their topic, carries them out, tells their results. ``run`` is for one thread."""
 
     def __init__(
         self,
         executor: Executor,
         *,
         cluster: str,
-        actions: ActionsTopic,
+        actions: Actions,
         control: ControlTopic | PulsarControl,
         results: EventSink,
         epochs: Epochs,
@@ -213,19 +213,9 @@ def start(
     results, control = input_side(stack, settings, cluster)
     control.newest()
     epochs = Epochs()
-    actions = stack.enter_context(
-        ActionsTopic(
-            settings.output_bootstrap,
-            topic=settings.topics.actions,
-            cluster=cluster,
-            epochs=epochs,
-            records_max=target.concurrent_actions_count,
-            now_s=time.time(),
-            client_options=output_link(settings).client_options(),
-        )
+    actions = actions_of(
+        stack, settings, cluster=cluster, epochs=epochs, records_max=target.concurrent_actions_count
     )
-    if not actions.exists():
-        raise PublishError(f"there is no topic {settings.topics.actions}: run `trimtab topics create`")
     executor = Executor(
         admin,
         pulsar_cluster=pulsar_cluster,

@@ -3,6 +3,7 @@
 A client does not survive a fork: it is made in the process that uses it.
 """
 
+import math
 from pathlib import Path
 
 import pulsar
@@ -10,12 +11,22 @@ import pulsar
 __all__ = ["connect"]
 
 
-def connect(service_url: str, *, token_file: str | None, ca_file: str | None) -> pulsar.Client:
-    """A client; connects when it is used. The token is read anew for every connection."""
+_OPERATION_TIMEOUT_S = 30
+"""The client's own default."""
+
+
+def connect(
+    service_url: str, *, token_file: str | None, ca_file: str | None, timeout_s: float | None = None
+) -> pulsar.Client:
+    """A client; connects when it is used. The token is read anew for every connection.
+
+    ``timeout_s``, rounded up to seconds, bounds the making of producers and readers.
+    """
     token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
     return pulsar.Client(
         service_url,
         authentication=token,
+        operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),

@@ -7,7 +7,14 @@ import msgspec
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_log.positions import Ledger, Log, Position
 
-__all__ = ["NonPersistentTopic", "PartitionLogs"]
+__all__ = [
+    "NonPersistentTopic",
+    "PartitionLogs",
+    "partition_index",
+    "partition_names",
+    "partitions_count",
+    "topic_path",
+]
 
 _PERSISTENT = "persistent://"
 _PARTITION = "-partition-"
@@ -45,12 +52,12 @@ class PartitionLogs:
                 f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
                 f"a crash. Use a {_PERSISTENT}… topic"
             )
-        found = self._admin.read(f"{_path(topic)}/partitions", _Partitions).partitions
-        return [f"{topic}{_PARTITION}{number}" for number in range(found)] if found else [topic]
+        found = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
+        return partition_names(topic, found)
 
     def log(self, partition: str) -> Log:
         """What there is now. The newest ledger is still being written, so its entries are told apart."""
-        stats = self._admin.read(f"{_path(partition)}/internalStats", _InternalStats)
+        stats = self._admin.read(f"{topic_path(partition)}/internalStats", _InternalStats)
         *closed, open_ = stats.ledgers
         newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
         return Log([*(Ledger(each.ledgerId, each.entries) for each in closed), newest])
@@ -75,7 +82,26 @@ class PartitionLogs:
         self._admin.call("POST", f"{self._path(partition)}/resetcursor", body=body)
 
     def _path(self, partition: str) -> str:
-        return f"{_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+        return f"{topic_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+
+
+def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
+    """How many there are, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
+    path = topic_path(topic)
+    try:
+        found = admin.read(f"{path}/partitions", _Partitions).partitions
+        if not found:
+            admin.get(f"{path}/internalStats")
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return None
+    return found
+
+
+def partition_names(topic: str, count: int) -> list[str]:
+    """Full names of the partitions; of a topic without partitions, itself."""
+    return [f"{topic}{_PARTITION}{number}" for number in range(count)] if count else [topic]
 
 
 def partition_index(partition: str) -> int:
@@ -84,5 +110,6 @@ def partition_index(partition: str) -> int:
     return int(number) if mark and number.isdigit() else -1
 
 
-def _path(topic: str) -> str:
+def topic_path(topic: str) -> str:
+    """Where a topic is in the admin API."""
     return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"

@@ -15,6 +15,7 @@ from streaming.settings.sections import (
     MetricsSettings,
     OutputSettings,
     PulsarInput,
+    PulsarTopics,
     SparkSettings,
     TopicNames,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "OutputSettings",
     "PulsarInput",
     "PulsarTarget",
+    "PulsarTopics",
     "SecuritySettings",
     "Settings",
     "SettingsError",

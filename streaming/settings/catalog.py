@@ -126,7 +126,14 @@ def _defaults(section: type) -> Iterator[tuple[str, object]]:
 
 
 def attribute_docs(section: type) -> dict[str, str]:
-    """The string below each annotated attribute of a class, in one line."""
+    """The string below each annotated attribute of a class and of the dataclasses it extends, in one line."""
+    docs: dict[str, str] = {}
+    for base in section.__bases__:
+        docs |= attribute_docs(base) if is_dataclass(base) else {}
+    return docs | _own_attribute_docs(section)
+
+
+def _own_attribute_docs(section: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     docs: dict[str, str] = {}

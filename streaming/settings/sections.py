@@ -38,13 +38,25 @@ def kafka_bootstrap(url: str) -> str:
     return match[1]
 
 
+def is_pulsar_url(url: str) -> bool:
+    """Whether an address is that of a Pulsar; every other one is a Kafka's."""
+    return url.startswith("pulsar")
+
+
+def _require_brokers(url: str) -> None:
+    if is_pulsar_url(url):
+        _require(_PULSAR_URL.fullmatch(url), "url", url, "pulsar://host:port[,host:port]")
+    else:
+        kafka_bootstrap(url)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
     """Who this controller is, and whether executors obey it."""
 
     name: str = "trimtab"
-    """Name of the controller: its transactional id, its marker's key and the ``source`` of its events. A second
-    controller of the same name takes over from the first, so each needs its own.
+    """Name of the controller: its transactional id (on Pulsar: its producers' name), its marker's key and the ``source``
+    of its events. A second controller of the same name takes over from the first, so each needs its own.
     Kafka: ``transactional.id``."""
     mode: Mode = "dry-run"
     """``dry-run`` writes decisions to a topic of their own, which no executor reads; ``act`` writes them to the one
@@ -68,16 +80,14 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarInput:
-    """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
+class PulsarTopics:
+    """Where topics on Pulsar are and how their brokers are reached, besides ``url``; unused for Kafka."""
 
     admin_url: str = "http://127.0.0.1:8080"
-    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: where the log's ledgers, which say
-    how far a batch may go, are asked for. Pulsar: ``webServiceUrl`` of ``client.conf``."""
+    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: where topics and their policies are
+    made and checked, and logs' ledgers are asked for. Pulsar: ``webServiceUrl`` of ``client.conf``."""
     namespace: str = "public/default"
     """Tenant and namespace of the topics; its retention must outlast the longest outage."""
-    subscription: str = "trimtab"
-    """Durable subscription that keeps what is unread; another name protects nothing of what the old one did."""
     token_file: str | None = None
     """File with the token; unset = no token. Pulsar: ``authParams`` ``file://…``."""
     ca_file: str | None = None
@@ -88,11 +98,22 @@ class PulsarInput:
         _require(
             re.fullmatch(r"[^/\s]+/[^/\s]+", self.namespace), "namespace", self.namespace, "tenant/namespace"
         )
-        _require(self.subscription, "subscription", self.subscription, "a name")
 
     def full_name(self, topic: str) -> str:
         """``persistent://tenant/namespace/topic``."""
         return f"persistent://{self.namespace}/{topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarInput(PulsarTopics):
+    """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
+
+    subscription: str = "trimtab"
+    """Durable subscription that keeps what is unread; another name protects nothing of what the old one did."""
+
+    def __post_init__(self) -> None:
+        PulsarTopics.__post_init__(self)
+        _require(self.subscription, "subscription", self.subscription, "a name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,15 +127,12 @@ class InputSettings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
-        if self.url.startswith("pulsar"):
-            _require(_PULSAR_URL.fullmatch(self.url), "url", self.url, "pulsar://host:port[,host:port]")
-        else:
-            kafka_bootstrap(self.url)
+        _require_brokers(self.url)
 
     @property
     def is_pulsar(self) -> bool:
         """Whether the input is on Pulsar."""
-        return self.url.startswith("pulsar")
+        return is_pulsar_url(self.url)
 
     @property
     def bootstrap(self) -> str:
@@ -127,15 +145,20 @@ class OutputSettings:
     """Where actions, summaries, rejected records and the publisher's markers are written."""
 
     url: str | None = None
-    """Address of the brokers, ``kafka://host:port[,host:port]``; unset = that of ``[input]``, which is the usual case.
-    Kafka: ``bootstrap.servers``."""
+    """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``), of either system
+    whatever the input's is; unset = that of ``[input]``, which is the usual case. Kafka: ``bootstrap.servers``."""
+    pulsar: PulsarTopics = field(default_factory=PulsarTopics)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def __post_init__(self) -> None:
         if self.url is not None:
-            kafka_bootstrap(self.url)
-        elif self.security != SecuritySettings():
-            raise ValueError("url is unset, so the connection is [input]'s: give url too, or remove security")
+            _require_brokers(self.url)
+            return
+        for name, default in (("security", SecuritySettings()), ("pulsar", PulsarTopics())):
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"url is unset, so the connection is [input]'s: give url too, or remove {name}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +180,8 @@ class TopicNames:
     executor_kafka: str = "trimtab.executor.kafka"
     """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
     commits: str = "trimtab.commits"
-    """The publisher's markers; one partition, compacted. They make publishing exactly-once."""
+    """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
+    one of its own, named after it: ``trimtab.commits-<name>``."""
 
     def __post_init__(self) -> None:
         by_topic: dict[str, str] = {}
@@ -171,6 +195,11 @@ class TopicNames:
                     f"{by_topic[topic]} and {name} are both {topic!r}; every topic needs its own name"
                 )
             by_topic[topic] = name
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All eight."""
+        return tuple(getattr(self, name) for name in self.__slots__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

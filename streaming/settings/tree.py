@@ -19,6 +19,7 @@ from streaming.settings.sections import (
     OutputSettings,
     SparkSettings,
     TopicNames,
+    is_pulsar_url,
 )
 from streaming.settings.targets import TargetSection
 
@@ -55,19 +56,20 @@ class Settings(BaseSettings):
     targets: Mapping[str, TargetSection] = Field(default_factory=dict)
     """By cluster name how it is reached by collectors and executors."""
 
-    @model_validator(mode="after")
-    def _require_an_output(self) -> "Settings":
-        if self.input.is_pulsar and self.output.url is None:
-            raise ValueError(
-                "output.url is unset and the input is on Pulsar: decisions are written to Kafka, so give "
-                "output.url, kafka://host:port"
-            )
-        return self
+    @property
+    def output_url(self) -> str:
+        """Where decisions go: the input's address where the output has none of its own."""
+        return self.output.url or self.input.url
+
+    @property
+    def output_is_pulsar(self) -> bool:
+        """Whether decisions go to Pulsar."""
+        return is_pulsar_url(self.output_url)
 
     @property
     def output_bootstrap(self) -> str:
-        """The output's address as Kafka's clients take it, ``host:port[,host:port]``."""
-        return InputSettings(url=self.output.url or self.input.url).bootstrap
+        """The output's address as Kafka's clients take it, ``host:port[,host:port]``. Raises ValueError for Pulsar."""
+        return InputSettings(url=self.output_url).bootstrap
 
     @classmethod
     def settings_customise_sources(

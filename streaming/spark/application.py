@@ -21,16 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state.rounds import Identity
-from streaming import topics
+from streaming import all_topics, topics
 from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
-from streaming.link import output_link
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.kafka import KafkaPublisher
+from streaming.sinks.publisher import Publisher, publisher_of
 from streaming.spark import session, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
@@ -107,7 +106,7 @@ class Application:
 
     def _check_topics(self) -> None:
         try:
-            for warning in topics.validate_all(self._settings):
+            for warning in all_topics.validate_all(self._settings):
                 _LOG.warning("%s", warning)
         except topics.StartError as error:
             raise Refused(str(error)) from error
@@ -120,14 +119,7 @@ class Application:
 
     def _run_on(self, spark: SparkSession) -> None:
         settings = self._settings
-        link = output_link(settings)
-        publisher = KafkaPublisher(
-            link.bootstrap,
-            name=settings.controller.name,
-            commits_topic=settings.topics.commits,
-            client_options=link.client_options(),
-            principal=link.principal,
-        )
+        publisher = publisher_of(settings)
         try:
             checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
             checkpoint.prepare(settings, fresh=self._fresh)
@@ -156,7 +148,7 @@ class Application:
         finally:
             publisher.close()
 
-    def _keep_running(self, frame: DataFrame, publisher: KafkaPublisher) -> None:
+    def _keep_running(self, frame: DataFrame, publisher: Publisher) -> None:
         """Run the query again and again, waiting longer each time it fails at once."""
         backoff_s = _BACKOFF_FIRST_S
         while not self._stopping:
@@ -177,7 +169,7 @@ class Application:
                 self._wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
 
-    def _run_query(self, frame: DataFrame, publisher: KafkaPublisher) -> None:
+    def _run_query(self, frame: DataFrame, publisher: Publisher) -> None:
         batches, spark = self._batches, self._settings.spark
         assert batches is not None, "the batch function is made before the query"
         query = (

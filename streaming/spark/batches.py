@@ -14,8 +14,8 @@ from streaming.followup import FollowUp
 from streaming.metrics import Metrics
 from streaming.observation import EventObservation, decode
 from streaming.settings import TopicNames
-from streaming.sinks.kafka import KafkaPublisher
 from streaming.sinks.outbox import OutboundRecord
+from streaming.sinks.publisher import Publisher
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
 from streaming.spark.said import log_output
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 class BatchPublisher:
     """The batch function of ``foreachBatch``; remembers its last error and whether the last publish succeeded."""
 
-    def __init__(self, publisher: KafkaPublisher, metrics: Metrics, topics: TopicNames) -> None:
+    def __init__(self, publisher: Publisher, metrics: Metrics, topics: TopicNames) -> None:
         self._publisher = publisher
         self._metrics = metrics
         self._followup = FollowUp()

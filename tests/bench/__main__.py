@@ -16,6 +16,7 @@ from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
 from tests.bench.kafka_rounds import measure_kafka_rounds
 from tests.bench.policies import measure_policies, measure_round
+from tests.bench.pulsar_path import measure_pulsar
 from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines
 from tests.bench.splits import measure_splits
@@ -41,6 +42,7 @@ PARTS: Mapping[str, Part] = {
     "replay": measure_replay,
     "end-to-end": measure_end_to_end,
     "burst": measure_burst,
+    "pulsar": measure_pulsar,
     "throttle-live": measure_throttle_live,
     "idle": measure_idle,
 }

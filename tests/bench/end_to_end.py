@@ -50,15 +50,15 @@ def measure_end_to_end(*, quick: bool) -> Section:
 def _interleaved(
     clients: Clients, ours: Controller, empty: Controller, *, trials: int
 ) -> tuple[list[float], list[float]]:
-    fleet, first = Fleet(brokers_count=_BROKERS_COUNT), _first_round()
+    fleet, first = Fleet(brokers_count=_BROKERS_COUNT), first_round()
     decided, counted = [], []
     for number in range(first, first + _WARM_UP + trials):
         clients.send(ours, fleet.reports(time_ms=number * ROUND_MS))
         time.sleep(_SETTLE_S)
-        decided.append(clients.answered_s(ours, _closing(number)))
+        decided.append(clients.answered_s(ours, closing(number)))
         clients.drain()
         time.sleep(_SETTLE_S)
-        counted.append(clients.answered_s(empty, _closing(number)))
+        counted.append(clients.answered_s(empty, closing(number)))
         clients.drain()
     return decided[_WARM_UP:], counted[_WARM_UP:]
 
@@ -98,18 +98,20 @@ def measure_burst(*, quick: bool) -> Section:
 
 
 def _bursts(clients: Clients, trimtab: Controller, *, rounds_count: int) -> list[float]:
-    fleet, first = Fleet(brokers_count=_BURST_BROKERS_COUNT), _first_round()
+    fleet, first = Fleet(brokers_count=_BURST_BROKERS_COUNT), first_round()
     waits = []
     for number in range(first, first + rounds_count):
         clients.send(trimtab, fleet.reports(time_ms=number * ROUND_MS))
-        waits.append(clients.answered_s(trimtab, _closing(number)))
+        waits.append(clients.answered_s(trimtab, closing(number)))
         clients.drain()
     return waits
 
 
-def _first_round() -> int:
+def first_round() -> int:
+    """Its number."""
     return (round(time.time() * 1000) - _AGO_MS) // ROUND_MS
 
 
-def _closing(number: int) -> bytes:
+def closing(number: int) -> bytes:
+    """The tick that closes a round."""
     return tick(time_ms=(number + 1) * ROUND_MS + _LATENESS_MS)

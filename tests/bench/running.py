@@ -15,6 +15,7 @@ from typing import Self
 from kafka import KafkaConsumer, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
+from deploy.local.pulsar import StandalonePulsar
 from tests.bench.loads import CLUSTER
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,7 @@ _SETTINGS = """\
 [controller]
 name = "{name}"
 mode = "act"
-[input]
-url = "kafka://{bootstrap}"
+{input}
 [topics]
 input = "{name}.input"
 control = "{name}.control"
@@ -91,7 +91,7 @@ class Controller:
 
 @contextmanager
 def running(
-    kafka: LocalKafka,
+    broker: LocalKafka | StandalonePulsar,
     directory: Path,
     *,
     name: str,
@@ -104,7 +104,7 @@ def running(
     settings.write_text(
         _SETTINGS.format(
             name=name,
-            bootstrap=kafka.bootstrap,
+            input=_input(broker),
             directory=directory,
             trigger_interval_s=trigger_interval_s,
         )
@@ -124,10 +124,17 @@ def running(
         )
     controller = Controller(name=name, process=process, log=log)
     try:
-        _wait(lambda: "has epoch" in log.read_text(errors="replace"), controller)
+        wait_for(lambda: "has epoch" in log.read_text(errors="replace"), controller)
         yield controller
     finally:
         _stop(process)
+
+
+def _input(broker: LocalKafka | StandalonePulsar) -> str:
+    """Section of the settings; decisions go to the same place."""
+    if isinstance(broker, LocalKafka):
+        return f'[input]\nurl = "kafka://{broker.bootstrap}"'
+    return f'[input]\nurl = "{broker.service_url}"\n[input.pulsar]\nadmin_url = "{broker.admin_url}"'
 
 
 @contextmanager
@@ -176,15 +183,22 @@ class Clients:
         """Seconds from sending an event to reading the first decision that follows it."""
         begun = time.perf_counter()
         self.send(controller, [closing])
-        _wait(lambda: self._has_answer(controller), controller)
+        wait_for(lambda: bool(self.answers(controller)), controller)
         return time.perf_counter() - begun
 
-    def _has_answer(self, controller: Controller) -> bool:
+    def answers(self, controller: Controller) -> list[bytes]:
+        """Decisions that have become readable; waits a moment for one."""
         found = self._consumer.poll(timeout_ms=_POLL_MS)
-        return any(at.topic == controller.actions for at in found)
+        return [
+            record.value
+            for at, records in found.items()
+            if at.topic == controller.actions
+            for record in records
+        ]
 
 
-def _wait(condition: Callable[[], bool], controller: Controller) -> None:
+def wait_for(condition: Callable[[], bool], controller: Controller) -> None:
+    """Wait until it is true; raises TimeoutError, or RuntimeError when the controller has ended."""
     until = time.monotonic() + _PATIENCE_S
     while not condition():
         controller.check()

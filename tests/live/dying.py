@@ -74,16 +74,23 @@ def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
     return made  # type: ignore[return-value]
 
 
-def arm(deaths: Deaths) -> None:
-    """Put the points in."""
+def arm_driver(deaths: Deaths) -> None:
+    """Put in the points that have nothing to do with where outputs go."""
     application.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
-    current = -1
-    plain_call, plain_publish = BatchPublisher.__call__, kafka.KafkaPublisher.publish
-    plain_commit = KafkaProducer.commit_transaction
+    plain_call = BatchPublisher.__call__
 
     def call(self: BatchPublisher, frame: DataFrame, batch_id: int) -> None:
         deaths.die_at("between", batch_id - 1)
         plain_call(self, frame, batch_id)
+
+    BatchPublisher.__call__ = call  # type: ignore[method-assign]
+
+
+def arm(deaths: Deaths) -> None:
+    """Put the points in."""
+    arm_driver(deaths)
+    current = -1
+    plain_publish, plain_commit = kafka.KafkaPublisher.publish, KafkaProducer.commit_transaction
 
     def publish(
         self: kafka.KafkaPublisher, batch_id: int, query_id: str, records: Sequence[OutboundRecord]
@@ -100,17 +107,16 @@ def arm(deaths: Deaths) -> None:
         deaths.die_at("before-commit", current)
         plain_commit(self)
 
-    BatchPublisher.__call__ = call  # type: ignore[method-assign]
     kafka.KafkaPublisher.publish = publish  # type: ignore[method-assign]
     KafkaProducer.commit_transaction = commit
 
 
-def points_of(text: str) -> dict[str, set[int]]:
+def points_of(text: str, known: Sequence[str] = POINTS) -> dict[str, set[int]]:
     """Read `POINT:BATCH,…`."""
     points: dict[str, set[int]] = {}
     for entry in filter(None, text.split(",")):
         name, batch = entry.split(":")
-        assert name in POINTS, f"{name!r} is none of {POINTS}"
+        assert name in known, f"{name!r} is none of {known}"
         points.setdefault(name, set()).add(int(batch))
     return points
 

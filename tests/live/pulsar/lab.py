@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pulsar as pulsar_client
 
-from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.pulsar_admin import BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
 from streaming.settings import PulsarTarget
@@ -26,7 +26,7 @@ _PAUSE_S = 0.02
 class Lab:
     """A namespace with ``bundles_count`` bundles."""
 
-    pulsar: LocalPulsar
+    pulsar: LocalPulsar | StandalonePulsar
     bundles_count: int = 4
     namespace: str = field(init=False)
     admin: PulsarAdmin = field(init=False)

@@ -1,0 +1,77 @@
+"""Where an executor's actions come from and where it remembers: Kafka or Pulsar, as the settings say."""
+
+import time
+from contextlib import ExitStack
+from typing import Protocol
+
+from streaming.execute.actions_topic import ActionRecord, ActionsTopic
+from streaming.execute.kafka_memory import ExecutorMemory, Remembered
+from streaming.execute.orders import Epochs
+from streaming.execute.pulsar_actions import PulsarActions
+from streaming.execute.pulsar_memory import PulsarExecutorMemory
+from streaming.link import output_link
+from streaming.pulsar_link import output_on_pulsar
+from streaming.settings import Settings
+from streaming.sinks import PublishError
+
+__all__ = ["Actions", "Memory", "actions_of", "memory_of"]
+
+
+class Actions(Protocol):
+    """Actions, each at least once and in order. Methods raise ``PublishError``."""
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        """Records in order, partition by partition."""
+
+    def commit(self) -> None:
+        """All records polled so far are dealt with."""
+
+    def is_at_end(self) -> bool:
+        """Whether everything there was at this moment has been polled."""
+
+
+class Memory(Protocol):
+    """What is remembered of one cluster. Methods raise ``PublishError``."""
+
+    def read(self) -> Remembered:
+        """The newest value."""
+
+    def write(self, remembered: Remembered) -> None:
+        """Replace it."""
+
+
+def actions_of(
+    stack: ExitStack, settings: Settings, *, cluster: str, epochs: Epochs, records_max: int
+) -> Actions:
+    """A consumer of the actions topic; ``stack`` closes it. Raises ``PublishError``."""
+    topic, now_s = settings.topics.actions, time.time()
+    pulsar = output_on_pulsar(settings)
+    if pulsar is not None:
+        return stack.enter_context(
+            PulsarActions(
+                pulsar, topic=topic, cluster=cluster, epochs=epochs, records_max=records_max, now_s=now_s
+            )
+        )
+    actions = stack.enter_context(
+        ActionsTopic(
+            settings.output_bootstrap,
+            topic=topic,
+            cluster=cluster,
+            epochs=epochs,
+            records_max=records_max,
+            now_s=now_s,
+            client_options=output_link(settings).client_options(),
+        )
+    )
+    if not actions.exists():
+        raise PublishError(f"there is no topic {topic}: run `trimtab topics create`")
+    return actions
+
+
+def memory_of(settings: Settings, *, cluster: str) -> Memory:
+    """Not yet connected to anything."""
+    topic = settings.topics.executor_kafka
+    pulsar = output_on_pulsar(settings)
+    if pulsar is not None:
+        return PulsarExecutorMemory(pulsar, topic, cluster)
+    return ExecutorMemory(settings.output_bootstrap, topic, cluster, output_link(settings).client_options())

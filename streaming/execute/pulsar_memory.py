@@ -1,0 +1,75 @@
+"""What the executor put on a cluster, remembered on a compacted topic on Pulsar, as ``kafka_memory`` does on Kafka."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pulsar
+
+from streaming.execute.kafka_memory import Remembered
+from streaming.pulsar_admin import AdminError
+from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.topics import partitions_count
+from streaming.sinks import PublishError
+
+__all__ = ["PulsarExecutorMemory"]
+
+_TIMEOUT_S = 20.0
+_decoder = msgspec.json.Decoder(Remembered)
+
+
+@dataclass(slots=True)
+class PulsarExecutorMemory:
+    """The newest value of one cluster on ``topic``. Not for several threads."""
+
+    link: PulsarLink
+    topic: str
+    cluster: str
+
+    def read(self) -> Remembered:
+        """Read the topic to its end. Raises ``PublishError``."""
+        try:
+            self._require_topic()
+            found = self._newest()
+        except (pulsar.PulsarException, AdminError, CredentialsError) as error:
+            raise PublishError(f"the topic {self._full_name} cannot be read: {error!r}") from error
+        return _decoder.decode(found) if found else Remembered()
+
+    def write(self, remembered: Remembered) -> None:
+        """Replace the value; one without content where nothing is left. Raises ``PublishError``."""
+        value = b"" if remembered.is_empty else msgspec.json.encode(remembered)
+        client = self.link.client(timeout_s=_TIMEOUT_S)
+        try:
+            producer = client.create_producer(
+                self._full_name, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
+            )
+            producer.send(value, partition_key=self.cluster)
+        except pulsar.PulsarException as error:
+            raise PublishError(
+                f"{self._full_name} could not be written, so nothing is set: {error!r}"
+            ) from error
+        finally:
+            client.shutdown()
+
+    @property
+    def _full_name(self) -> str:
+        return self.link.full_name(self.topic)
+
+    def _require_topic(self) -> None:
+        """Reading it would make it, without its retention."""
+        with self.link.admin() as admin:
+            if partitions_count(admin, self._full_name) is None:
+                raise PublishError(f"there is no topic {self._full_name}: run `trimtab topics create`")
+
+    def _newest(self) -> bytes | None:
+        client = self.link.client(timeout_s=_TIMEOUT_S)
+        try:
+            reader = client.create_reader(self._full_name, pulsar.MessageId.earliest, is_read_compacted=True)
+            found: bytes | None = None
+            while reader.has_message_available():
+                message = reader.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
+                if message.partition_key() == self.cluster:
+                    found = message.data()
+            return found
+        finally:
+            client.shutdown()

@@ -1,0 +1,103 @@
+"""Reads a topic on Pulsar for a person, as ``topic_reader`` does on Kafka: no subscription stays behind."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import pulsar
+
+from streaming.exits import Refused
+from streaming.pulsar_admin import AdminError
+from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.positions import Position, pack
+from streaming.pulsar_log.topics import partition_names, partitions_count
+from streaming.topic_record import Begin, TopicRecord
+
+__all__ = ["PulsarTopicReader", "explained", "record_of"]
+
+_TIMEOUT_MS = 10_000
+_POLL_MS = 200
+
+
+@contextmanager
+def explained(link: PulsarLink) -> Iterator[None]:
+    """Turn Pulsar's errors into refusals that name the brokers and the settings."""
+    section = link.section
+    try:
+        yield
+    except pulsar.PulsarException as error:
+        raise Refused(
+            f"Pulsar at {link.service_url} does not answer as expected: {error!r}. Check that {section}.url is right, "
+            f"that the brokers are up, and [{section}.pulsar]."
+        ) from error
+    except (AdminError, CredentialsError) as error:
+        raise Refused(f"[{section}.pulsar]: {error}") from error
+
+
+class PulsarTopicReader:
+    """All partitions of one topic; each partition's messages come in its order. Raises ``exits.Refused``."""
+
+    def __init__(self, link: PulsarLink, topic: str, *, begin: Begin = "earliest") -> None:
+        self._link = link
+        self._topic = link.full_name(topic)
+        with explained(link):
+            partitions = self._partitions()
+            self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
+            at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
+            self._readers = [self._client.create_reader(each, at) for each in partitions]
+            if isinstance(begin, int):
+                for reader in self._readers:
+                    reader.seek(max(0, begin))
+
+    def to_end(self) -> Iterator[TopicRecord]:
+        """The messages up to the end of the topic."""
+        with explained(self._link):
+            for reader in self._readers:
+                while reader.has_message_available():
+                    yield record_of(reader.read_next(timeout_millis=_TIMEOUT_MS))
+
+    def follow(self) -> Iterator[TopicRecord]:
+        """The messages from here on, for ever."""
+        while True:
+            for reader in self._readers:
+                with explained(self._link):
+                    try:
+                        found = reader.read_next(timeout_millis=_POLL_MS)
+                    except pulsar.Timeout:
+                        continue
+                yield record_of(found)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _partitions(self) -> list[str]:
+        with self._link.admin() as admin:
+            count = partitions_count(admin, self._topic)
+        if count is None:
+            raise Refused(
+                f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
+            )
+        return partition_names(self._topic, count)
+
+
+def record_of(message: pulsar.Message) -> TopicRecord:
+    """A message as a record; one without content takes its key away, as on Kafka one without a value does."""
+    id_ = message.message_id()
+    return TopicRecord(
+        key=message.partition_key().encode() or None,
+        value=message.data() or None,
+        timestamp=message.publish_timestamp(),
+        offset=pack(Position(id_.ledger_id(), id_.entry_id()), id_.batch_index()),
+        headers=[(name, text.encode()) for name, text in message.properties().items()],
+    )

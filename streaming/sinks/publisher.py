@@ -1,0 +1,49 @@
+"""The publisher of a controller, on the system its output's address names."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from streaming.link import output_link
+from streaming.pulsar_link import output_on_pulsar
+from streaming.settings import Settings
+from streaming.sinks.outbox import OutboundRecord
+
+__all__ = ["Publisher", "publisher_of"]
+
+
+class Publisher(Protocol):
+    """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
+
+    def open(
+        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
+    ) -> int:
+        """Take over as the controller of this name and return its epoch."""
+
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
+        """Make a batch's records visible; False when they already were."""
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has taken over."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+def publisher_of(settings: Settings) -> Publisher:
+    """Not yet connected to anything."""
+    name, commits_topic = settings.controller.name, settings.topics.commits
+    pulsar = output_on_pulsar(settings)
+    if pulsar is not None:
+        from streaming.sinks.pulsar import PulsarPublisher  # noqa: PLC0415  loads Pulsar's client
+
+        return PulsarPublisher(pulsar, name=name, commits_topic=commits_topic)
+    from streaming.sinks.kafka import KafkaPublisher  # noqa: PLC0415
+
+    link = output_link(settings)
+    return KafkaPublisher(
+        link.bootstrap,
+        name=name,
+        commits_topic=commits_topic,
+        client_options=link.client_options(),
+        principal=link.principal,
+    )

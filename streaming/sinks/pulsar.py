@@ -1,0 +1,251 @@
+"""Publishes micro-batches to Pulsar, each output once, and hands over cleanly from one controller to the next.
+
+By producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
+commits topic (PIP-68), whose last message is the marker. The order at start is fixed: the exclusive producer fences older
+incarnations; only then is the marker read, checked against the checkpoint, and written again with the next epoch, which
+is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``pulsar_commit``).
+
+Differences from Kafka: a batch becomes visible output by output, topic by topic in publishing order, not at once; every
+consumer sees it, also while it is being written. The broker forgets a name that was away for longer than
+``brokerDeduplicationProducerInactivityTimeoutMinutes`` (6 h): a controller killed in the middle of a batch and started
+again later than that repeats the part of it that was out.
+This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from types import TracebackType
+from typing import Self
+
+import pulsar
+
+from streaming.pulsar_link import PulsarLink
+from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks.marker import Checkpoint, is_new_batch
+from streaming.sinks.outbox import OutboundRecord, digest, sort_records
+from streaming.sinks.pulsar_commit import (
+    Commit,
+    begun,
+    claimed,
+    encode_commit,
+    finished,
+    producer_name,
+    sequence_id,
+)
+from streaming.sinks.pulsar_markers import PulsarMarkers
+from streaming.sinks.pulsar_producers import Acknowledged, NotSent, Producers
+
+__all__ = ["PulsarPublisher", "commits_topic_of"]
+
+
+def commits_topic_of(commits_topic: str, name: str) -> str:
+    """The commits topic of one controller: only one producer at a time may write to it."""
+    return f"{commits_topic}-{name}"
+
+
+class PulsarPublisher:
+    """The exactly-once sink of the controller `name`; topics are in the namespace of `link`.
+
+    `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
+    claim, `handover_s` how long one waits for its predecessor to let go of the outputs. `publish` is for one thread at a
+    time; `is_superseded` may be called from another.
+    """
+
+    def __init__(
+        self,
+        link: PulsarLink,
+        *,
+        name: str,
+        commits_topic: str,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        handover_s: float = 30.0,
+    ) -> None:
+        self._link = link
+        self._name = name
+        self._commits_topic = link.full_name(commits_topic_of(commits_topic, name))
+        self._timeout_s = timeout_s
+        self._claim_wait_s = claim_wait_s
+        self._handover_s = handover_s
+        self._markers = PulsarMarkers(link, self._commits_topic, timeout_s=timeout_s)
+        self._producers: Producers | None = None
+        self._commit: Commit | None = None
+
+    def open(
+        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
+    ) -> int:
+        """Take over as the controller of this name and return its epoch, 1 for the first start ever.
+
+        Arguments and errors are those of ``KafkaPublisher.open``.
+        """
+        checkpoint = Checkpoint(query_id=query_id, last_batch_id=last_batch_id)
+        self._producers = self._connect()
+        try:
+            before = self._markers.newest()
+            claim = claimed(before, checkpoint, name=self._name, fresh=fresh, adopt=adopt)
+            self._attempt(lambda: self._write(claim), epoch=claim.marker.epoch, what="the start marker")
+        except (CheckpointMismatch, PublishError, Fenced):
+            self.close()
+            raise
+        return claim.marker.epoch
+
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
+        """Make a batch's records visible and return True; False when they already were.
+
+        An empty batch is not noted, so gaps in the markers' batch ids are normal. Raises `CheckpointMismatch`,
+        `Fenced`, or `PublishError`, after which the same batch may be tried again.
+        """
+        commit = self._owned_commit()
+        batch_digest = digest(records)
+        is_new = is_new_batch(commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+        if not is_new and commit.is_whole:
+            return False
+        if not records:
+            return True
+        begin = begun(commit, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+        sent = Acknowledged()
+        self._attempt(
+            lambda: self._publish(begin, records, sent, is_new=is_new),
+            epoch=commit.marker.epoch,
+            what=f"batch {batch_id}",
+        )
+        return sent.new_count > 0
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has claimed its epoch; asks nobody, for a watch loop."""
+        commit = self._commit
+        if commit is None or not self._markers.wait_for_epoch_above(commit.marker.epoch, timeout_s=0):
+            return False
+        self._drop_producers()  # the successor is waiting for the outputs' names
+        return True
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._drop_producers()
+        self._markers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _publish(
+        self, begin: Commit, records: Sequence[OutboundRecord], sent: Acknowledged, *, is_new: bool
+    ) -> None:
+        """Topic by topic, each waited for, so that what is out is always a beginning of the publishing order."""
+        producers, batch_id = self._producers, begin.marker.batch_id
+        assert producers is not None, "producers are opened before anything is published"
+        assert batch_id is not None, "a batch has an id"
+        if is_new:
+            self._write(begin)
+        name = producer_name(self._name, begin)
+        names = {self._link.full_name(record.topic): name for record in records}
+        producers.take_names(names, wait_s=self._handover_s)
+        numbered = enumerate(sort_records(records))
+        for topic, outputs in groupby(numbered, key=lambda each: each[1].topic):
+            full_name = self._link.full_name(topic)
+            for place, record in outputs:
+                producers.send(
+                    full_name,
+                    record.key,
+                    record.value,
+                    sequence_id=sequence_id(batch_id, place),
+                    epoch=begin.marker.epoch,
+                    sent=sent,
+                )
+            sent.wait(timeout_s=self._timeout_s)
+        self._write(finished(begin))
+
+    def _write(self, commit: Commit) -> None:
+        assert self._producers is not None, "producers are opened before anything is written"
+        self._producers.commit(self._name, encode_commit(commit))
+        self._commit = commit
+
+    def _owned_commit(self) -> Commit:
+        """What stands, after getting producers again if the last publish failed."""
+        if self._commit is None:
+            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+        if self._producers is None:
+            self._take_back(self._commit.marker.epoch)
+        return self._commit
+
+    def _take_back(self, epoch: int) -> None:
+        """Get new producers unless a successor has claimed a higher epoch: it must not be fenced by us.
+
+        What became of the writes that failed is read from the log, once nobody else can write there.
+        """
+        self._read_own_commit(epoch)
+        self._producers = self._connect()
+        try:
+            self._commit = self._read_own_commit(epoch)
+        except (CheckpointMismatch, PublishError, Fenced):
+            self._drop_producers()
+            raise
+
+    def _read_own_commit(self, epoch: int) -> Commit:
+        newest = self._markers.newest()
+        if newest is None or newest.marker.epoch < epoch:
+            raise CheckpointMismatch(
+                f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '
+                f"{epoch}): was the topic deleted or trimmed? Restart with --adopt to trust the checkpoint."
+            )
+        if newest.marker.epoch > epoch:
+            raise self._superseded(epoch)
+        return newest
+
+    def _superseded(self, epoch: int) -> Fenced:
+        return Fenced(
+            f'another controller called "{self._name}" has taken over (this one has epoch {epoch}): this '
+            "process ends. To run two controllers side by side, give each its own [controller] name."
+        )
+
+    def _connect(self) -> Producers:
+        """A connection that has fenced its predecessors; raises `PublishError`."""
+        try:
+            return Producers(self._link, commits_topic=self._commits_topic, timeout_s=self._timeout_s)
+        except pulsar.PulsarException as error:
+            raise PublishError(
+                f"no exclusive producer on {self._commits_topic} at {self._link.service_url}: {error!r}. Check "
+                f"that {self._link.section}.url is right, that the brokers are up, and that the token may produce there."
+            ) from error
+
+    def _attempt(self, call: Callable[[], None], *, epoch: int, what: str) -> None:
+        """Do it; raises `Fenced` or `PublishError` saying what to do.
+
+        Being fenced alone does not mean a successor: a newcomer fences before it may refuse its checkpoint. The
+        claim decides.
+        """
+        try:
+            call()
+        except (pulsar.PulsarException, NotSent) as error:
+            self._drop_producers()
+            if self._markers.wait_for_epoch_above(epoch, timeout_s=self._patience_s(error)):
+                raise self._superseded(epoch) from error
+            raise PublishError(
+                f"{what} could not be published to {self._link.service_url}: {error!r}{_remedy(error)}"
+            ) from error
+
+    def _patience_s(self, error: pulsar.PulsarException | NotSent) -> float:
+        fenced = (pulsar.ProducerFenced, pulsar.ProducerBusy)
+        is_fenced = isinstance(error, fenced) or _result(error) == pulsar.Result.ProducerFenced
+        return self._claim_wait_s if is_fenced else 0.0
+
+    def _drop_producers(self) -> None:
+        producers, self._producers = self._producers, None
+        if producers is not None:
+            producers.close()
+
+
+def _result(error: Exception) -> pulsar.Result | None:
+    return error.result if isinstance(error, NotSent) else None
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, pulsar.MessageTooBig) or _result(error) == pulsar.Result.MessageTooBig:
+        return ". Raise maxMessageSize of broker.conf, and nettyMaxFrameSizeBytes of bookkeeper.conf with it"
+    if isinstance(error, pulsar.ProducerBusy):
+        return ". Another process still holds the name of this controller there; end it, or give this one another name"
+    return ""

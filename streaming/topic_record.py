@@ -1,0 +1,60 @@
+"""Reading a topic for a person, whichever system it is on: what a record is, and who reads it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from streaming.link import input_link, output_link
+from streaming.pulsar_link import input_on_pulsar, output_on_pulsar
+from streaming.settings import Settings
+
+__all__ = ["Begin", "Reader", "TopicRecord", "input_reader", "output_reader"]
+
+Begin = Literal["earliest", "latest"] | int
+"""Where reading begins; a number is milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A record; ``offset`` rises along its partition, ``timestamp`` is when it was appended, in ms since the epoch."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    offset: int
+    headers: Sequence[tuple[str, bytes]]
+
+
+class Reader(AbstractContextManager["Reader"], Protocol):
+    """All partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
+
+    def to_end(self) -> Iterator[TopicRecord]:
+        """The records up to the end of the topic at the time of the call."""
+
+    def follow(self) -> Iterator[TopicRecord]:
+        """The records from here on, for ever."""
+
+
+def input_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
+    """Of a topic on the input's side."""
+    pulsar = input_on_pulsar(settings)
+    if pulsar is not None:
+        from streaming.pulsar_reader import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
+
+        return PulsarTopicReader(pulsar, topic, begin=begin)
+    from streaming.topic_reader import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
+
+    return TopicReader(input_link(settings), topic, begin=begin)
+
+
+def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
+    """Of a topic on the output's side."""
+    pulsar = output_on_pulsar(settings)
+    if pulsar is not None:
+        from streaming.pulsar_reader import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
+
+        return PulsarTopicReader(pulsar, topic, begin=begin)
+    from streaming.topic_reader import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
+
+    return TopicReader(output_link(settings), topic, begin=begin)

@@ -1,0 +1,79 @@
+"""A story of an operator: a cluster is paused, resumed and changed by commands, its actions watched and asked about."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from streaming.cli import main
+from tests.live.driving import Warm
+from tests.live.loads import LENGTH_S, START_S, played
+from tests.live.stage import QUICK, Stage
+
+AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 86400")
+"""Rounds to come can be played at once: a control event holds from a round that begins after it was written."""
+
+
+def said(config: Path, *arguments: str, code: int = 0) -> str:
+    """What a command printed."""
+    result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def since(text: str) -> int:
+    """The round a change holds from, counted as the played ones."""
+    found = re.search(r"from round (\d+) on", text)
+    assert found is not None, text
+    return int(found[1]) - START_S // LENGTH_S
+
+
+def operate(stage: Stage, warm: Warm) -> None:
+    """Play the story on a stage of its own."""
+    config = stage.settings(base=AHEAD)
+    asked = ("--who", "maria", "--cluster", "east-1")
+    text = said(config, "pause", *asked, "--why=the sale")
+    assert "no round of it in the last hour" in text
+    assert "paused: no -> yes" in text
+    first = since(text)
+    assert first * LENGTH_S + START_S >= time.time()
+
+    stage.send(played(range(first, first + 4)))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        audit = [json.loads(value)["data"] for value in stage.wait_for(stage.topics.audit, 4, running=[run])]
+        assert all(summary["paused"] for summary in audit)
+        assert {(summary["control"]["who"], summary["control"]["why"]) for summary in audit} == {
+            ("maria", "the sale")
+        }
+        assert sum(summary["candidates"]["outcomes"].get("paused", 0) for summary in audit) > 0
+        assert stage.values(stage.topics.actions) == []
+
+        said(config, "policy", "set", *asked, "--why=calmer", "pulsar.avg_shedder.low_hit_count=2")
+        text = said(config, "resume", "--all", "--who", "maria", "--why=over")
+        assert text.startswith("east-1: ")
+        assert "paused: yes -> no" in text
+        stage.send(played(range(first + 4, first + 9)))
+        (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run])
+        assert run.terminate() == 0
+
+    action = json.loads(value)
+    assert action["data"]["evidence"]["needed_hit_count"] == 2, "the setting was kept by the resumption"
+    shown = said(config, "policy", "show", "--cluster", "east-1")
+    assert "maria" in shown
+    assert "over" in shown
+    assert "pulsar.avg_shedder.low_hit_count = 2" in shown
+
+    actions = stage.values(stage.topics.actions)
+    tail = ("actions", "tail", "--from", "earliest")
+    assert said(config, *tail, "--format", "json", "--no-follow").encode().splitlines() == actions
+    assert said(config, *tail, "--cluster", "west", "--no-follow") == ""
+    assert said(config, *tail, "--dry-run", "--no-follow") == ""
+    assert action["data"]["reason"] in said(config, *tail, "--no-follow")
+
+    why = said(config, "actions", "why", action["id"][:8])
+    assert action["data"]["reason"] in why
+    assert "control   maria: over" in why
+    assert "Bundles of those that fired: 1 acted" in why
+    assert f"no action {'0' * 8} on" in said(config, "actions", "why", "0" * 8, code=1)

@@ -1,0 +1,66 @@
+"""`trimtab run` to Pulsar that kills itself: `python -m tests.live.pulsar.dying FLAGS POINT:BATCH,… run …`.
+
+As ``tests.live.dying``. Points: `operator`, `before-publish`, `begun` (its marker is written, no message yet),
+`first-message`, `before-finish` (all messages are out, the marker not yet), `after-publish`, `between`.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from streaming.cli import main
+from streaming.sinks.outbox import OutboundRecord
+from streaming.sinks.pulsar import PulsarPublisher
+from streaming.sinks.pulsar_commit import Commit
+from streaming.sinks.pulsar_producers import Producers
+from tests.live.dying import Deaths, arm_driver, points_of
+
+POINTS = (
+    "operator",
+    "before-publish",
+    "begun",
+    "first-message",
+    "before-finish",
+    "after-publish",
+    "between",
+)
+
+
+def arm(deaths: Deaths) -> None:
+    """Put the points in."""
+    arm_driver(deaths)
+    current = -1
+    plain_publish, plain_write, plain_send = PulsarPublisher.publish, PulsarPublisher._write, Producers.send
+
+    def publish(
+        self: PulsarPublisher, batch_id: int, query_id: str, records: Sequence[OutboundRecord]
+    ) -> bool:
+        nonlocal current
+        deaths.die_at("before-publish", batch_id)
+        current = batch_id
+        published = plain_publish(self, batch_id, query_id, records)
+        current = -1
+        deaths.die_at("after-publish", batch_id)
+        return published
+
+    def write(self: PulsarPublisher, commit: Commit) -> None:
+        if commit.is_whole:
+            deaths.die_at("before-finish", current)
+        plain_write(self, commit)
+        if not commit.is_whole:
+            deaths.die_at("begun", current)
+
+    def send(self: Producers, *arguments: Any, **named: Any) -> None:
+        plain_send(self, *arguments, **named)
+        named["sent"].wait(timeout_s=20.0)
+        deaths.die_at("first-message", current)
+
+    PulsarPublisher.publish = publish  # type: ignore[method-assign]
+    PulsarPublisher._write = write  # type: ignore[method-assign]
+    Producers.send = send  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    arm(Deaths(Path(sys.argv[1]), points_of(sys.argv[2], POINTS)))
+    main(args=sys.argv[3:], prog_name="trimtab")

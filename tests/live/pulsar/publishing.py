@@ -1,0 +1,118 @@
+"""A controller's topics in a namespace of a test's own, batches for them, and what is seen there."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from streaming import pulsar_topics
+from streaming.pulsar_link import PulsarLink, output_on_pulsar
+from streaming.settings import ControllerSettings, InputSettings, PulsarInput, Settings
+from streaming.sinks import EPOCH_HEADER
+from streaming.sinks.outbox import OutboundRecord
+from streaming.sinks.pulsar import PulsarPublisher
+from tests.live.driving import ROOT
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.stage import connected, messages
+
+QUERY = "11111111-1111-1111-1111-111111111111"
+ACTIONS, AUDIT, COMMITS = "trimtab.actions", "trimtab.audit", "trimtab.commits"
+
+
+@dataclass
+class Setting:
+    """A namespace with a controller's topics."""
+
+    lab: Lab
+    name: str = field(default_factory=lambda: f"trimtab-{uuid4().hex[:8]}")
+
+    def __post_init__(self) -> None:
+        place = PulsarInput(admin_url=self.lab.pulsar.admin_url, namespace=self.lab.namespace)
+        settings = Settings(
+            controller=ControllerSettings(name=self.name),
+            input=InputSettings(url=self.lab.pulsar.service_url, pulsar=place),
+        )
+        pulsar_topics.create(settings, input_partitions=1)
+        link = output_on_pulsar(settings)
+        assert link is not None
+        self.link: PulsarLink = link
+        self.client = connected(self.lab.pulsar)
+
+    def publisher(self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0) -> PulsarPublisher:
+        return PulsarPublisher(
+            self.link, name=self.name, commits_topic=COMMITS, timeout_s=timeout_s, claim_wait_s=claim_wait_s
+        )
+
+    def opened(self, *, last_batch_id: int | None = None, **options: float) -> PulsarPublisher:
+        publisher = self.publisher(**options)
+        publisher.open(query_id=None if last_batch_id is None else QUERY, last_batch_id=last_batch_id)
+        return publisher
+
+    def seen(self, topic: str = ACTIONS) -> list[str]:
+        """Values of all messages of an output, in order."""
+        return [message.value.decode() for message in messages(self.client, self.link.full_name(topic))]
+
+    def epochs(self) -> list[int]:
+        found = messages(self.client, self.link.full_name(ACTIONS))
+        return [int(dict(message.headers)[EPOCH_HEADER]) for message in found]
+
+    def start(self, body: str) -> "subprocess.Popen[str]":
+        """A controller in a process of its own; `at` is what is called after each message that is out."""
+        program = f"""
+            import os, signal, sys
+            from streaming.pulsar_link import PulsarLink
+            from streaming.settings import PulsarTopics
+            from streaming.sinks.outbox import OutboundRecord
+            from streaming.sinks.pulsar import PulsarPublisher
+            from streaming.sinks.pulsar_producers import Producers
+            place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
+            link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)
+            publisher = PulsarPublisher(link, name={self.name!r}, commits_topic={COMMITS!r})
+            def batch(number):
+                return [OutboundRecord(topic, "east-1", f"batch {{number}}.{{place}}".encode(), number, place)
+                        for topic in ({ACTIONS!r}, {AUDIT!r}) for place in range(3)]
+            def die(*_):
+                os.kill(os.getpid(), signal.SIGKILL)
+            plain_send, plain_commit = Producers.send, Producers.commit
+            sent_count, commits_count = 0, 0
+            def on_send(count, act):
+                def send(self, *arguments, **named):
+                    global sent_count
+                    plain_send(self, *arguments, **named)
+                    named["sent"].wait(timeout_s=20)
+                    sent_count += 1
+                    if sent_count == count:
+                        act()
+                Producers.send = send
+            def on_commit(count, act):
+                def commit(self, *arguments):
+                    global commits_count
+                    plain_commit(self, *arguments)
+                    commits_count += 1
+                    if commits_count == count:
+                        act()
+                Producers.commit = commit
+        """
+        source = textwrap.dedent(program) + textwrap.dedent(body)
+        return subprocess.Popen(
+            [sys.executable, "-c", source],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def batch(number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+    return [
+        OutboundRecord(topic, "east-1", f"{text} {number}.{place}".encode(), number, place)
+        for topic in (ACTIONS, AUDIT)
+        for place in range(count)
+    ]
+
+
+def values(*numbers: int, text: str = "batch") -> list[str]:
+    return [f"{text} {number}.{place}" for number in numbers for place in range(3)]

@@ -1,0 +1,138 @@
+"""What a live test plays on when the input, the output or both are on Pulsar: a namespace of its own, and ``Stage``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import pulsar as pulsar_client
+
+from deploy.local.pulsar import LocalPulsar, StandalonePulsar
+from streaming.all_topics import create_all
+from streaming.settings import Settings, load
+from tests.live.pulsar.lab import Lab
+from tests.live.stage import Stage
+
+
+def connected(pulsar: LocalPulsar | StandalonePulsar) -> pulsar_client.Client:
+    """A client that says little."""
+    return pulsar_client.Client(
+        pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as the tests look at Kafka's records."""
+
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def messages(client: pulsar_client.Client, topic: str) -> list[Message]:
+    """All there is on a topic (full name), in order."""
+    reader = client.create_reader(topic, pulsar_client.MessageId.earliest)
+    found = []
+    try:
+        while reader.has_message_available():
+            message = reader.read_next(timeout_millis=10_000)
+            headers = tuple((name, value.encode()) for name, value in message.properties().items())
+            found.append(Message(message.partition_key().encode(), message.data(), headers))
+    finally:
+        reader.close()
+    return found
+
+
+@dataclass(slots=True)
+class PulsarStage(Stage):
+    """A stage whose sides are on Pulsar as asked for; a side that is not is on the Kafka of ``bootstrap``."""
+
+    lab: Lab | None = None
+    on_pulsar: frozenset[str] = frozenset({"input", "output"})
+    _client: pulsar_client.Client = field(init=False)
+    _producers: dict[str, pulsar_client.Producer] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Stage.__post_init__(self)
+        assert self.lab is not None
+        self._client = connected(self.lab.pulsar)
+
+    @classmethod
+    def of(
+        cls, lab: Lab, directory: Path, *, bootstrap: str = "", on_pulsar: Sequence[str] = ("input", "output")
+    ) -> "PulsarStage":
+        """With all topics."""
+        made = cls(bootstrap, f"p-{uuid4().hex[:8]}", directory, lab=lab, on_pulsar=frozenset(on_pulsar))
+        made.create_topics()
+        return made
+
+    def create_topics(self) -> None:
+        """As `trimtab topics create` does."""
+        create_all(self.loaded(), input_partitions=1)
+
+    def loaded(self) -> Settings:
+        """The stage's settings."""
+        return load(file=self.settings(file="topics.toml"), flags={}, environ={}).settings
+
+    def settings(self, *, base: str | None = None, file: str = "trimtab.toml", **overrides: object) -> Path:
+        """As ``Stage.settings``, with the addresses of both sides."""
+        assert self.lab is not None
+        pulsar = self.lab.pulsar
+        kafka = f"kafka://{self.bootstrap}"
+        sides = {
+            f"{side}__url": pulsar.service_url if side in self.on_pulsar else kafka
+            for side in ("input", "output")
+        }
+        keywords = {} if base is None else {"base": base}
+        made = Stage.settings(self, file=file, **keywords, **sides, **overrides)  # type: ignore[arg-type]
+        with made.open("a") as text:
+            for side in sorted(self.on_pulsar):
+                text.write(
+                    f'\n[{side}.pulsar]\nadmin_url = "{pulsar.admin_url}"\nnamespace = "{self.lab.namespace}"\n'
+                )
+        return made
+
+    def send_raw(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        to: str | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Produce one message as it is; input and control are on the input's side."""
+        if "input" not in self.on_pulsar:
+            Stage.send_raw(self, key, value, to=to, headers=headers)
+            return
+        topic = to or self.topics.input
+        if topic not in self._producers:
+            self._producers[topic] = self._client.create_producer(self.full_name(topic))
+        self._producers[topic].send_async(
+            value,
+            None,
+            partition_key=None if key is None else key.decode(),
+            properties={name: text.decode() for name, text in headers},
+        )
+
+    def flush(self) -> None:
+        """Wait until the brokers have everything."""
+        Stage.flush(self)
+        for producer in self._producers.values():
+            producer.flush()
+
+    def read(self, topic: str) -> list[Message]:  # type: ignore[override]
+        """Every message of an output topic, in order, up to now."""
+        if "output" not in self.on_pulsar:
+            return Stage.read(self, topic)
+        return messages(self._client, self.full_name(topic))
+
+    def full_name(self, topic: str) -> str:
+        """``persistent://…``."""
+        assert self.lab is not None
+        return f"persistent://{self.lab.namespace}/{topic}"
+
+    def close(self) -> None:
+        """Close all connections."""
+        Stage.close(self)
+        self._client.close()

@@ -1,0 +1,71 @@
+"""The executor with its topics on Pulsar: each action once, also over restarts, with epochs and pauses remembered."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.pulsar import LocalPulsar
+from policies.throttle.lists import ThrottledLists
+from streaming.execute.kafka_memory import Rate, Remembered
+from streaming.execute.output_side import memory_of
+from streaming.sinks import PublishError
+from tests.live.driving import until
+from tests.live.pulsar.commanding import Commander
+from tests.live.pulsar.lab import CLUSTER, Lab, other_than
+from tests.live.pulsar.stage import PulsarStage
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    made = PulsarStage.of(Lab(pulsar, bundles_count=1), tmp_path)
+    yield made
+    made.close()
+
+
+def test_actions_are_taken_from_pulsar_once_and_results_pauses_and_epochs_outlive_the_process(
+    pulsar: LocalPulsar, stage: PulsarStage
+) -> None:
+    commander, lab = Commander(stage, pulsar), Lab(pulsar)
+    bundle, *_ = lab.bundles()
+    owner = lab.assigned(bundle)
+    destination = other_than(lab, owner)
+    stage.send_raw(b"east-1", b"no action", to=stage.topics.actions)
+    moved = commander.unload(bundle, owner=owner, to=destination, epoch=2)
+    commander.execute()
+    until(lambda: lab.owner(bundle) == destination, what="the bundle at its destination", running=[pulsar])
+    assert commander.results()[moved]["outcome"] == "succeeded"
+    count = commander.results_count()
+    commander.execute()
+    assert commander.results_count() == count, "what was dealt with does not come again"
+
+    stale = commander.unload(bundle, owner=destination, to=owner, epoch=1)
+    commander.execute()
+    assert "epoch" in str(commander.results()[stale]["reason"])
+    commander.control(paused=True, who="ops", why="test")
+    held = commander.unload(bundle, owner=destination, to=owner, epoch=2)
+    commander.execute()
+    assert "paused" in str(commander.results()[held]["reason"])
+    assert lab.owner(bundle) == destination
+
+
+def test_what_was_put_on_a_kafka_cluster_is_remembered_on_pulsar(stage: PulsarStage) -> None:
+    settings = stage.loaded()
+    memory = memory_of(settings, cluster=CLUSTER)
+    assert memory.read() == Remembered()
+    put = Remembered(added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(ours=5, before=None)})
+    memory.write(put)
+    memory_of(settings, cluster="west").write(put)
+    assert memory_of(settings, cluster=CLUSTER).read() == put
+    memory.write(Remembered())
+    assert memory.read() == Remembered()
+    assert memory_of(settings, cluster="west").read() == put
+
+
+def test_without_topics_the_executor_says_how_to_make_them(pulsar: LocalPulsar, tmp_path: Path) -> None:
+    bare = PulsarStage("", "bare", tmp_path, lab=Lab(pulsar, bundles_count=1))
+    with pytest.raises(PublishError, match=r"there is no topic persistent://.*run `trimtab topics create`"):
+        memory_of(bare.loaded(), cluster=CLUSTER).read()
+    bare.close()

@@ -1,0 +1,75 @@
+"""Pulsar goes away in the middle of a batch and comes back: what is out stays, what is missing follows, nothing twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.pulsar import StandalonePulsar
+from streaming.sinks import PublishError
+from streaming.sinks.pulsar import PulsarPublisher
+from streaming.sinks.pulsar_producers import Acknowledged, Producers
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.publishing import ACTIONS, AUDIT, QUERY, Setting, batch, values
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePulsar]:
+    """One that may be stopped."""
+    with StandalonePulsar(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+def publish_until_it_succeeds(publisher: PulsarPublisher, number: int) -> None:
+    """The caller's part: the same batch again after every PublishError; each attempt waits for the broker."""
+    failures = []
+    for _ in range(20):
+        try:
+            publisher.publish(number, QUERY, batch(number))
+        except PublishError as error:
+            failures.append(error)
+        else:
+            return
+    raise ExceptionGroup("the broker is back, but no attempt succeeded", failures)
+
+
+def test_a_restart_between_batches_needs_no_help_from_the_caller(standalone: StandalonePulsar) -> None:
+    setting = Setting(Lab(standalone, bundles_count=1))
+    with setting.opened() as publisher:
+        publisher.publish(0, QUERY, batch(0))
+        standalone.restart()
+        assert publisher.publish(1, QUERY, batch(1))
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1)
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 4, 6])
+def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_where_it_was(
+    standalone: StandalonePulsar, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    setting = Setting(Lab(standalone, bundles_count=1))
+    with setting.opened(timeout_s=3.0) as publisher:
+        publisher.publish(0, QUERY, batch(0))
+        plain, count = Producers.send, 0
+
+        def in_the_dark(self: Producers, *arguments: str | bytes, sent: Acknowledged, **named: int) -> None:
+            nonlocal count
+            count += 1
+            if count == killed_at:
+                standalone.kill()
+            plain(self, *arguments, sent=sent, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Producers, "send", in_the_dark)
+        with pytest.raises(PublishError, match="batch 1"):
+            publisher.publish(1, QUERY, batch(1))
+        with pytest.raises(PublishError):
+            publisher.publish(1, QUERY, batch(1))
+        monkeypatch.undo()
+        standalone.start()
+        publish_until_it_succeeds(publisher, 1)
+        assert not publisher.is_superseded()
+        assert publisher.publish(2, QUERY, batch(2))
+    setting.client.close()
+    again = Setting(setting.lab, name=setting.name)
+    assert again.seen(ACTIONS) == again.seen(AUDIT) == values(0, 1, 2)
+    again.client.close()

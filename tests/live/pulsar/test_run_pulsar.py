@@ -1,0 +1,83 @@
+"""`trimtab run` with either side on either system: what `trimtab replay` decides is published, once, also over `kill -9`."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import LocalKafka
+from deploy.local.pulsar import LocalPulsar
+from streaming.exits import FENCED, REFUSED
+from streaming.sinks.publisher import publisher_of
+from tests.live.crashing import BATCHES_COUNT, crash_through
+from tests.live.driving import Warm
+from tests.live.loads import played
+from tests.live.operating import operate
+from tests.live.pulsar.dying import POINTS
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.stage import PulsarStage
+from tests.live.stage import replayed
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
+
+DYING = "tests.live.pulsar.dying"
+
+
+@pytest.fixture
+def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    """Both sides."""
+    made = PulsarStage.of(Lab(pulsar), tmp_path)
+    yield made
+    made.close()
+
+
+def test_killed_when_the_first_message_of_a_batch_is_out_every_action_is_seen_once_as_in_replay(
+    on_pulsar: PulsarStage,
+) -> None:
+    wanted = crash_through(on_pulsar, ["first-message:3"], program=DYING)
+    assert on_pulsar.published() == wanted
+    assert sorted(set(on_pulsar.epochs(on_pulsar.topics.audit))) == [1, 2]
+
+
+def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_that_is_gone_is_refused(
+    pulsar: LocalPulsar, kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    stage = PulsarStage.of(Lab(pulsar), tmp_path, bootstrap=kafka.bootstrap, on_pulsar=["output"])
+    config = stage.settings()
+    wanted = replayed(config, played(range(6)))
+    assert wanted.actions_count == 2
+    stage.send(played(range(6)))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        successor = publisher_of(stage.loaded())
+        query_id = json.loads((stage.checkpoint / "metadata").read_text())["id"]
+        assert successor.open(query_id=query_id, last_batch_id=10**6) == 2
+        assert run.wait() == FENCED, run.said
+        assert "another controller" in run.said
+        successor.close()
+    assert stage.published() == wanted
+    assert stage.rejected() == []
+
+    shutil.rmtree(stage.checkpoint)
+    with warm.start("run", "--config", str(config)) as run:
+        assert run.wait() == REFUSED, run.said
+        assert "the checkpoint was deleted or replaced by a new one" in run.said
+    stage.close()
+
+
+def test_on_pulsar_alone_operators_commands_are_obeyed_and_what_was_decided_can_be_asked_for(
+    on_pulsar: PulsarStage, warm: Warm
+) -> None:
+    operate(on_pulsar, warm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_one_point_of_several_batches_every_action_is_seen_once_as_in_replay(
+    on_pulsar: PulsarStage, point: str
+) -> None:
+    points = [f"{point}:{batch}" for batch in (0, 2, 3, BATCHES_COUNT - 2)]
+    wanted = crash_through(on_pulsar, points, program=DYING)
+    assert on_pulsar.published() == wanted

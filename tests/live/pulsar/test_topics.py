@@ -1,0 +1,91 @@
+"""`trimtab topics create` on Pulsar, and what a start finds wrong with topics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.local.pulsar import LocalPulsar
+from streaming import pulsar_topics
+from streaming.cli import main
+from streaming.exits import REFUSED
+from streaming.topics import StartError
+from tests.live.driving import until
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.stage import PulsarStage
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture
+def bare(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    """Without topics."""
+    made = PulsarStage("", "bare", tmp_path, lab=Lab(pulsar, bundles_count=1))
+    yield made
+    made.close()
+
+
+def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
+    """What `trimtab topics create` says of each topic by its short name; under "" what differs."""
+    result = CliRunner().invoke(main, ["topics", "create", "--config", str(stage.settings())])
+    assert result.exit_code == code, result.output
+    said = {"": ""}
+    for line in result.output.splitlines():
+        topic, _, outcome = line.rpartition(": ")
+        name = topic.rpartition("/")[2].partition(".bare")[0]
+        if outcome in {"created", "already right", "differs", "deduplication switched on"}:
+            said[name] = outcome
+        else:
+            said[""] += line
+    return said
+
+
+def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_is_told_what_else_it_lacks(
+    bare: PulsarStage,
+) -> None:
+    lab = bare.lab
+    assert lab is not None
+    settings = bare.loaded()
+    with pytest.raises(StartError, match=r"topics missing.*trimtab\.input.*trimtab\.commits.*topics create"):
+        pulsar_topics.validate(settings)
+    names = {
+        "trimtab.input",
+        "trimtab.control",
+        "trimtab.actions",
+        "trimtab.actions.dry-run",
+        "trimtab.audit",
+        "trimtab.dead-letter",
+        "trimtab.executor.kafka",
+        "trimtab.commits",
+    }
+    assert create(bare) == {"": "", **dict.fromkeys(names, "created")}
+    assert create(bare) == {"": "", **dict.fromkeys(names, "already right")}
+    assert pulsar_topics.validate(settings) == []
+
+    actions = f"persistent/{lab.namespace}/{bare.topics.actions}"
+    lab.post(f"{actions}/deduplicationEnabled", False)
+    lab.post(f"{actions}/retention", {"retentionTimeInMinutes": 5, "retentionSizeInMB": 10})
+    refused = until(lambda: refusal(bare), what="the policies to be in force")
+    assert f"topic persistent://{lab.namespace}/{bare.topics.actions}: deduplication is off" in refused
+    assert "trimtab topics create" in refused
+    assert "retention" not in refused, "that is a warning"
+
+    said = create(bare, code=REFUSED)
+    assert said["trimtab.actions"] == "deduplication switched on"
+    assert "retention is 5 minutes, 10 MB" in said[""]
+    assert (
+        f"set-retention persistent://{lab.namespace}/{bare.topics.actions} --time 10080m --size -1"
+        in said[""]
+    )
+    (warning,) = pulsar_topics.validate(settings)
+    assert "retention is 5 minutes" in warning
+
+
+def refusal(stage: PulsarStage) -> str:
+    """What a start is refused for; empty where it is not."""
+    try:
+        pulsar_topics.validate(stage.loaded())
+    except StartError as error:
+        return str(error)
+    return ""
