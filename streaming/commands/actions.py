@@ -20,6 +20,7 @@ from streaming.actions.event import (
 )
 from streaming.actions.text import tail_text, why_text
 from streaming.commands.beginning import Begin, begin_of
+from streaming.commands.options import config_option
 from streaming.exits import WrongUse
 from streaming.settings import Settings, SettingsError, load
 
@@ -30,13 +31,6 @@ _ID_MIN = 6
 """Characters of an id that are asked for at least; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
 """A round's summary is written together with its actions; producers' clocks may have been set since."""
-
-_CONFIG = click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
 
 
 class NotFound(click.ClickException):
@@ -49,7 +43,7 @@ def actions_command() -> None:
 
 
 @actions_command.command("tail")
-@_CONFIG
+@config_option
 @click.option("--cluster", metavar="NAME", help="Only of this cluster.")
 @click.option("--dry-run", is_flag=True, help="What would have been done: the dry-run's topic.")
 @click.option(
@@ -97,7 +91,7 @@ def _texts(records: Iterator["TopicRecord"], topic: str, *, cluster: str | None,
 
 
 @actions_command.command("why")
-@_CONFIG
+@config_option
 @click.argument("id", metavar="ID")
 def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option's name
     """Why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""

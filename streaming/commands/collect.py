@@ -1,14 +1,20 @@
 """``trimtab collect``: read a cluster's brokers and write their load reports."""
 
-import logging
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, stop_on_signals
+from streaming.commands.options import (
+    config_option,
+    input_option,
+    metrics_port_option,
+    verbose_option,
+    with_options,
+)
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve, stop_on_signals
 from streaming.exits import Refused
 from streaming.link import input_link
 from streaming.logs import log_to_stderr
@@ -19,7 +25,29 @@ if TYPE_CHECKING:
     from streaming.collect.pulsar import PulsarCollector
     from streaming.sinks.input_events import EventSink
 
-_LOG = logging.getLogger(__name__)
+_OPTIONS = with_options(
+    config_option,
+    input_option("Overrides input.url, where the reports are written."),
+    click.option(
+        "--stdout",
+        is_flag=True,
+        help="Write events as lines for `trimtab replay` instead; needs no input topic.",
+    ),
+    click.option("--once", is_flag=True, help="One sweep, then end."),
+    metrics_port_option,
+    verbose_option,
+)
+
+
+class _Given(TypedDict):
+    """What was given on the command line."""
+
+    config: Path | None
+    input_url: str | None
+    metrics_port: int | None
+    stdout: bool
+    once: bool
+    verbose: bool
 
 
 @click.group("collect")
@@ -29,125 +57,70 @@ def collect_command() -> None:
 
 @collect_command.command("pulsar")
 @click.argument("cluster")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
-@click.option(
-    "--input", "input_url", metavar="URL", help="Overrides input.url, where the reports are written."
-)
-@click.option(
-    "--stdout", is_flag=True, help="Write events as lines for `trimtab replay` instead; needs no Kafka."
-)
-@click.option("--once", is_flag=True, help="One sweep, then end.")
-@click.option("--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one.")
-@click.option("--verbose", "-v", is_flag=True, help="Log more.")
-def pulsar_command(
-    cluster: str,
-    config: Path | None,
-    input_url: str | None,
-    metrics_port: int | None,
-    *,
-    stdout: bool,
-    once: bool,
-    verbose: bool,
-) -> None:
+@_OPTIONS
+def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     """Sweep the brokers of CLUSTER at least twice a round, for as long as it runs.
 
     CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".pulsar] says how it is
     reached. Changes nothing in the cluster.
     """
-    flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
-    settings = read_settings(config, flags)
+    settings = _settings(given)
     target = pulsar_target(settings, cluster)
-    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415  httpx and Kafka come late
 
     try:
         with (
-            closing(_sink(settings, stdout=stdout)) as sink,
+            closing(_sink(settings, stdout=given["stdout"])) as sink,
             closing(PulsarCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
         ):
-            if once:
-                _sweep_once(collector)
+            _run(collector, settings, once=given["once"])
+            if given["once"]:
                 _join_facts(collector)
-            else:
-                _run(collector, settings)
     except StartRefused as error:
         raise Refused(str(error)) from error
 
 
 @collect_command.command("kafka")
 @click.argument("cluster")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
-@click.option(
-    "--input", "input_url", metavar="URL", help="Overrides input.url, where the reports are written."
-)
-@click.option(
-    "--stdout", is_flag=True, help="Write events as lines for `trimtab replay` instead; needs no input topic."
-)
-@click.option("--once", is_flag=True, help="One sweep, then end.")
-@click.option("--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one.")
-@click.option("--verbose", "-v", is_flag=True, help="Log more.")
-def kafka_command(
-    cluster: str,
-    config: Path | None,
-    input_url: str | None,
-    metrics_port: int | None,
-    *,
-    stdout: bool,
-    once: bool,
-    verbose: bool,
-) -> None:
+@_OPTIONS
+def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     """Read what CLUSTER reassigns at least twice a round, for as long as it runs.
 
     CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".kafka] says how it is
     reached. Changes nothing in the cluster.
     """
-    flags: dict[str, object] = {"input.url": input_url, "metrics.port": metrics_port}
-    settings = read_settings(config, flags)
+    settings = _settings(given)
     target = kafka_target(settings, cluster)
-    log_to_stderr(settings.controller.log_format, verbose=verbose)
 
     from streaming.collect.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
 
     try:
         with (
-            closing(_sink(settings, stdout=stdout)) as sink,
+            closing(_sink(settings, stdout=given["stdout"])) as sink,
             closing(KafkaCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
         ):
-            if once:
-                _sweep_once(collector)
-            else:
-                _run(collector, settings)
+            _run(collector, settings, once=given["once"])
     except ClusterError as error:
         raise Refused(str(error)) from error
 
 
-def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings) -> None:
-    from streaming.serve import HealthServer  # noqa: PLC0415
+def _settings(given: _Given) -> Settings:
+    flags: dict[str, object] = {"input.url": given["input_url"], "metrics.port": given["metrics_port"]}
+    settings = read_settings(given["config"], flags)
+    log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
+    return settings
 
+
+def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, once: bool) -> None:
+    if once:
+        _sweep_once(collector)
+        return
     stop_on_signals(collector.stop)
-    where = settings.metrics
-    server = HealthServer(collector.metrics.registry, collector.readiness, host=where.host, port=where.port)
-    try:
-        url = server.start()
-    except OSError as error:
-        raise Refused(str(error)) from error
-    _LOG.info("metrics and health at %s", url)
-    try:
+    with ExitStack() as stack:
+        serve(stack, settings, collector.metrics.registry, collector.readiness)
         collector.run()
-    finally:
-        server.stop()
 
 
 def _sweep_once(collector: "PulsarCollector | KafkaCollector") -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from streaming.commands.options import config_option
 from streaming.settings.effective import in_force, render_json, render_toml
 from streaming.settings.errors import SettingsError
 from streaming.settings.load import load
@@ -19,15 +20,13 @@ class SettingsRefused(click.ClickException):
 
 
 @click.command("config")
-@click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="Settings file; ./trimtab.toml if there is one."
-)
+@config_option
 @click.option("--cluster", metavar="NAME", help="What is in force for this cluster.")
 @click.option(
     "--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True, help="Output."
 )
 @click.option("--reference", is_flag=True, help="Print the reference of all settings, as Markdown.")
-def config_command(file: Path | None, cluster: str | None, form: str, *, reference: bool) -> None:
+def config_command(config: Path | None, cluster: str | None, form: str, *, reference: bool) -> None:
     """Show the settings in force, each with its source: default, file, environment or flag.
 
     What is printed as TOML can be used as a settings file.
@@ -38,7 +37,7 @@ def config_command(file: Path | None, cluster: str | None, form: str, *, referen
     if cluster is not None and not NAME_PATTERN.fullmatch(cluster):
         raise click.BadParameter("a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -", param_hint="--cluster")
     try:
-        loaded = load(file=file, flags={}, environ=os.environ)
+        loaded = load(file=config, flags={}, environ=os.environ)
     except SettingsError as error:
         raise SettingsRefused(str(error)) from error
     render = render_json if form == "json" else render_toml

@@ -12,6 +12,7 @@ from typing import BinaryIO, cast
 import click
 
 from state.rounds import Identity
+from streaming.commands.options import config_option
 from streaming.exits import WrongUse
 from streaming.replay import Only, Replay, unwatched
 from streaming.settings import ClusterSettingsSource, SettingsError, load
@@ -24,12 +25,7 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 @click.command("replay")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
+@config_option
 @click.option(
     "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write this kind of event alone."
 )

@@ -7,35 +7,29 @@ from pathlib import Path
 import click
 
 from streaming.commands.beginning import Begin, begin_of
+from streaming.commands.options import (
+    config_option,
+    input_option,
+    metrics_port_option,
+    output_option,
+    verbose_option,
+)
 from streaming.exits import WrongUse
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings, SettingsError, load
 
 
 @click.command("run")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
+@config_option
 @click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
 @click.option("--name", help="Overrides controller.name.")
-@click.option(
-    "--input",
-    "input_url",
-    metavar="URL",
-    help="Where load reports are read: kafka://host:port[,…] or pulsar://….",
-)
-@click.option(
-    "--output",
-    "output_url",
-    metavar="URL",
-    help="Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given.",
+@input_option("Where load reports are read: kafka://host:port[,…] or pulsar://….")
+@output_option(
+    "Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given."
 )
 @click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
 @click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")
-@click.option("--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one.")
+@metrics_port_option
 @click.option(
     "--from",
     "begin",
@@ -44,7 +38,7 @@ from streaming.settings import Settings, SettingsError, load
 )
 @click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
 @click.option("--adopt", is_flag=True, help="Trust the checkpoint although the marker disagrees.")
-@click.option("--verbose", "-v", is_flag=True, help="Log more.")
+@verbose_option
 def run_command(
     config: Path | None,
     mode: str | None,

@@ -1,12 +1,22 @@
-"""What ``collect`` and ``execute`` share: the settings, the target, the signals."""
+"""What ``collect`` and ``execute`` share: the settings, the target, the signals, metrics and health."""
 
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from streaming.exits import WrongUse
+from streaming.exits import Refused, WrongUse
 from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from streaming.serve import Check
+
+_LOG = logging.getLogger(__name__)
 
 
 def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
@@ -45,3 +55,22 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
     """Call ``stop`` on SIGTERM and Ctrl-C."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop())
+
+
+def serve(
+    stack: ExitStack,
+    settings: Settings,
+    registry: "CollectorRegistry",
+    readiness: "Callable[[], Sequence[Check]]",
+) -> None:
+    """Metrics and health until the stack ends. Raises ``Refused`` where the port is taken."""
+    from streaming.serve import HealthServer  # noqa: PLC0415  prometheus_client comes late
+
+    where = settings.metrics
+    server = HealthServer(registry, readiness, host=where.host, port=where.port)
+    try:
+        url = server.start()
+    except OSError as error:
+        raise Refused(str(error)) from error
+    stack.callback(server.stop)
+    _LOG.info("metrics and health at %s", url)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from streaming.commands.options import config_option, input_option, output_option
 from streaming.exits import Refused, WrongUse
 from streaming.settings import SettingsError, load
 
@@ -15,16 +16,9 @@ def topics_command() -> None:
 
 
 @topics_command.command("create")
-@click.option(
-    "--config",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Settings file; ./trimtab.toml if there is one.",
-)
-@click.option(
-    "--input", "input_url", metavar="URL", help="Overrides input.url: kafka://host:port[,…] or pulsar://…."
-)
-@click.option("--output", "output_url", metavar="URL", help="Overrides output.url.")
+@config_option
+@input_option("Overrides input.url: kafka://host:port[,…] or pulsar://….")
+@output_option("Overrides output.url.")
 @click.option(
     "--input-partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of the input topic."
 )
