@@ -53,7 +53,7 @@ from state.outputs import Output, rfc3339
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.store import Store, WaitingKey
-from state.waiting import Waiting, decode_waiting, encode_waiting, widen
+from state.waiting import Waiting, WaitingRoom, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -89,12 +89,14 @@ class Controller:
         self._fleet: Fleet | None = None
         self._kafka: KafkaMemory | None = None
         self._fleet_changed = False
-        self._new: dict[WaitingKey, Waiting] = {}
-        # A round that nobody reported in before this batch has nothing in the store: no look-up, no removal.
-        self._stored_rounds = {
-            number for number, waiting in self._header.rounds.items() if waiting.spans or waiting.has_topics
-        }
-        self._closed_stored: list[WaitingKey] = []
+        self._waiting = WaitingRoom(
+            store,
+            {
+                number
+                for number, waiting in self._header.rounds.items()
+                if waiting.spans or waiting.has_topics
+            },
+        )
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
     def _load_header(self) -> Header:
@@ -151,23 +153,12 @@ class Controller:
     def commit(self) -> None:
         """Write what changed."""
         self._store.put_header(encode_header(self._header))
-        self._remove_closed()
-        for key, waiting in self._new.items():
-            self._store.put_waiting(key, encode_waiting(waiting))
+        self._waiting.flush()
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
         if self._kafka is not None and self._fleet_changed:
             self._store.put_fleet(encode_kafka(self._kafka))
-        self._stored_rounds.update(key.round for key in self._new)
-        self._closed_stored, self._new, self._fleet_changed = [], {}, False
-
-    def _remove_closed(self) -> None:
-        """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""
-        if self._closed_stored and not self._stored_rounds:
-            self._store.clear_waiting()
-            return
-        for key in self._closed_stored:
-            self._store.remove_waiting(key)
+        self._fleet_changed = False
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
         self._results[type(event), result] += 1
@@ -258,20 +249,8 @@ class Controller:
             self._keep_newest(key, WaitingMoves(event.time_ms, event.id, event.report), type(event))
 
     def _keep_newest(self, key: WaitingKey, new: Waiting, type_: type[Event]) -> None:
-        """Of what a broker says in a round only the newest counts; equal times: the greater id."""
-        before = self._waiting(key)
-        if before is not None:
+        if self._waiting.supersedes(key, new):
             self._results[type_, SUPERSEDED] += 1
-            if before.age_key >= new.age_key:
-                return
-        self._new[key] = new
-
-    def _waiting(self, key: WaitingKey) -> Waiting | None:
-        found = self._new.get(key)
-        if found is not None or key.round not in self._stored_rounds:
-            return found
-        value = self._store.waiting(key)
-        return None if value is None else decode_waiting(key, value)
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -288,7 +267,7 @@ class Controller:
         return outputs
 
     def _close(self, number: int) -> list[Output]:
-        waiting = self._take_waiting(number)
+        waiting = self._waiting.take(number)
         close = self._close_kafka if self._header.system == "kafka" else self._close_pulsar
         outputs = close(number, waiting)
         del self._header.rounds[number]
@@ -364,19 +343,6 @@ class Controller:
             value = self._store.fleet()
             self._kafka = KafkaMemory() if value is None else decode_kafka(value)
         return self._kafka
-
-    def _take_waiting(self, number: int) -> dict[WaitingKey, Waiting]:
-        """All that waits for a round; it leaves this batch and the store."""
-        found: dict[WaitingKey, Waiting] = {}
-        stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
-        self._stored_rounds.discard(number)
-        for key, value in stored:
-            if key.round == number:
-                found[key] = decode_waiting(key, value)
-                self._closed_stored.append(key)
-        for key in [key for key in self._new if key.round == number]:
-            found[key] = self._new.pop(key)
-        return found
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:

@@ -1,4 +1,6 @@
-"""What waits in open rounds, of either system: its bytes, and the stretches of time it covers."""
+"""What waits in open rounds, of either system: where it is, its bytes, and the stretches of time it covers."""
+
+from collections.abc import Iterable
 
 from state.encoding import decode_report, decode_topics, encode_report, encode_topics
 from state.kafka.memory import (
@@ -10,9 +12,67 @@ from state.kafka.memory import (
     encode_moves,
 )
 from state.memory import WaitingReport, WaitingTopics
-from state.store import WaitingKey
+from state.store import Store, WaitingKey
 
 Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
+
+
+class WaitingRoom:
+    """The newest of what each sender said in each open round: new in this batch, or in the store since an earlier one.
+
+    ``flush`` is the only write, so what comes and leaves within a batch never reaches the store.
+    """
+
+    def __init__(self, store: Store, stored_rounds: Iterable[int]) -> None:
+        """``stored_rounds`` are those that the store may have something of: of others it is not asked."""
+        self._store = store
+        self._stored_rounds = set(stored_rounds)
+        self._new: dict[WaitingKey, Waiting] = {}
+        self._left: list[WaitingKey] = []
+        """What the store still has of rounds that were taken."""
+
+    def supersedes(self, key: WaitingKey, new: Waiting) -> bool:
+        """Keep the newer of ``new`` and what is there, of equal times the greater id; whether anything was there."""
+        before = self._find(key)
+        if before is None or new.age_key > before.age_key:
+            self._new[key] = new
+        return before is not None
+
+    def take(self, number: int) -> dict[WaitingKey, Waiting]:
+        """All that waits for a round; it is gone then."""
+        found: dict[WaitingKey, Waiting] = {}
+        stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
+        self._stored_rounds.discard(number)
+        for key, value in stored:
+            if key.round == number:
+                found[key] = decode_waiting(key, value)
+                self._left.append(key)
+        for key in [key for key in self._new if key.round == number]:
+            found[key] = self._new.pop(key)
+        return found
+
+    def flush(self) -> None:
+        """Write what changed."""
+        self._remove()
+        for key, waiting in self._new.items():
+            self._store.put_waiting(key, encode_waiting(waiting))
+        self._stored_rounds.update(key.round for key in self._new)
+        self._left, self._new = [], {}
+
+    def _find(self, key: WaitingKey) -> Waiting | None:
+        found = self._new.get(key)
+        if found is not None or key.round not in self._stored_rounds:
+            return found
+        value = self._store.waiting(key)
+        return None if value is None else decode_waiting(key, value)
+
+    def _remove(self) -> None:
+        """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""
+        if self._left and not self._stored_rounds:
+            self._store.clear_waiting()
+            return
+        for key in self._left:
+            self._store.remove_waiting(key)
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:

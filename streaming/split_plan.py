@@ -7,6 +7,7 @@ writes no file.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -38,6 +39,9 @@ _SHOWN_TOPICS = 5
 _SHOWN_CHARACTERS = 200
 _MOST_DIGITS = 310
 """Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
+
+_PLACE = re.compile(r"at `\$\.(\w+)")
+"""Where in a request msgspec found the slip, up to the request's own field."""
 
 Position = Annotated[int, Meta(ge=0, le=FULL_UPPER)]
 
@@ -165,7 +169,7 @@ def _read_patiently(text: bytes) -> PlanRequest:
     try:
         return msgspec.convert(found, PlanRequest)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise _described(error) from error
+        raise _described(error, found) from error
 
 
 def _whole(digits: str) -> int | float:
@@ -173,11 +177,24 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 
-def _described(error: Exception) -> BadRequest:
+def _described(error: Exception, found: object) -> BadRequest:
     text = str(error)
     if "unknown field" in text:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
+    place = _PLACE.search(text)
+    if place is not None and isinstance(found, dict):
+        text += f": {_slip(place[1], found.get(place[1]))[:_SHOWN_CHARACTERS]}"
     return BadRequest(f"bad request: {text}")
+
+
+def _slip(field: str, value: object) -> str:
+    """The field with its value; of topics with statistics the first one that is wrong."""
+    for name, entry in value.items() if field == "topics" and isinstance(value, dict) else ():
+        try:
+            msgspec.convert(entry, TopicEntry | None)
+        except (msgspec.ValidationError, UnicodeError):
+            return f"topic {name!r} has {entry!r}"
+    return f"{field} is {value!r}"
 
 
 def make_plan(request: PlanRequest) -> Plan:

@@ -163,6 +163,31 @@ def test_collectors_and_executors_run_commands_that_exist_and_read_targets_that_
         assert {("collect", target["system"], cluster), ("execute", target["system"], cluster)} <= asked
 
 
+def test_load_reports_may_come_from_pulsar(tmp_path: Path) -> None:
+    given = {
+        "settings": {
+            "input": {
+                "url": "pulsar+ssl://broker-1:6651",
+                "pulsar": {
+                    "admin_url": "https://broker-1:8443",
+                    "token_file": "/etc/trimtab/secrets/pulsar/token",
+                    "ca_file": "/etc/trimtab/secrets/pulsar/ca.crt",
+                },
+            },
+            "output": {"url": "kafka://kafka-0:9092"},
+        },
+        "secrets": {"files": [{"secret": "pulsar", "path": "/etc/trimtab/secrets/pulsar"}]},
+    }
+    manifests = render(values_file(tmp_path, given))
+    check_valid(manifests)
+    settings = check_understood(manifests, tmp_path)
+    assert settings.input.is_pulsar
+    assert settings.output_bootstrap == "kafka-0:9092"
+    (pod,) = pods(manifests)
+    mounted = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert "/etc/trimtab/secrets/pulsar" in mounted
+
+
 def test_dashboards_and_rules_in_the_cluster_are_the_files_beside_the_chart() -> None:
     manifests = render(EVERYTHING)
     boards = {

@@ -237,6 +237,24 @@ def test_a_bad_request_ends_with_exit_code_2_and_prints_nothing(
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("slip", "named"),
+    [
+        (
+            {"topics": {"a": {"msgRateIn": 5}, "b": {"msgRateIn": "NaN"}}},
+            "topic 'b' has {'msgRateIn': 'NaN'}",
+        ),
+        ({"topics": {"a": None, "c": {"position": -1}}}, "topic 'c' has {'position': -1}"),
+        ({"topics": ["a", 7]}, "topics is ['a', 7]"),
+        ({"k": 0}, "k is 0"),
+        ({"algorithm": None}, "algorithm is None"),
+        ({"flow_or_qps_boundary": "middle"}, "flow_or_qps_boundary is 'middle'"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named_with_its_topic(slip: dict[str, object], named: str) -> None:
+    assert named in plan({"bundle": BUNDLE, **slip}).stderr
+
+
 @pytest.mark.parametrize("text", ["[]", "5", "null", '"bundle"'])
 def test_json_that_is_no_object_is_one_bad_request(text: str) -> None:
     result = plan(text)
