@@ -69,4 +69,4 @@ def test_help_loads_no_command_and_a_command_not_the_others() -> None:
 
     assert not {"numpy", "pydantic", "msgspec", "streaming.commands"} & loaded("--help")
     ours = {name for name in loaded("topics", "--help") if name.startswith("streaming.commands.")}
-    assert ours == {"streaming.commands.topics"}
+    assert ours == {"streaming.commands.options", "streaming.commands.topics"}
