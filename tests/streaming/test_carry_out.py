@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -80,26 +81,18 @@ class Cluster:
             return executor.carry_out(Order(id="a", source="/c", epoch=1, action=action, bundle=BUNDLE))
 
     def unload(self) -> Done | Skip:
-        return self.carry_out(
-            UnloadOrder(
-                bundle=str(BUNDLE),
-                precondition=Precondition(owner=self.ids[0], range=BUNDLE.range),
-                expires_at=datetime.max.replace(tzinfo=UTC),
-                dry_run=False,
-                destination_broker=self.ids[1],
-            )
-        )
+        return self.carry_out(UnloadOrder(**self._common(), destination_broker=self.ids[1]))
 
     def split(self) -> Done | Skip:
-        return self.carry_out(
-            SplitOrder(
-                bundle=str(BUNDLE),
-                precondition=Precondition(owner=self.ids[0], range=BUNDLE.range),
-                expires_at=datetime.max.replace(tzinfo=UTC),
-                dry_run=False,
-                boundaries=[MIDDLE],
-            )
-        )
+        return self.carry_out(SplitOrder(**self._common(), boundaries=[MIDDLE]))
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "bundle": str(BUNDLE),
+            "precondition": Precondition(owner=self.ids[0], range=BUNDLE.range),
+            "expires_at": datetime.max.replace(tzinfo=UTC),
+            "dry_run": False,
+        }
 
 
 @pytest.fixture
