@@ -427,6 +427,12 @@ def test_an_overlay_may_unset_a_declared_capacity(tmp_path: Path) -> None:
             "bad-settings",
             "pulsar.avg_shedder: low_",
         ),
+        (
+            b'{"pulsar": {"avg_shedder": {"low_hit_count": 100000000000000000000}}}',
+            "bad-settings",
+            "expected a whole number, found 100000000000000000000, which is too large",
+        ),
+        (b'{"pulsar": {"bundle_average_samples": -9007199254740993}}', "bad-settings", "too large"),
         (b'{"pulsar": 1}', "bad-settings", "pulsar: expected a table, found 1"),
         (b'{"pulsar": {"rounds": 1}}', "bad-settings", "pulsar.rounds: expected a table"),
         (b"[]", "bad-settings", "expected an object"),
