@@ -128,7 +128,7 @@ def shown(value: object) -> str:
 
 @cache
 def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
-    taken = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] if kind is int else kind
+    taken: Any = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] if kind is int else kind
     return TypeAdapter(taken, config=ConfigDict(strict=strict, allow_inf_nan=False))
 
 
