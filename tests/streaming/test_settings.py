@@ -155,6 +155,16 @@ def source(tmp_path: Path, toml: str = "") -> ClusterSettingsSource:
             id="a cluster's section is not blamed for what it inherits",
         ),
         pytest.param(
+            "[pulsar.rounds]\nlength_s = 1e10",
+            "trimtab.toml: pulsar.rounds: length_s is 10000000000.0; a round lasts at most 1e+09 s",
+            id="a round whose end no calendar holds",
+        ),
+        pytest.param(
+            "[controller]\naction_ttl_s = 1e12",
+            "trimtab.toml: controller: action_ttl_s is 1000000000000.0; expected more than 0 and at most 1e+09",
+            id="an action whose expiry no calendar holds",
+        ),
+        pytest.param(
             '[pulsar]\nplacement = "least-message-rate"',
             'trimtab.toml: pulsar.placement: expected one of "broker", "least-long-term-message-rate", '
             '"least-resource-usage", found "least-message-rate"',
@@ -459,6 +469,12 @@ def test_an_overlay_may_unset_a_declared_capacity(tmp_path: Path) -> None:
             "bad-settings",
             "pulsar.avg_shedder: low_",
         ),
+        (
+            b'{"pulsar": {"avg_shedder": {"low_hit_count": 100000000000000000000}}}',
+            "bad-settings",
+            "expected a whole number, found 100000000000000000000, which is too large",
+        ),
+        (b'{"pulsar": {"bundle_average_samples": -9007199254740993}}', "bad-settings", "too large"),
         (b'{"pulsar": 1}', "bad-settings", "pulsar: expected a table, found 1"),
         (b'{"pulsar": {"rounds": 1}}', "bad-settings", "pulsar.rounds: expected a table"),
         (b"[]", "bad-settings", "expected an object"),
