@@ -66,7 +66,7 @@ def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[S
         with view.doing("putting all bundles on one broker"):
             shop.open()
         with view.doing("starting traffic"):
-            stack.enter_context(shop.busy())
+            stack.enter_context(shop.busy(directory / "traffic.log"))
         file = _settings_file(directory, pulsar)
         settings = load(file=file, flags={}, environ={}).settings
         port = free_metrics_port() if metrics_port is None else metrics_port

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pulsar as pulsar_client
@@ -16,7 +17,6 @@ import pulsar as pulsar_client
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
 from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
-from streaming.pulsar_log.clients import connect
 from streaming.settings import PulsarTarget
 from streaming.wire.messages import LocalBrokerData
 
@@ -83,9 +83,13 @@ class Shop:
                 _wait(lambda each=topics[0]: self._owner(each) == first, f"{bundle} is not at {first}")  # type: ignore[misc]
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Messages on every topic until the end of the block, and not before the first broker reports them."""
-        client = connect(self._pulsar.service_url, token_file=None, ca_file=None)
+    def busy(self, log: Path) -> Iterator[None]:
+        """Messages on every topic until the end of the block, and not before the first broker reports them.
+
+        What the client has to say of bundles that move goes to ``log``, not over the screen.
+        """
+        logger = pulsar_client.FileLogger(pulsar_client.LoggerLevel.Warn, str(log))
+        client = pulsar_client.Client(self._pulsar.service_url, logger=logger)
         stop = threading.Event()
         streams = self._streams()
         producers = [client.create_producer(each.topic, block_if_queue_full=True) for each in streams]
