@@ -21,7 +21,7 @@ import pulsar
 
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.marker import Checkpoint, is_new_batch
+from streaming.sinks.marker import Checkpoint, is_new_batch, taken_over
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 from streaming.sinks.pulsar_commit import (
     Commit,
@@ -193,14 +193,8 @@ class PulsarPublisher:
                 f"{epoch}): was the topic deleted or trimmed? Restart with --adopt to trust the checkpoint."
             )
         if newest.marker.epoch > epoch:
-            raise self._superseded(epoch)
+            raise taken_over(self._name, epoch=epoch)
         return newest
-
-    def _superseded(self, epoch: int) -> Fenced:
-        return Fenced(
-            f'another controller called "{self._name}" has taken over (this one has epoch {epoch}): this '
-            "process ends. To run two controllers side by side, give each its own [controller] name."
-        )
 
     def _connect(self) -> Producers:
         """A connection that has fenced its predecessors; raises `PublishError`."""
@@ -223,7 +217,7 @@ class PulsarPublisher:
         except (pulsar.PulsarException, NotSent) as error:
             self._drop_producers()
             if self._markers.wait_for_epoch_above(epoch, timeout_s=self._patience_s(error)):
-                raise self._superseded(epoch) from error
+                raise taken_over(self._name, epoch=epoch) from error
             raise PublishError(
                 f"{what} could not be published to {self._link.service_url}: {error!r}{_remedy(error)}"
             ) from error
