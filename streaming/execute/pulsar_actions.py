@@ -131,6 +131,8 @@ class PulsarActions:
                 admin.call("PUT", own, body=earliest)
                 admin.call("POST", f"{own}/resetcursor/{max(0, begin_ms)}")
         except AdminError as error:
+            if error.failure == "refused":  # there is nothing to go back to
+                return
             if error.failure == "not-found":
                 raise PublishError(f"there is no topic {self._topic}: run `trimtab topics create`") from error
             raise self._unreadable(error) from error

@@ -34,7 +34,7 @@ from streaming.sinks import (
     Fenced,
     PublishError,
 )
-from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start
+from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start, taken_over
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 
@@ -171,14 +171,8 @@ class KafkaPublisher:
                 f"{epoch}): was the topic deleted? Restart with --adopt to trust the checkpoint."
             )
         if newest.epoch > epoch:
-            raise self._superseded(epoch)
+            raise taken_over(self._name, epoch=epoch)
         return newest
-
-    def _superseded(self, epoch: int) -> Fenced:
-        return Fenced(
-            f'another controller called "{self._name}" has taken over (this one has epoch {epoch}): this '
-            "process ends. To run two controllers side by side, give each its own [controller] name."
-        )
 
     def _connect(self) -> KafkaProducer:
         """A producer that has fenced its predecessors; raises `PublishError`."""
@@ -255,7 +249,7 @@ class KafkaPublisher:
         """
         wait_s = self._claim_wait_s if isinstance(error, _FENCING_ERRORS) else 0.0
         if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):
-            raise self._superseded(marker.epoch) from error
+            raise taken_over(self._name, epoch=marker.epoch) from error
         batch = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
         raise PublishError(f"{batch} could not be published to {self._bootstrap}: {error!r}") from error
 

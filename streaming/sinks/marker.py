@@ -9,9 +9,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from streaming.sinks import CheckpointMismatch
+from streaming.sinks import CheckpointMismatch, Fenced
 
-__all__ = ["Checkpoint", "Marker", "decode_marker", "encode_marker", "is_new_batch", "next_start"]
+__all__ = [
+    "Checkpoint",
+    "Marker",
+    "decode_marker",
+    "encode_marker",
+    "is_new_batch",
+    "next_start",
+    "taken_over",
+]
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +120,14 @@ def _describe(marker: Marker | None) -> str:
     return (
         f"The marker says query {marker.query_id}, batch {marker.batch_id}, "
         f"digest {marker.digest and marker.digest[:12]}, epoch {marker.epoch}"
+    )
+
+
+def taken_over(name: str, *, epoch: int) -> Fenced:
+    """What the publisher of a controller says when a newer one of its name has claimed a higher epoch."""
+    return Fenced(
+        f'another controller called "{name}" has taken over (this one has epoch {epoch}): this '
+        "process ends. To run two controllers side by side, give each its own [controller] name."
     )
 
 

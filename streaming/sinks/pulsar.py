@@ -13,6 +13,7 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby
 from types import TracebackType
 from typing import Self
@@ -21,7 +22,7 @@ import pulsar
 
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.marker import Checkpoint, is_new_batch
+from streaming.sinks.marker import Checkpoint, is_new_batch, taken_over
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 from streaming.sinks.pulsar_commit import (
     Commit,
@@ -83,7 +84,8 @@ class PulsarPublisher:
         try:
             before = self._markers.newest()
             claim = claimed(before, checkpoint, name=self._name, fresh=fresh, adopt=adopt)
-            self._attempt(lambda: self._write(claim), epoch=claim.marker.epoch, what="the start marker")
+            write = partial(self._write, self._producers, claim)
+            self._attempt(write, epoch=claim.marker.epoch, what="the start marker")
         except (CheckpointMismatch, PublishError, Fenced):
             self.close()
             raise
@@ -140,7 +142,7 @@ class PulsarPublisher:
         assert producers is not None, "producers are opened before anything is published"
         assert batch_id is not None, "a batch has an id"
         if is_new:
-            self._write(begin)
+            self._write(producers, begin)
         name = producer_name(self._name, begin)
         names = {self._link.full_name(record.topic): name for record in records}
         producers.take_names(names, wait_s=self._handover_s)
@@ -157,11 +159,10 @@ class PulsarPublisher:
                     sent=sent,
                 )
             sent.wait(timeout_s=self._timeout_s)
-        self._write(finished(begin))
+        self._write(producers, finished(begin))
 
-    def _write(self, commit: Commit) -> None:
-        assert self._producers is not None, "producers are opened before anything is written"
-        self._producers.commit(self._name, encode_commit(commit))
+    def _write(self, producers: Producers, commit: Commit) -> None:
+        producers.commit(self._name, encode_commit(commit))
         self._commit = commit
 
     def _owned_commit(self) -> Commit:
@@ -193,14 +194,8 @@ class PulsarPublisher:
                 f"{epoch}): was the topic deleted or trimmed? Restart with --adopt to trust the checkpoint."
             )
         if newest.marker.epoch > epoch:
-            raise self._superseded(epoch)
+            raise taken_over(self._name, epoch=epoch)
         return newest
-
-    def _superseded(self, epoch: int) -> Fenced:
-        return Fenced(
-            f'another controller called "{self._name}" has taken over (this one has epoch {epoch}): this '
-            "process ends. To run two controllers side by side, give each its own [controller] name."
-        )
 
     def _connect(self) -> Producers:
         """A connection that has fenced its predecessors; raises `PublishError`."""
@@ -223,7 +218,7 @@ class PulsarPublisher:
         except (pulsar.PulsarException, NotSent) as error:
             self._drop_producers()
             if self._markers.wait_for_epoch_above(epoch, timeout_s=self._patience_s(error)):
-                raise self._superseded(epoch) from error
+                raise taken_over(self._name, epoch=epoch) from error
             raise PublishError(
                 f"{what} could not be published to {self._link.service_url}: {error!r}{_remedy(error)}"
             ) from error

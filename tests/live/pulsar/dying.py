@@ -44,10 +44,10 @@ def arm(deaths: Deaths) -> None:
         deaths.die_at("after-publish", batch_id)
         return published
 
-    def write(self: PulsarPublisher, commit: Commit) -> None:
+    def write(self: PulsarPublisher, producers: Producers, commit: Commit) -> None:
         if commit.is_whole:
             deaths.die_at("before-finish", current)
-        plain_write(self, commit)
+        plain_write(self, producers, commit)
         if not commit.is_whole:
             deaths.die_at("begun", current)
 

@@ -7,9 +7,8 @@ import textwrap
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from streaming import pulsar_topics
-from streaming.pulsar_link import PulsarLink, output_on_pulsar
-from streaming.settings import ControllerSettings, InputSettings, PulsarInput, Settings
+from streaming.pulsar_link import PulsarLink
+from streaming.settings import PulsarTopics
 from streaming.sinks import EPOCH_HEADER
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
@@ -29,15 +28,10 @@ class Setting:
     name: str = field(default_factory=lambda: f"trimtab-{uuid4().hex[:8]}")
 
     def __post_init__(self) -> None:
-        place = PulsarInput(admin_url=self.lab.pulsar.admin_url, namespace=self.lab.namespace)
-        settings = Settings(
-            controller=ControllerSettings(name=self.name),
-            input=InputSettings(url=self.lab.pulsar.service_url, pulsar=place),
-        )
-        pulsar_topics.create(settings, input_partitions=1)
-        link = output_on_pulsar(settings)
-        assert link is not None
-        self.link: PulsarLink = link
+        """Topics come into being when they are used, deduplicated by their namespace."""
+        self.lab.post(f"namespaces/{self.lab.namespace}/deduplication", True)
+        place = PulsarTopics(admin_url=self.lab.pulsar.admin_url, namespace=self.lab.namespace)
+        self.link = PulsarLink(self.lab.pulsar.service_url, "output", place)
         self.client = connected(self.lab.pulsar)
 
     def publisher(self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0) -> PulsarPublisher:

@@ -29,6 +29,8 @@ def test_actions_are_taken_from_pulsar_once_and_results_pauses_and_epochs_outliv
     pulsar: LocalPulsar, stage: PulsarStage
 ) -> None:
     commander, lab = Commander(stage, pulsar), Lab(pulsar)
+    commander.execute()
+    assert commander.results_count() == 0, "there is nothing to do yet"
     bundle, *_ = lab.bundles()
     owner = lab.assigned(bundle)
     destination = other_than(lab, owner)
