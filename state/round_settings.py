@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 MS_PER_S = 1000
+LONGEST_S = 1e9
+"""Longest round and longest life of an action, about 31 years: their ends stay within the calendar."""
 
 
 def to_ms(seconds: float) -> int:
@@ -32,6 +34,8 @@ class RoundSettings:
     def __post_init__(self) -> None:
         if to_ms(self.length_s) < 1:
             raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
+        if self.length_s > LONGEST_S:
+            raise ValueError(f"length_s is {self.length_s}; a round lasts at most {LONGEST_S:g} s")
         for name in ("lateness_s", "warmup_rounds", "quorum_ratio", "max_report_age_s", "max_ahead_s"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")

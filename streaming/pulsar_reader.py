@@ -11,6 +11,7 @@ from streaming.exits import Refused
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.positions import Position, pack
 from streaming.pulsar_log.topics import partition_names, partitions_count
 from streaming.topic_record import Begin, TopicRecord
@@ -71,7 +72,7 @@ class PulsarTopicReader:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.shutdown()
+        close(self._client)
 
     def __enter__(self) -> Self:
         return self

@@ -172,7 +172,7 @@ def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
         admin.call("PUT", path)
     admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
     if spec.is_compacted:
-        admin.call("PUT", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
+        admin.call("POST", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
     if spec.is_deduplicated:
         _deduplicate(admin, spec.name)
 

@@ -99,9 +99,10 @@ def _decisions() -> list[Graph]:
         ),
         graph(
             "Mode",
-            "1 while in dry-run, or while paused.",
+            "1 while in dry-run, while paused, or while held because too many actions failed or had no effect.",
             Query(latest(families.DRY_RUN, by="cluster"), "{{cluster}} dry-run"),
             Query(latest(families.PAUSED, by="cluster"), "{{cluster}} paused"),
+            Query(latest(families.FAILING, by="cluster"), "{{cluster}} failing"),
             unit=units.Short,
             runbook="paused",
             width=8,
@@ -121,7 +122,9 @@ def _splits() -> list[Graph]:
         graph(
             "Beyond help",
             "What no action can help, in the last round: a hot partition is one topic that is too much by itself.",
-            Query(latest(families.FINDINGS, by="cluster, kind"), "{{cluster}} {{kind}}"),
+            Query(
+                latest(families.FINDINGS, 'kind="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"
+            ),
             unit=units.Short,
         ),
     ]
@@ -162,6 +165,16 @@ def _effect() -> list[Graph]:
             unit=units.Short,
             stacked=True,
             runbook="oscillation",
+        ),
+        graph(
+            "Succeeded, but not as decided",
+            "Actions of the last round's findings: without effect, so that their bundles are left alone for "
+            "ineffective_rest_s, or landed at another broker.",
+            Query(
+                latest(families.FINDINGS, 'kind!="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"
+            ),
+            unit=units.Short,
+            runbook="ineffective",
         ),
     ]
 

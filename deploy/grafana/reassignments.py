@@ -180,4 +180,15 @@ def _decisions() -> list[Graph]:
             unit=units.Short,
             stacked=True,
         ),
+        graph(
+            "Not as decided",
+            "Lists and rates of ours that somebody changed or took off while they are needed, and decisions in a row that were "
+            "not carried out.",
+            Query(latest(families.THROTTLE_CHANGED, by="cluster"), "{{cluster}} changed"),
+            Query(latest(families.THROTTLE_FAILURES, by="cluster"), "{{cluster}} not carried out"),
+            unit=units.Short,
+            runbook="throttle-not-set",
+            no_value=NOTHING,
+            width=24,
+        ),
     ]

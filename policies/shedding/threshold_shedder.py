@@ -8,7 +8,8 @@ Known to do badly: smoothed history can point at a broker that has already recov
 (#18215); and because it always takes at least one bundle, a single hot bundle wanders (#12604).
 
 Where ours differs: brokers are taken from the highest usage, ties by name, and the mean is an exactly rounded sum,
-so nothing depends on a hash map's order.
+so nothing depends on a hash map's order. With one broker nothing is shed (Pulsar does not start a shedder then), but its
+history moves on.
 """
 
 import math
@@ -19,7 +20,14 @@ from typing import Final
 import numpy as np
 
 from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
-from policies.shedding.plan import NOBODY, Examined, PlanBuilder, SheddingPlan, nothing_examined
+from policies.shedding.plan import (
+    FEWEST_BROKERS,
+    NOBODY,
+    Examined,
+    PlanBuilder,
+    SheddingPlan,
+    nothing_examined,
+)
 from policies.snapshot import BrokerTable, Ints, Snapshot
 from policies.usage import Bools, Floats
 
@@ -32,8 +40,17 @@ OUTCOMES = (
     "sole-bundle",
     "already-recovered",
     "cluster-idle",
+    "sole-broker",
 )
-FIRED, BELOW_THRESHOLD, BELOW_MIN_TRAFFIC, SOLE_BUNDLE, ALREADY_RECOVERED, CLUSTER_IDLE = range(len(OUTCOMES))
+(
+    FIRED,
+    BELOW_THRESHOLD,
+    BELOW_MIN_TRAFFIC,
+    SOLE_BUNDLE,
+    ALREADY_RECOVERED,
+    CLUSTER_IDLE,
+    SOLE_BROKER,
+) = range(len(OUTCOMES))
 TRIGGERS = ("", "upper-boundary", "lower-boundary")
 UPPER, LOWER = 1, 2
 
@@ -117,13 +134,14 @@ def _shed_above_mean(
     to_move = brokers.bytes_per_s * (usage.history - usage.mean - threshold + MARGIN_RATIO)
     outcome = np.select(
         [
+            np.full(len(brokers), len(brokers) < FEWEST_BROKERS),
             np.full(len(brokers), usage.mean == 0),
             usage.history < usage.mean + threshold,
             ~_is_current_above_mean(brokers, settings),
             to_move < settings.min_unload_bytes_per_s,
             brokers.listed_bundle_counts <= 1,
         ],
-        [CLUSTER_IDLE, BELOW_THRESHOLD, ALREADY_RECOVERED, BELOW_MIN_TRAFFIC, SOLE_BUNDLE],
+        [SOLE_BROKER, CLUSTER_IDLE, BELOW_THRESHOLD, ALREADY_RECOVERED, BELOW_MIN_TRAFFIC, SOLE_BUNDLE],
         FIRED,
     ).astype(np.int8)
     order = np.argsort(-usage.history, kind="stable")

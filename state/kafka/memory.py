@@ -5,6 +5,7 @@ is not known yet.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,6 +26,13 @@ class Reading:
     log_size_bytes: int
     end_offset: int
     """Or ``UNKNOWN``."""
+
+
+class KnownRate(NamedTuple):
+    """What was written to a partition when that was known last."""
+
+    write_bytes_per_s: int
+    at_ms: int
 
 
 class Pending(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +58,8 @@ class KafkaMemory:
     last_ms: dict[str, int] = field(default_factory=dict)
     """Time of each broker's newest report."""
     readings: dict[Partition, Reading] = field(default_factory=dict)
+    rates: dict[Partition, KnownRate] = field(default_factory=dict)
+    """Of the partitions that move, for rounds that tell none."""
     pacing: PacingMemory = field(default_factory=PacingMemory)
     pending: Pending | None = None
     attempted: ThrottledLists = field(default_factory=ThrottledLists)
@@ -112,6 +122,8 @@ class _MemoryBytes(msgspec.Struct, array_like=True):
     tells_rates: bool = False
     tells_lists: bool = False
     changed_rates: dict[str, int] = {}
+    rated_topics: list[str] = []
+    rates: bytes = b""
 
 
 _memory = msgspec.msgpack.Decoder(_MemoryBytes)
@@ -120,7 +132,7 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
-    """Bytes of a memory; 48 bytes a moving partition, and the throttled replica lists."""
+    """Bytes of a memory; 80 bytes a moving partition, and the throttled replica lists."""
     topics = sorted({topic for topic, _ in memory.readings})
     place = {topic: at for at, topic in enumerate(topics)}
     rows = [
@@ -143,6 +155,7 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
             memory.tells_rates,
             memory.tells_lists,
             memory.changed_rates,
+            *_rates_bytes(memory.rates),
         )
     )
 
@@ -170,7 +183,22 @@ def decode_kafka(value: bytes) -> KafkaMemory:
         tells_rates=body.tells_rates,
         tells_lists=body.tells_lists,
         changed_rates=body.changed_rates,
+        rates=_rates_of(body.rated_topics, body.rates),
     )
+
+
+def _rates_bytes(rates: dict[Partition, KnownRate]) -> tuple[list[str], bytes]:
+    topics = sorted({topic for topic, _ in rates})
+    place = {topic: at for at, topic in enumerate(topics)}
+    rows = [(place[topic], partition, *rate) for (topic, partition), rate in sorted(rates.items())]
+    return topics, np.array(rows, dtype="<i8").tobytes()
+
+
+def _rates_of(topics: list[str], columns: bytes) -> dict[Partition, KnownRate]:
+    return {
+        (topics[topic], partition): KnownRate(rate, at_ms)
+        for topic, partition, rate, at_ms in np.frombuffer(columns, dtype="<i8").reshape(-1, 4).tolist()
+    }
 
 
 def encode_logs(waiting: WaitingLogs) -> bytes:

@@ -116,6 +116,9 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The role that is done last."""
     late: bool
     """Whether it will miss the deadline."""
+    held_over_count: int
+    """Partitions whose write rate is one of a round before, because another broker leads or the log shrank; for at most
+    `stale_rounds_count` rounds."""
     unknown_count: int
     """Partitions that lack a number."""
     unknown: list[UnknownNumber]

@@ -66,11 +66,18 @@ def close(
         restarted=_is_restart(header, number, kafka),
     )
     if closed.restarted:
-        memory.readings, header.rounds_since_start = {}, 0
+        memory.readings, memory.rates, header.rounds_since_start = {}, {}, 0
     _change_mode(header, memory, closed)
     _meet(memory, closed)
-    seen = see(memory.readings, moves, reports, end_ms=closed.end_ms)
-    memory.readings = seen.readings
+    seen = see(
+        memory.readings,
+        moves,
+        reports,
+        end_ms=closed.end_ms,
+        known=memory.rates,
+        hold_ms=kafka.throttle.stale_rounds_count * header.length_ms,
+    )
+    memory.readings, memory.rates = seen.readings, seen.rates
     pursuit.look(memory, seen, end_ms=closed.end_ms)
     outputs = _decide(header, memory, closed, seen, to_ms(identity.action_ttl_s))
     header.rounds_since_start += 1

@@ -1,7 +1,9 @@
 """What a round's reports come to: moves with rates, sizes and progress, and why a number is missing.
 
-A partition's write rate is the growth of its leader's log since the reading before. Everything that is not known is
-named with the reason; nothing is taken from another partition.
+A partition's write rate is the growth of its leader's log since the reading before. Where the leader reported, but another one
+than before, or retention shortened the log (of many partitions nearly always one), the rate known last is held over, as long
+as missing reports are waited for. Everything that is not known is named with the reason; nothing is taken from another
+partition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +17,7 @@ from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Moves, read
 from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole, Role
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
-from state.kafka.memory import Reading, WaitingLogs, WaitingMoves
+from state.kafka.memory import KnownRate, Reading, WaitingLogs, WaitingMoves
 from state.kafka.reports import MoveRow, MovesReport, Partition, ReplicaRow
 
 
@@ -40,6 +42,10 @@ class Seen:
     use: Mapping[int, NetworkUse]
     readings: dict[Partition, Reading]
     """To be remembered for the next round's rates."""
+    rates: dict[Partition, KnownRate]
+    """Write rates known now or lately, to be remembered for rounds that tell none."""
+    held_over_count: int
+    """Partitions whose write rate is one of a round before."""
     why_unknown: Callable[[str], str]
     """Why a partition, by its name, lacks a number."""
 
@@ -50,16 +56,29 @@ def see(
     reports: Mapping[str, WaitingLogs],
     *,
     end_ms: int,
+    known: Mapping[Partition, KnownRate],
+    hold_ms: int,
 ) -> Seen:
-    """The round that ends at ``end_ms``; ``before`` are the readings it is compared with."""
+    """The round that ends at ``end_ms``; ``before`` are the readings it is compared with.
+
+    ``known`` are write rates of rounds before, which count for ``hold_ms``.
+    """
     logs = _Logs.of(reports)
     times = [waiting.time_ms for waiting in reports.values()]
     at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
     rows = [] if moves is None else moves.report.moves
     now = {row.where: reading for row in rows if (reading := logs.reading(row)) is not None}
+    measured = _measured(rows, _write_rates(rows, before, now), at_ms)
+    recent = {
+        row.where: rate
+        for row in rows
+        if (rate := known.get(row.where)) is not None and at_ms - rate.at_ms <= hold_ms
+    }
+    held = {where: rate for where, rate in recent.items() if where in now and where not in measured}
+    rates = {**measured, **held}
     return Seen(
         at_ms=at_ms,
-        moves=None if moves is None else _moves(moves.report, before, now, logs),
+        moves=None if moves is None else _moves(moves.report, now, logs, rates),
         is_running=any(row.running_adding for row in rows),
         lists=ThrottledLists() if moves is None else moves.report.throttled,
         rates_there=dict(_rates(reports)),
@@ -72,8 +91,18 @@ def see(
             for waiting in reports.values()
         },
         readings=dict(before) if moves is None else _kept(rows, before, now),
+        rates=dict(known) if moves is None else {**recent, **measured},
+        held_over_count=len(held),
         why_unknown=_Reasons(rows, before, now, logs),
     )
+
+
+def _measured(rows: list[MoveRow], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
+    return {
+        row.where: KnownRate(rate, at_ms)
+        for row, rate in zip(rows, rates.tolist(), strict=True)
+        if rate != UNKNOWN
+    }
 
 
 def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
@@ -139,12 +168,11 @@ class _Logs:
 
 def _moves(
     report: MovesReport,
-    before: Mapping[Partition, Reading],
     now: Mapping[Partition, Reading],
     logs: _Logs,
+    rates: Mapping[Partition, KnownRate],
 ) -> Moves:
     rows = report.moves
-    rates = _write_rates(rows, before, now)
     columns = MoveColumns(
         topics=[row.topic for row in rows],
         partitions=[row.partition for row in rows],
@@ -152,7 +180,9 @@ def _moves(
         adding=[row.running_adding for row in rows],
         target=[row.target for row in rows],
         leaders=[row.leader for row in rows],
-        write_bytes_per_s=[None if rate == UNKNOWN else rate for rate in rates.tolist()],
+        write_bytes_per_s=[
+            None if (rate := rates.get(row.where)) is None else rate.write_bytes_per_s for row in rows
+        ],
         log_size_bytes=[None if (at := now.get(row.where)) is None else at.log_size_bytes for row in rows],
         in_sync=[row.isr for row in rows],
         present_bytes=[logs.present(row) for row in rows],

@@ -151,6 +151,7 @@ def _throttle(
         eta_observed_high_s=None if eta is None else eta.observed_high_s,
         bottleneck=bottleneck(told),
         late=_is_late(closed, memory, seen, told),
+        held_over_count=seen.held_over_count,
         unknown_count=len(lacking),
         unknown=[
             UnknownNumber(

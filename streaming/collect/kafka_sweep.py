@@ -5,6 +5,7 @@ report's time is when its broker's answer was complete here. A broker's traffic 
 which nobody waits. Changes nothing.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.collect.cadence import Patience
 from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.network_metrics import NetworkMeter
-from streaming.collect.planned import planned_move, read_planned
+from streaming.collect.planned import odd, planned_move, read_planned
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.reading import (
     Partition,
@@ -49,6 +50,7 @@ from streaming.wire.messages import (
     type_of,
 )
 
+_LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"
 READ_RESULTS = ("ok", "failed", METRICS_FAILED)
 EVENTS = ("load-report", "reassignment", "tick")
@@ -83,6 +85,7 @@ class KafkaSweeper:
         self._cluster = cluster
         self._clock_s = clock_s
         self._patience = Patience()
+        self._warned: list[str] = []
 
     def sweep(self, admin: KafkaAdminClient) -> Swept:
         """Read everything once.
@@ -90,10 +93,10 @@ class KafkaSweeper:
         Raises ``KafkaError`` or ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
         is no reassignment, and ``PublishError`` where nothing can be written.
         """
-        moves, moved_ms = self._moves(admin), self._now_ms()
         alive = read_brokers(admin)
         if self._meter is not None:
             self._meter.begin(alive)
+        moves, moved_ms = self._moves(admin, alive), self._now_ms()
         wanted = sorted(
             alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
         )
@@ -109,10 +112,11 @@ class KafkaSweeper:
         self._tick(wanted, failed)
         return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
 
-    def _moves(self, admin: KafkaAdminClient) -> dict[Partition, Move]:
+    def _moves(self, admin: KafkaAdminClient, alive: Collection[int]) -> dict[Partition, Move]:
         """What runs, and what is planned of it that does not run; in order."""
         running, planned = read_reassignments(admin), read_planned(self._planned_file)
         states = read_partitions(admin, {topic for topic, _ in (*running, *planned)})
+        self._warn_of(list(odd(planned, states, running, alive)))
         found = {
             where: _move(where, move, states[where]) for where, move in running.items() if where in states
         }
@@ -122,6 +126,13 @@ class KafkaSweeper:
                 if move is not None:
                     found[where] = move
         return dict(sorted(found.items()))
+
+    def _warn_of(self, lines: list[str]) -> None:
+        """Once, until it is something else."""
+        if lines != self._warned:
+            for line in lines:
+                _LOG.warning("planned_file: %s", line)
+        self._warned = lines
 
     def _left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
         """Brokers that are not asked in this sweep, with the reason."""

@@ -1,11 +1,14 @@
-"""Moves that somebody means to start: Kafka's own ``reassignment.json``, held against where the replicas are."""
+"""Moves that somebody means to start: Kafka's own ``reassignment.json``, held against where the replicas are.
 
-from collections.abc import Mapping
+What of it cannot be is refused or named, never dropped without a word.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from streaming.kafka_admin.reading import Partition, PartitionState
+from streaming.kafka_admin.reading import Partition, PartitionState, RunningMove
 from streaming.wire.kafka import Move
 
 
@@ -37,7 +40,34 @@ def read_planned(path: str | None) -> Planned:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
         raise BadPlan(f"planned_file {path} cannot be read: {error}") from error
-    return {(row.topic, row.partition): tuple(row.replicas) for row in found.partitions}
+    planned: dict[Partition, tuple[int, ...]] = {}
+    for row in found.partitions:
+        name = f"planned_file {path}: {row.topic}-{row.partition}"
+        if not row.replicas or len(set(row.replicas)) < len(row.replicas) or min(row.replicas) < 0:
+            raise BadPlan(f"{name}: replicas is {row.replicas}; give one broker or more, each once")
+        if (row.topic, row.partition) in planned:
+            raise BadPlan(f"{name}: given twice; give each partition once")
+        planned[row.topic, row.partition] = tuple(row.replicas)
+    return planned
+
+
+def odd(
+    planned: Planned,
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    brokers: Collection[int],
+) -> Iterator[str]:
+    """What of a plan cannot come true as it stands, in order, a sentence each."""
+    for where, target in sorted(planned.items()):
+        name = f"{where[0]}-{where[1]}"
+        strangers = sorted(set(target) - set(brokers))
+        move = running.get(where)
+        if where not in states:
+            yield f"{name} is planned, and the cluster has no such partition: it is left out"
+        elif strangers:
+            yield f"{name} is planned for {list(target)}, and the cluster has no broker {strangers}: start it, or plan another"
+        elif move is not None and set(move.target) != set(target):
+            yield f"{name} is planned for {list(target)}, and already moves to {list(move.target)}, which is what counts"
 
 
 def planned_move(where: Partition, target: tuple[int, ...], state: PartitionState) -> Move | None:

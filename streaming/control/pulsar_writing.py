@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from streaming.control.overlay import Planned
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.pulsar_reader import explained
 
 __all__ = ["write_to_pulsar"]
@@ -22,4 +23,4 @@ def write_to_pulsar(link: PulsarLink, topic: str, events: Sequence[Planned]) -> 
             for event in events:
                 producer.send(event.value, partition_key=event.cluster)
         finally:
-            client.shutdown()
+            close(client)

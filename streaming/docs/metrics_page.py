@@ -64,7 +64,7 @@ _ROUND = RoundObservation(
     foremost=Foremost(45.0, 40.0, 2, 2),
     candidates={"acted": 1},
     splits={},
-    findings={"hot-partition": 1},
+    findings={"hot-partition": 1, "ineffective": 1, "landed-elsewhere": 1},
     actions={"unload": 1},
     oldest_report_age_s=1.0,
 )

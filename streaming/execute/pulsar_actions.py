@@ -17,6 +17,7 @@ from streaming.execute.orders import Epochs
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.topics import topic_path
 from streaming.sinks import PublishError
 
@@ -67,7 +68,7 @@ class PulsarActions:
             self._log = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
             self._log.seek(begin_ms)
         except pulsar.PulsarException as error:
-            self._client.shutdown()
+            close(self._client)
             raise self._unreadable(error) from error
         self._ahead: pulsar.Message | None = None
 
@@ -108,7 +109,7 @@ class PulsarActions:
 
     def close(self) -> None:
         """Let a standby take over."""
-        self._client.close()
+        close(self._client)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from streaming.execute.kafka_memory import Remembered
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.topics import partitions_count
 from streaming.sinks import PublishError
 
@@ -49,7 +50,7 @@ class PulsarExecutorMemory:
                 f"{self._full_name} could not be written, so nothing is set: {error!r}"
             ) from error
         finally:
-            client.shutdown()
+            close(client)
 
     @property
     def _full_name(self) -> str:
@@ -72,4 +73,4 @@ class PulsarExecutorMemory:
                     found = message.data()
             return found
         finally:
-            client.shutdown()
+            close(client)

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
 from streaming.settings.errors import Problem, dotted, nearest
@@ -33,6 +33,9 @@ WRONG = object()
 """Stands for a value that was complained about; no tree holds it."""
 
 _SHOWN_CHARS_MAX = 80
+
+WHOLE_MAX = 2**53
+"""Largest whole number taken, up or down: far beyond any use, and what columns, JSON and doubles hold exactly."""
 
 
 class TreeReader:
@@ -108,7 +111,10 @@ def expectation(kind: Any) -> str:
 
 def found(value: object, kind: Any) -> str:
     """What was found where a value of type ``kind`` belongs, for a message."""
-    return "something else (not shown: it is a secret)" if is_secret(kind) else shown(value)
+    if is_secret(kind):
+        return "something else (not shown: it is a secret)"
+    is_too_large = isinstance(value, int) and not -WHOLE_MAX <= value <= WHOLE_MAX
+    return f"{shown(value)}, which is too large" if is_too_large else shown(value)
 
 
 def shown(value: object) -> str:
@@ -122,7 +128,8 @@ def shown(value: object) -> str:
 
 @cache
 def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=ConfigDict(strict=strict, allow_inf_nan=False))
+    taken: Any = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] if kind is int else kind
+    return TypeAdapter(taken, config=ConfigDict(strict=strict, allow_inf_nan=False))
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:

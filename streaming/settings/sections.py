@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
@@ -74,7 +75,12 @@ class ControllerSettings:
 
     def __post_init__(self) -> None:
         _require(NAME_PATTERN.fullmatch(self.name), "name", self.name, "1 to 100 of A-Z a-z 0-9 . _ -")
-        _require(self.action_ttl_s > 0, "action_ttl_s", self.action_ttl_s, "more than 0")
+        _require(
+            0 < self.action_ttl_s <= LONGEST_S,
+            "action_ttl_s",
+            self.action_ttl_s,
+            f"more than 0 and at most {LONGEST_S:g}",
+        )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
         _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
 

@@ -10,6 +10,7 @@ import time
 import pulsar
 
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.sinks import PublishError
 from streaming.sinks.pulsar_commit import Commit, decode_commit
 
@@ -92,4 +93,4 @@ class PulsarMarkers:
     def _drop(self) -> None:
         client, self._client, self._reader = self._client, None, None
         if client is not None:
-            client.shutdown()
+            close(client)

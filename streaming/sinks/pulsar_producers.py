@@ -12,12 +12,13 @@ from collections.abc import Mapping
 import pulsar
 
 from streaming.pulsar_link import PulsarLink
+from streaming.pulsar_log.clients import close
 from streaming.sinks import EPOCH_HEADER
 
 __all__ = ["Acknowledged", "NotSent", "Producers"]
 
 _NAME_RETRY_S = 0.2
-_COMPRESSION = pulsar.CompressionType.LZ4
+_COMPRESSION = pulsar.CompressionType.ZSTD
 """The size limit counts compressed bytes: replica lists of 8 MiB, the largest outputs, become less than Pulsar's 5 MiB."""
 _WINDOW = 500
 """Messages under way at most; below the client's own limit of 1,000, at which sending would block without end."""
@@ -122,7 +123,7 @@ class Producers:
 
     def close(self) -> None:
         """Close without waiting: what is not answered by now must not be sent any more."""
-        self._client.shutdown()
+        close(self._client)
 
     def _take(self, topic: str, name: str, deadline: float) -> pulsar.Producer:
         while True:

@@ -1,4 +1,4 @@
-"""Run the parts, print their rows as they come, and write ``docs/benchmarks.md`` after a whole run.
+"""Run the parts, print their rows as they come, and write ``docs/benchmarks.md`` after a whole run, or with ``--write``.
 
 Exit code 1 when a limit is missed, so that it is seen (not with ``--quick``); the page is written all the same.
 """
@@ -18,7 +18,7 @@ from tests.bench.kafka_rounds import measure_kafka_rounds
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.pulsar_path import measure_pulsar
 from tests.bench.replay import measure_replay
-from tests.bench.report import Section, page, section_lines
+from tests.bench.report import Section, page, section_lines, with_sections
 from tests.bench.splits import measure_splits
 from tests.bench.throttle_live import measure_throttle_live
 from tests.bench.throttles import measure_throttles
@@ -60,6 +60,10 @@ def main() -> int:
     if not asked.only and not asked.quick:
         PAGE.write_text(page(found), encoding="utf-8")
         _say(f"\nwritten to {PAGE}")
+    elif asked.write:
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_sections(text, found, tuple(PARTS)), encoding="utf-8")
+        _say(f"\nwritten into {PAGE}")
     missed = [row.name for section in found.values() for row in section.rows if row.is_missed]
     for name in missed:
         _say(f"missed: {name}")
@@ -85,6 +89,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--quick", action="store_true", help="few repetitions: whether it works, not how quick it is"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="with --only: put these sections into docs/benchmarks.md"
     )
     return parser.parse_args()
 

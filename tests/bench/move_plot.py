@@ -7,7 +7,7 @@ from html import escape
 
 _WIDTH, _HEIGHT = 760, 360
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 50, 50
-_TICKS_COUNT = 6
+_TICKS_COUNT_MAX = 6
 
 Points = Sequence[tuple[float, float]]
 
@@ -24,15 +24,15 @@ class Line:
 
 def plot(*, title: str, x: str, y: str, lines: Sequence[Line]) -> str:
     """The chart; both axes begin at 0."""
-    across = _step(max(at for line in lines for at, _ in line.points))
-    up = _step(max(value for line in lines for _, value in line.points))
-    scale = _Scale(_TICKS_COUNT * across, _TICKS_COUNT * up)
+    across = _ticks(max(at for line in lines for at, _ in line.points))
+    up = _ticks(max(value for line in lines for _, value in line.points))
+    scale = _Scale(across[-1], up[-1])
     parts = [
         _text(_WIDTH / 2, 24, title, size=15),
         _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, x),
-        f'<text transform="translate(18 {_HEIGHT / 2}) rotate(-90)" text-anchor="middle">{escape(y)}</text>',
-        *(_tick_x(scale, number * across) for number in range(_TICKS_COUNT + 1)),
-        *(_tick_y(scale, number * up) for number in range(_TICKS_COUNT + 1)),
+        f'<text transform="translate(18 {_HEIGHT / 2}) rotate(-90)" text-anchor="middle" fill="#333333">{escape(y)}</text>',
+        *(_tick_x(scale, value) for value in across),
+        *(_tick_y(scale, value) for value in up),
         *(_path(scale, line) for line in lines),
         *(_legend(place, line) for place, line in enumerate(lines)),
     ]
@@ -52,11 +52,12 @@ class _Scale:
         return _LEFT + width * x / self.x_max, _HEIGHT - _BOTTOM - height * y / self.y_max
 
 
-def _step(largest: float) -> float:
-    """1, 2 or 5 times a power of ten, so that so many steps hold the largest."""
-    rough = max(largest, 1e-9) / _TICKS_COUNT
+def _ticks(largest: float) -> list[float]:
+    """From 0 on, in steps of 1, 2, 2.5 or 5 times a power of ten, as few as hold the largest."""
+    rough = max(largest, 1e-9) / _TICKS_COUNT_MAX
     power = 10 ** math.floor(math.log10(rough))
-    return next(power * times for times in (1, 2, 5, 10) if power * times >= rough)
+    step = next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough)
+    return [number * step for number in range(math.ceil(largest / step) + 1)]
 
 
 def _tick_x(scale: _Scale, value: float) -> str:

@@ -50,17 +50,40 @@ class Section:
 def page(sections: Mapping[str, Section]) -> str:
     """The whole page in Markdown; keys are the parts' names as ``--only`` takes them."""
     missed = sum(row.is_missed for section in sections.values() for row in section.rows)
+    return "\n".join(
+        [*_head(missed), *(line for item in sections.items() for line in section_lines(*item)), ""]
+    )
+
+
+def with_sections(text: str, sections: Mapping[str, Section], order: Sequence[str]) -> str:
+    """The page ``text`` with these sections put in place of the ones it has, or added; the rest of it stays.
+
+    ``order`` is that of all parts. The head is written anew: limits may be missed in any section.
+    """
+    _, *there = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    found = {match[1]: each.rstrip("\n") for each in there if (match := _COMMAND.search(each))}
+    found |= {
+        name: "\n".join(section_lines(name, section)).lstrip("\n") for name, section in sections.items()
+    }
+    missed = sum(each.count("**missed**") for each in found.values())
+    placed = [found[name] for name in order if name in found]
+    return "\n".join([*_head(missed), *(f"\n{each}" for each in placed), ""])
+
+
+_COMMAND = re.compile(r"^`python -m tests\.bench --only (\S+)`", re.MULTILINE)
+
+
+def _head(missed: int) -> list[str]:
     verdict = "Every limit is kept." if missed == 0 else f"**{missed} limits are missed.**"
-    head = [
+    return [
         "# Benchmarks",
         "",
-        "Written by `make bench` (`python -m tests.bench`); one part alone: `python -m tests.bench --only NAME`.",
+        "Written by `make bench` (`python -m tests.bench`); one part alone, also into this page: `python -m tests.bench --only NAME --write`.",
         "",
         *(f"* {line}" for line in machine()),
         "",
         f"{verdict} *Of limit* is value ÷ limit: at most 1 where the limit is a most, at least 1 where it is a least.",
     ]
-    return "\n".join([*head, *(line for item in sections.items() for line in section_lines(*item)), ""])
 
 
 def section_lines(name: str, section: Section) -> list[str]:
@@ -70,7 +93,7 @@ def section_lines(name: str, section: Section) -> list[str]:
         "",
         section.method,
         "",
-        f"`python -m tests.bench --only {name}`",
+        f"`python -m tests.bench --only {name}`, {today()}",
         "",
         "| measured | value | limit | of limit | |",
         "|---|---:|---:|---:|---|",
@@ -94,11 +117,15 @@ def _number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
+def today() -> str:
+    """The date of a measurement."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
+
+
 def machine() -> list[str]:
-    """Date, size and versions: what figures have to stand beside."""
+    """Size and versions: what figures have to stand beside; each section has its date."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     return [
-        f"measured on {datetime.now(UTC):%Y-%m-%d}",
         f"{len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB memory, {_processor()}",
         f"{platform.system()}, Python {platform.python_version()}",
         ", ".join(f"{name} {version(name)}" for name in ("numpy", "msgspec", "pyspark", "kafka-python")),

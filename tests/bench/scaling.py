@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
 from tests.bench.loads import CLUSTER, ROUND_MS, Fleet, tick
-from tests.bench.report import machine
+from tests.bench.report import machine, today
 from tests.bench.running import Controller, local_kafka, running
 from tests.bench.timing import percentile
 
@@ -175,7 +175,7 @@ def block(costs: Sequence[Cost]) -> str:
             "",
             "Written by `python -m tests.bench.scaling`; do not edit.",
             "",
-            *(f"* {line}" for line in machine()),
+            *(f"* {line}" for line in (f"measured on {today()}", *machine())),
             "",
             _HEAD,
             "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",

@@ -156,6 +156,19 @@ def _picture(run: _Run) -> str:
             Line(
                 "predicted before the start", [(0.0, most), (run.predicted_s, 0.0)], "#888888", is_dashed=True
             ),
+            *(_foretold_line(run, run.said[place]) for place in _shown(run)),
             Line("measured", [*run.left, (run.measured_s, 0.0)], "#1f6feb"),
         ],
     )
+
+
+def _shown(run: _Run) -> list[int]:
+    """The first round after some time, as long as there is one."""
+    return [place for place, (at, _) in enumerate(run.said) if at >= _OBSERVED_AFTER_S][:1]
+
+
+def _foretold_line(run: _Run, said: tuple[float, float]) -> Line:
+    """From what was left then to the end that was foretold."""
+    at_s, end_s = said
+    left = min(run.left, key=lambda sample: abs(sample[0] - at_s))[1]
+    return Line(f"foretold {at_s:.0f} s after it", [(at_s, left), (end_s, 0.0)], "#d9822b", is_dashed=True)

@@ -68,10 +68,12 @@ KAFKA_ONLY = frozenset(
                 "Destinations",
                 "Rate to minimum",
                 "Feasible and late",
+                "Not as decided",
             )
         ),
         "TrimtabThrottleInfeasible",
         "TrimtabReassignmentLate",
+        "TrimtabThrottleNotSet",
     }
 )
 """Where gauges of Kafka clusters only are asked for, so that without one there is nothing."""

@@ -19,6 +19,8 @@ MOVING = {
     f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "0x10 720-10x20",
     f"trimtab_reassignment_late{OF_CLUSTER}": "0x10 1x20",
     f"trimtab_throttle_feasible{OF_CLUSTER}": "1x10 0x20",
+    f"trimtab_throttle_changed{OF_CLUSTER}": "0x15 2x20",
+    f"trimtab_throttle_failures{OF_CLUSTER}": "0x15 1x20",
     f"trimtab_throttle_rate_bytes_per_second{AT_101}": "_x11 2600x20",
     f"trimtab_throttle_rate_bytes_per_second{AT_104}": "_x11 2600x20",
     f"trimtab_throttle_minimum_bytes_per_second{AT_101}": "_x11 2600x20",
@@ -30,6 +32,8 @@ STILL = {
     f"trimtab_reassignment_left_bytes{OF_CLUSTER}": "5000x10 0x20",
     f"trimtab_reassignment_eta_seconds{OF_CLUSTER}": "50x10 0x20",
     f"trimtab_reassignment_late{OF_CLUSTER}": "0x30",
+    f"trimtab_throttle_changed{OF_CLUSTER}": "0x30",
+    f"trimtab_throttle_failures{OF_CLUSTER}": "0x30",
 }
 PULSAR = {
     f'trimtab_failing{{{TARGET},cluster="east-1"}}': "0x30",
@@ -60,6 +64,7 @@ WHILE_MOVING: dict[str, list[dict[str, float]]] = {
     ],
     "Feasible and late": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 1}],
     "Throttles": [{}],
+    "Not as decided": [{'{cluster="logs"}': 2}, {'{cluster="logs"}': 1}],
 }
 """Ten minutes into the move, by panel: the series of each of its queries."""
 ONCE_STILL: dict[str, list[dict[str, float]]] = {
@@ -69,6 +74,7 @@ ONCE_STILL: dict[str, list[dict[str, float]]] = {
     "Never end": [{"{}": 0}],
     "Late": [{"{}": 0}],
     "Feasible and late": [{}, {'{cluster="logs"}': 0}],
+    "Not as decided": [{'{cluster="logs"}': 0}, {'{cluster="logs"}': 0}],
 }
 
 

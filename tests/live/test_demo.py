@@ -1,16 +1,9 @@
 """The demo: its fleet behaves like brokers do, its screen fits, and the whole of it balances, stops and says why not."""
 
-import fcntl
 import os
-import pty
 import re
-import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
-import time
 from io import StringIO
 from pathlib import Path
 
@@ -29,6 +22,7 @@ from deploy.local.demo.story import CALM_ROUNDS
 from state.events import LoadReport, TopicStats
 from streaming.wire.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, bundle_of, listed_by, play, unload_of
+from tests.live.terminal import assert_ctrl_c_ends, started_by
 
 ROOT = Path(__file__).parents[2]
 STOP_S_MAX = 15.0
@@ -178,20 +172,6 @@ def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> 
         trimtab.create_topics()
 
 
-def started_by(directory: Path) -> list[int]:
-    """Processes whose temporary files go to ``directory``: the demo and everything below it."""
-    mark = f"TMPDIR={directory}".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (process / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if mark in environment:
-            found.append(int(process.name))
-    return found
-
-
 @pytest.mark.live
 @pytest.mark.timeout(420)
 def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -220,52 +200,10 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
     assert started_by(temporary) == []
 
 
-class Terminal:
-    """A pseudo-terminal of 80 x 24 whose output is collected."""
-
-    def __init__(self) -> None:
-        self._master, self.slave = pty.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.text = ""
-        self._changed = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                piece = os.read(self._master, 65536)
-            except OSError:
-                return
-            with self._changed:
-                self.text += piece.decode(errors="replace")
-                self._changed.notify_all()
-
-    def wait_for(self, text: str, timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: text in self.text, timeout_s)
-
-
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting Kafka", "starting trimtab", "broker-6"])
 def test_ctrl_c_stops_everything_within_15_s_whenever_it_comes(tmp_path: Path, moment: str) -> None:
-    terminal = Terminal()
-    with subprocess.Popen(
-        [sys.executable, "-m", "deploy.local.demo"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path), "TERM": "xterm-256color"},
-        stdin=terminal.slave,
-        stdout=terminal.slave,
-        stderr=terminal.slave,
-    ) as process:
-        assert terminal.wait_for(moment, 300), terminal.text
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0, terminal.text
-        assert time.monotonic() - began < STOP_S_MAX
-    assert "Traceback" not in terminal.text
-    assert started_by(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+    assert_ctrl_c_ends("deploy.local.demo", tmp_path, moment=moment, within_s=STOP_S_MAX)

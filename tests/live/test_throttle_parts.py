@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResourceType
+from kafka.admin._configs import AlterConfigOp
+from kafka.protocol.admin import IncrementalAlterConfigsRequest
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
@@ -113,6 +115,36 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     there = moving.throttle()
     apply(moving.admin, changes_of(there, ThrottledLists(leader={moving.topic: ""}), {L1: None, F3: None}))
     assert moving.throttle() == Throttle()
+
+
+def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_touched(
+    moving: Moving, memory: ExecutorMemory
+) -> None:
+    there = Throttle(defaults_bytes_per_s={"leader": 9_000_000})
+    default(moving.admin, "9000000")
+    try:
+        until(lambda: moving.throttle() == there, what="the default to be seen")
+        executor = ThrottleExecutor(memory)
+        assert executor.carry_out(moving.admin, first(moving.topic)) == Paced(outcome="succeeded")
+        set_now = moving.throttle()
+        assert set_now.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000, F3: 2_000_000}
+        assert set_now.defaults_bytes_per_s == there.defaults_bytes_per_s
+        assert executor.carry_out(moving.admin, action("none")) == Paced(outcome="succeeded")
+        assert moving.throttle() == there, "not written to the brokers, and not waited for to go away"
+    finally:
+        default(moving.admin, None)
+    until(lambda: moving.throttle() == Throttle(), what="the default to be gone")
+
+
+def default(admin: KafkaAdminClient, rate: str | None) -> None:
+    """As ``kafka-configs --entity-default`` does; the admin client takes numbered brokers only."""
+    operation = AlterConfigOp.DELETE if rate is None else AlterConfigOp.SET
+    request = IncrementalAlterConfigsRequest(
+        resources=[(ConfigResourceType.BROKER, "", [(rate_key("leader"), operation.value, rate)])],
+        validate_only=False,
+    )
+    answer = admin._manager.run(admin._manager.send, request)
+    assert [each.error_code for each in answer.responses] == [0]
 
 
 def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(

@@ -133,6 +133,8 @@ def threshold_shedder(
     unloads: list[Unload] = []
     for name in sorted(fleet, key=lambda name: (-history[name], name)):
         usage = history[name]
+        if len(fleet) < 2:
+            break  # nowhere to go
         if usage < average + threshold or not _still_hot(name, ratios, settings):
             continue
         need = fleet[name].bytes_per_s * (usage - average - threshold + 0.05)

@@ -90,6 +90,12 @@ def test_the_memory_passed_in_is_not_changed() -> None:
             id="a need of 0 fires where the minimum is 0",
         ),
         pytest.param(
+            points(a=75),
+            replace(PRESENT, threshold_points=0.0),
+            {"a": "sole-broker"},
+            id="with nobody else there is nowhere to go, even where the mean itself is enough",
+        ),
+        pytest.param(
             points(a=0, b=0),
             PRESENT,
             {"a": "cluster-idle", "b": "cluster-idle"},

@@ -39,6 +39,8 @@ def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATE
         brokers=frozenset({1, 2, 3}),
         use={},
         readings={},
+        rates={},
+        held_over_count=0,
         why_unknown=str,
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from state.settings import ClusterSettings, OverlayError, PulsarSettings, SettingsSource
+from streaming.pulsar_link import input_on_pulsar, output_on_pulsar
 from streaming.settings import ClusterSettingsSource, Loaded, Settings, SettingsError, load
 from streaming.settings.catalog import sections
 from streaming.settings.errors import dotted
@@ -152,6 +153,16 @@ def source(tmp_path: Path, toml: str = "") -> ClusterSettingsSource:
             '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar.rounds]\nlength_s = 0',
             "trimtab.toml: pulsar.rounds: length_s is 0.0; a round lasts at least a millisecond",
             id="a cluster's section is not blamed for what it inherits",
+        ),
+        pytest.param(
+            "[pulsar.rounds]\nlength_s = 1e10",
+            "trimtab.toml: pulsar.rounds: length_s is 10000000000.0; a round lasts at most 1e+09 s",
+            id="a round whose end no calendar holds",
+        ),
+        pytest.param(
+            "[controller]\naction_ttl_s = 1e12",
+            "trimtab.toml: controller: action_ttl_s is 1000000000000.0; expected more than 0 and at most 1e+09",
+            id="an action whose expiry no calendar holds",
         ),
         pytest.param(
             '[pulsar]\nplacement = "least-message-rate"',
@@ -334,6 +345,37 @@ def test_the_output_is_where_the_input_is_unless_it_is_said(tmp_path: Path) -> N
     assert loaded(tmp_path, '[output]\nurl = "kafka://c:3"').settings.output_bootstrap == "c:3"
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "input_on", "output_on"),
+    [
+        ("kafka://a:1", None, None, None),
+        ("kafka://a:1", "pulsar://b:2", None, "pulsar://b:2"),
+        ("pulsar://a:1", "kafka://b:2", "pulsar://a:1", None),
+        ("pulsar://a:1", None, "pulsar://a:1", "pulsar://a:1"),
+        ("pulsar+ssl://a:1", "pulsar://b:2,c:3", "pulsar+ssl://a:1", "pulsar://b:2,c:3"),
+    ],
+)
+def test_each_side_is_on_the_system_its_address_names(
+    tmp_path: Path, source: str, target: str | None, input_on: str | None, output_on: str | None
+) -> None:
+    text = f'[input]\nurl = "{source}"\n' + ("" if target is None else f'[output]\nurl = "{target}"\n')
+    settings = loaded(tmp_path, text).settings
+    found = [link and link.service_url for link in (input_on_pulsar(settings), output_on_pulsar(settings))]
+    assert found == [input_on, output_on]
+    assert settings.output_is_pulsar == (output_on is not None)
+
+
+def test_an_output_without_an_address_is_in_the_inputs_namespace(tmp_path: Path) -> None:
+    text = '[input]\nurl = "pulsar://a:1"\n[input.pulsar]\nnamespace = "ops/t"\n'
+    link = output_on_pulsar(loaded(tmp_path, text).settings)
+    assert link is not None
+    assert link.full_name("x") == "persistent://ops/t/x"
+    with pytest.raises(SettingsError, match="give url too, or remove pulsar"):
+        loaded(tmp_path, text + '[output.pulsar]\nnamespace = "ops/other"\n')
+    with pytest.raises(SettingsError, match="pulsar://host:port"):
+        loaded(tmp_path, '[output]\nurl = "pulsar://nowhere"\n')
+
+
 # Clusters
 
 EAST = """
@@ -427,6 +469,12 @@ def test_an_overlay_may_unset_a_declared_capacity(tmp_path: Path) -> None:
             "bad-settings",
             "pulsar.avg_shedder: low_",
         ),
+        (
+            b'{"pulsar": {"avg_shedder": {"low_hit_count": 100000000000000000000}}}',
+            "bad-settings",
+            "expected a whole number, found 100000000000000000000, which is too large",
+        ),
+        (b'{"pulsar": {"bundle_average_samples": -9007199254740993}}', "bad-settings", "too large"),
         (b'{"pulsar": 1}', "bad-settings", "pulsar: expected a table, found 1"),
         (b'{"pulsar": {"rounds": 1}}', "bad-settings", "pulsar.rounds: expected a table"),
         (b"[]", "bad-settings", "expected an object"),

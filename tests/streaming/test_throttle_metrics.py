@@ -95,6 +95,19 @@ def test_brokers_are_named_only_while_something_moves():
     assert found.of("reassignment_eta_seconds") == {("kafka-1",): 0}
 
 
+def test_what_others_changed_and_what_was_not_carried_out_is_counted_and_over_when_it_is_over():
+    odd = msgspec.structs.replace(MOVING, changed_count=2, failures_count=3)
+    assert (page(odd).of("throttle_changed"), page(odd).of("throttle_failures")) == (
+        {("kafka-1",): 2},
+        {("kafka-1",): 3},
+    )
+    assert (
+        page(odd, MOVING).of("throttle_changed")
+        == page(odd, MOVING).of("throttle_failures")
+        == {("kafka-1",): 0}
+    )
+
+
 def test_the_bottleneck_is_one_role_and_none_once_it_is_unknown():
     source, target = (
         msgspec.structs.replace(MOVING, bottleneck=role) for role in ("leader:101", "follower:104")

@@ -47,18 +47,19 @@ class Closed:
     lag_s: float
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """An event of the controller."""
+class Said(msgspec.Struct, frozen=True):
+    """Any event."""
 
     id: str
     source: str
     type: str
+    subject: str
     time: datetime
     cluster: str
     data: msgspec.Raw
 
 
-_said = msgspec.json.Decoder(_Said)
+_said = msgspec.json.Decoder(Said)
 _actions: dict[str, msgspec.json.Decoder[Unload] | msgspec.json.Decoder[Split]] = {
     UNLOAD_TYPE: msgspec.json.Decoder(Unload),
     SPLIT_TYPE: msgspec.json.Decoder(Split),
@@ -120,12 +121,7 @@ class Link:
         if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
             return None
         self._epochs[speaker] = epoch
-        if said.type in _actions:
-            return Decided(action_id=said.id, action=action_of(said.type, said.data))
-        if said.type == ROUND_TYPE:
-            lag_s = (datetime.now(UTC) - said.time).total_seconds()
-            return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
-        return None
+        return controllers(said)
 
     def _send(self, messages: Iterable[Envelope]) -> None:
         sent = [
@@ -134,6 +130,16 @@ class Link:
         ]
         for future in sent:
             future.get(timeout=SEND_TIMEOUT_S)
+
+
+def controllers(said: Said) -> Decided | Closed | None:
+    """What an event of the controller says; None for other events."""
+    if said.type in _actions:
+        return Decided(action_id=said.id, action=action_of(said.type, said.data))
+    if said.type == ROUND_TYPE:
+        lag_s = (datetime.now(UTC) - said.time).total_seconds()
+        return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
+    return None
 
 
 def action_of(type_: str, data: bytes | msgspec.Raw) -> Unload | Split:

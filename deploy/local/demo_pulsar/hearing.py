@@ -5,7 +5,6 @@ same source are dropped once a newer one has spoken, as any consumer of actions 
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -13,10 +12,8 @@ import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
-from deploy.local.demo.link import Closed, Decided, action_of
+from deploy.local.demo.link import Closed, Decided, Said, controllers
 from state.events import is_system_bundle
-from state.outputs import RoundSummary
-from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.settings import Settings
 from streaming.sinks.kafka import EPOCH_HEADER
 from streaming.wire.messages import (
@@ -36,22 +33,9 @@ Heard = Sweep | Result | Decided | Closed
 _Topics = dict[str, dict[str, Traffic]]
 
 
-class _Said(msgspec.Struct, frozen=True):
-    """Any event."""
-
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: datetime
-    cluster: str
-    data: msgspec.Raw
-
-
-_said = msgspec.json.Decoder(_Said)
+_said = msgspec.json.Decoder(Said)
 _report = msgspec.json.Decoder(BrokerReport)
 _topics = msgspec.json.Decoder(_Topics)
-_summary = msgspec.json.Decoder(RoundSummary)
 
 
 class Loads:
@@ -137,17 +121,12 @@ class Hearing:
         said = _said.decode(value)
         if said.cluster != self._cluster or self._is_outdated(said.source, headers):
             return None
-        if said.type in (UNLOAD_TYPE, SPLIT_TYPE):
-            return Decided(action_id=said.id, action=action_of(said.type, said.data))
-        if said.type == ROUND_TYPE:
-            lag_s = (datetime.now(UTC) - said.time).total_seconds()
-            return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
         if said.type == type_of(ActionResultMessage):
             data = msgspec.json.decode(said.data, type=ActionResultData)
             return Result(action_id=said.subject, outcome=data.outcome, reason=data.reason or "")
-        return self._hear_collector(said)
+        return controllers(said) or self._hear_collector(said)
 
-    def _hear_collector(self, said: _Said) -> Sweep | None:
+    def _hear_collector(self, said: Said) -> Sweep | None:
         if said.type == type_of(LoadReportMessage):
             self._loads.report(said.subject, said.data)
         elif said.type == type_of(TopicStatsMessage):

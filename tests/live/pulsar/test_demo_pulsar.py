@@ -2,10 +2,8 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -17,7 +15,7 @@ from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGE
 from streaming.settings import load
 from streaming.wire.messages import TickData
 from tests.live.driving import ROOT
-from tests.live.test_demo import Terminal, started_by
+from tests.live.terminal import assert_ctrl_c_ends, started_by
 
 STOP_S_MAX = 60.0
 """Three processes of trimtab, then brokers, bookie and ZooKeeper in turn."""
@@ -94,20 +92,4 @@ def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("moment", ["starting traffic", "decisions: "])
 def test_ctrl_c_stops_all_of_it_whenever_it_comes(tmp_path: Path, moment: str) -> None:
-    terminal = Terminal()
-    with subprocess.Popen(
-        [sys.executable, "-m", "deploy.local.demo_pulsar"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(tmp_path), "TERM": "xterm-256color"},
-        stdin=terminal.slave,
-        stdout=terminal.slave,
-        stderr=terminal.slave,
-    ) as process:
-        assert terminal.wait_for(moment, 400), terminal.text
-        began = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(90) == 0, terminal.text
-        assert time.monotonic() - began < STOP_S_MAX
-    assert "Traceback" not in terminal.text
-    assert started_by(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+    assert_ctrl_c_ends("deploy.local.demo_pulsar", tmp_path, moment=moment, within_s=STOP_S_MAX)

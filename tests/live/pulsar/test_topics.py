@@ -47,7 +47,9 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
     lab = bare.lab
     assert lab is not None
     settings = bare.loaded()
-    with pytest.raises(StartError, match=r"topics missing.*trimtab\.input.*trimtab\.commits.*topics create"):
+    with pytest.raises(
+        StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
+    ):
         pulsar_topics.validate(settings)
     names = {
         "trimtab.input",

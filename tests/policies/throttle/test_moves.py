@@ -169,3 +169,24 @@ def test_sums_are_exact_beyond_64_bits() -> None:
     needs = needs_of(moves_of(*rows))
     assert needs.leader_bytes_to_send == {1: 2000 * most}
     assert needs.leader_min_bytes_per_s == {1: 3000 * most}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([Partition("t-0", [2], [2, 4], 5, 900), Partition("t-1", [1], [1, 3], 5, 900)], "leader:1"),
+        (
+            [
+                Partition(f"t-{number}", [leader], [leader, follower], 0, 900)
+                for number, (leader, follower) in enumerate([(9, 5), (8, 5), (7, 4), (6, 4)])
+            ],
+            "follower:4",
+        ),
+    ],
+    ids=["leaders-before-followers", "smaller-id"],
+)
+def test_of_roles_that_end_together_the_leader_and_then_the_smaller_id_is_the_last(
+    rows: list[Partition], expected: str
+) -> None:
+    found = uniform_plan(loads_of(needs_of(moves_of(*rows))), RateRule(fixed_bytes_per_s=10))
+    assert str(found.plan.bottleneck) == expected

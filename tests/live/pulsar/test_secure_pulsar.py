@@ -1,0 +1,96 @@
+"""A real broker that asks for a token and speaks TLS: what is read and moved with the right one, and what is said otherwise."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deploy.local.secure_pulsar import SecurePulsar
+from streaming.execute import pulsar as executor
+from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.settings import PulsarTarget, Settings
+from streaming.wire.messages import LoadReportMessage, type_of
+from tests.live.driving import ROOT, TRIMTAB, until
+from tests.live.pulsar.lab import CLUSTER
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
+    with SecurePulsar(tmp_path_factory.mktemp("secure")) as running:
+        yield running
+
+
+def target_of(secured: SecurePulsar, token: str, directory: Path) -> PulsarTarget:
+    file = directory / "token"
+    file.write_text(token + "\n")
+    return PulsarTarget(
+        admin_url=secured.secure_admin_url,
+        ca_file=str(secured.ca_file),
+        token_file=str(file),
+        web_port=secured.secure_port,
+    )
+
+
+def collect(target: PulsarTarget, directory: Path) -> "subprocess.CompletedProcess[str]":
+    """One sweep to standard output."""
+    values = {name: getattr(target, name) for name in ("admin_url", "ca_file", "token_file", "web_port")}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items() if value is not None]
+    config = directory / "trimtab.toml"
+    config.write_text("\n".join([f'[targets."{CLUSTER}".pulsar]', *lines]))
+    command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(config), "--once", "--stdout"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+
+
+def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
+    secured: SecurePulsar, tmp_path: Path
+) -> None:
+    target = target_of(secured, secured.token_of("admin"), tmp_path)
+    done = collect(target, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["type"] for line in done.stdout.splitlines()].count(
+        type_of(LoadReportMessage)
+    ) == 1
+    with HttpClient(target) as http:
+        admin = PulsarAdmin(http, target)
+        broker, *_ = admin.brokers(secured.cluster)
+        admin.call("PUT", "/admin/v2/persistent/public/default/moved")
+        admin.lookup("persistent://public/default/moved")
+
+        def owned() -> set[BundleName]:
+            found = map(BundleName.parse, admin.owned_bundles(secured.cluster, broker))
+            return {each for each in found if each.namespace == "public/default"}
+
+        (bundle,) = until(owned, what="an owner", running=[secured])
+        admin.unload(bundle, destination=None)
+        until(lambda: bundle not in owned(), what="the bundle to be let go", running=[secured])
+
+
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [("somebody", "superUserRoles"), (None, "the token is missing, expired or of another cluster")],
+)
+def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
+    secured: SecurePulsar, tmp_path: Path, role: str | None, said: str
+) -> None:
+    token = "not.a.token" if role is None else secured.token_of(role)
+    target = target_of(secured, token, tmp_path)
+    done = collect(target, tmp_path)
+    assert (done.returncode, said in done.stderr) == (5, True), done.stderr
+    assert token not in done.stderr
+    with ExitStack() as stack, pytest.raises(AdminError, match=said):
+        executor.start(stack, Settings(), cluster=CLUSTER, target=target, dry_run=False)
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
+    secured: SecurePulsar, tmp_path: Path
+) -> None:
+    token = target_of(secured, secured.token_of("admin"), tmp_path).token_file
+    done = collect(PulsarTarget(admin_url=secured.secure_admin_url, token_file=token), tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
+    assert "check admin_url, ca_file" in done.stderr

@@ -1,0 +1,76 @@
+"""The demos in a terminal: a pseudo-terminal that keeps what is drawn, and Ctrl-C at any moment."""
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def started_by(directory: Path) -> list[int]:
+    """Processes whose temporary files go to ``directory``: the demo and everything below it."""
+    mark = f"TMPDIR={directory}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if mark in environment:
+            found.append(int(process.name))
+    return found
+
+
+class Terminal:
+    """A pseudo-terminal of 80 x 24 whose output is collected."""
+
+    def __init__(self) -> None:
+        self._master, self.slave = pty.openpty()
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.text = ""
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                piece = os.read(self._master, 65536)
+            except OSError:
+                return
+            with self._changed:
+                self.text += piece.decode(errors="replace")
+                self._changed.notify_all()
+
+    def wait_for(self, text: str, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: text in self.text, timeout_s)
+
+
+def assert_ctrl_c_ends(module: str, directory: Path, *, moment: str, within_s: float) -> None:
+    """Ctrl-C, twice, once the demo shows ``moment``: it ends in time, and neither process nor file is left."""
+    terminal = Terminal()
+    with subprocess.Popen(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(directory), "TERM": "xterm-256color"},
+        stdin=terminal.slave,
+        stdout=terminal.slave,
+        stderr=terminal.slave,
+    ) as process:
+        assert terminal.wait_for(moment, 300), terminal.text
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(within_s + 45) == 0, terminal.text
+        assert time.monotonic() - began < within_s
+    assert "Traceback" not in terminal.text
+    assert started_by(directory) == []
+    assert list(directory.iterdir()) == []

@@ -1,0 +1,107 @@
+"""The collector of a cluster that loses its brokers, or has none, or that becomes another kind of cluster."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streaming.collect.pulsar import PulsarCollector, StartRefused
+from streaming.settings import PulsarTarget, load
+from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
+
+CLUSTER = "east-1"
+MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
+EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
+
+
+QUICK = {"pulsar.rounds.length_s": 1, "pulsar.rounds.lateness_s": 0.1}
+"""Two sweeps a second."""
+
+
+class Heard:
+    """Keeps the ticks."""
+
+    def __init__(self) -> None:
+        self.ticks: list[object] = []
+
+    def send(self, key: str, value: bytes) -> None:
+        assert key == CLUSTER
+        event = json.loads(value)
+        if event["subject"] == "tick":
+            self.ticks.append(event["data"])
+
+    def flush(self) -> None:
+        """All is here."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def without_brokers(asked: Asked) -> Answer:
+    """A web service that knows a cluster and no broker of it."""
+    if asked.path.endswith("/configuration/runtime"):
+        return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": MODULAR}).encode()
+    return 200, {}, b"{}" if "namespaceIsolationPolicies" in asked.path else b"[]"
+
+
+@pytest.fixture
+def brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
+    with http_brokers() as make:
+        yield make
+
+
+def collector(broker: Broker, heard: Heard) -> PulsarCollector:
+    target = PulsarTarget(admin_url=broker.url, timeout_s=2)
+    settings = load(file=None, flags=QUICK, environ={}).settings
+    return PulsarCollector(settings, cluster=CLUSTER, target=target, sink=heard)
+
+
+def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:
+    labels = {"cluster": CLUSTER, "result": result}
+    return collecting.metrics.registry.get_sample_value("trimtab_collector_sweeps_total", labels)
+
+
+def test_a_cluster_that_lists_no_broker_gives_a_tick_that_asked_nobody(
+    brokers: Callable[..., Broker],
+) -> None:
+    heard = Heard()
+    collecting = collector(brokers(without_brokers), heard)
+    assert collecting.sweep()
+    assert heard.ticks == [{"asked": [], "failed": {}}]
+    collecting.join_facts()
+    collecting.close()
+
+
+def test_when_no_broker_answers_any_more_there_is_no_tick_and_it_says_so(
+    brokers: Callable[..., Broker],
+) -> None:
+    heard, broker = Heard(), brokers(without_brokers)
+    collecting = collector(broker, heard)
+    broker.answer = lambda _: (500, {}, b'{"reason": "metadata store is gone"}')
+    assert not collecting.sweep()
+    assert heard.ticks == [], "silence moves no clock"
+    assert failed_sweeps(collecting, "no-brokers") == 1
+    (check,) = collecting.readiness()
+    assert not check.ok
+    assert "metadata store is gone" in check.detail
+    broker.answer = without_brokers
+    assert collecting.sweep(), "and it goes on by itself"
+    assert collecting.readiness()[0].ok
+    collecting.join_facts()
+    collecting.close()
+
+
+def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
+    brokers: Callable[..., Broker],
+) -> None:
+    broker = brokers(without_brokers)
+    collecting = collector(broker, Heard())
+
+    def changed(asked: Asked) -> Answer:
+        status, headers, body = without_brokers(asked)
+        return status, headers, None if body is None else body.replace(MODULAR.encode(), EXTENSIBLE.encode())
+
+    broker.answer = changed
+    with pytest.raises(StartRefused, match="loadManagerClassName="):
+        collecting.run()
+    collecting.close()

@@ -1,0 +1,60 @@
+"""The file of moves that are still to be started: what is refused, and what is named because it cannot come true."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streaming.collect.planned import BadPlan, odd, read_planned
+from streaming.kafka_admin.reading import PartitionState, RunningMove
+
+STATE = PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))
+
+
+def file_of(path: Path, *rows: tuple[str, int, list[int]]) -> str:
+    file = path / "reassignment.json"
+    partitions = [{"topic": topic, "partition": number, "replicas": found} for topic, number, found in rows]
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(file)
+
+
+def test_targets_are_read_and_a_file_that_is_not_there_plans_nothing(tmp_path: Path) -> None:
+    assert read_planned(file_of(tmp_path, ("t", 0, [1, 3]))) == {("t", 0): (1, 3)}
+    assert read_planned(str(tmp_path / "later.json")) == {}
+    assert read_planned(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("t", 0, [])], r"t-0: replicas is \[\]; give one broker or more"),
+        ([("t", 0, [3, 3])], r"t-0: replicas is \[3, 3\]; .*each once"),
+        ([("t", 0, [-1])], r"t-0: replicas is \[-1\]"),
+        ([("t", 0, [1]), ("t", 0, [2])], "t-0: given twice"),
+    ],
+)
+def test_replicas_that_cannot_be_are_refused_by_name(
+    tmp_path: Path, rows: list[tuple[str, int, list[int]]], message: str
+) -> None:
+    with pytest.raises(BadPlan, match=message):
+        read_planned(file_of(tmp_path, *rows))
+
+
+def test_what_is_no_json_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{")
+    with pytest.raises(BadPlan, match=r"plan\.json cannot be read"):
+        read_planned(str(tmp_path / "plan.json"))
+
+
+def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> None:
+    planned = {("nowhere", 0): (1,), ("t", 0): (1, 9), ("t", 1): (2, 3), ("t", 2): (1, 3)}
+    states = {("t", number): STATE for number in range(3)}
+    running = {
+        ("t", 1): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
+        ("t", 2): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
+    }
+    assert list(odd(planned, states, running, [1, 2, 3])) == [
+        "nowhere-0 is planned, and the cluster has no such partition: it is left out",
+        "t-0 is planned for [1, 9], and the cluster has no broker [9]: start it, or plan another",
+        "t-1 is planned for [2, 3], and already moves to [1, 3], which is what counts",
+    ]
