@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streaming.exits import WrongUse
+from streaming.permissions import ANYBODY, Subject
 from streaming.settings import SecuritySettings, Settings
 
 __all__ = ["Link", "input_link", "output_link", "same_brokers"]
@@ -33,11 +34,12 @@ class Link:
         """Who we are in the brokers' access lists, as far as the settings tell."""
         if self.security.names_a_user:
             return f"User:{self.security.username}"
-        return (
-            "User:ANONYMOUS"
-            if self.security.certificate_file is None
-            else "User:<your certificate's subject>"
-        )
+        return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
+
+    @property
+    def subject(self) -> Subject:
+        """Who asks which brokers."""
+        return Subject(bootstrap=self.bootstrap, principal=self.principal)
 
     def client_options(self) -> dict[str, object]:
         """For any client of kafka-python, the addresses left out; raises ``WrongUse`` for a file it cannot read."""

@@ -11,14 +11,29 @@ from typing import Literal
 
 from streaming.settings import TopicNames
 
-__all__ = ["Seen", "Subject", "acl_command", "controller_operations", "missing_permissions"]
+__all__ = [
+    "ANYBODY",
+    "Operation",
+    "Seen",
+    "Subject",
+    "acl_command",
+    "controller_operations",
+    "lacking",
+    "missing_permissions",
+    "unseen",
+]
 
-Operation = Literal["Create", "Describe", "DescribeConfigs", "Read", "Write"]
+ANYBODY = "User:ANONYMOUS"
+"""Whom brokers see that ask for no name."""
+
+
+Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Read", "Write"]
 """As kafka-acls.sh has them."""
 
-Resource = Literal["topic", "transactional-id", "group"]
+Resource = Literal["topic", "transactional-id", "group", "cluster"]
 
 _KAFKA_NAMES: Mapping[Operation, str] = {
+    "AlterConfigs": "ALTER_CONFIGS",
     "Create": "CREATE",
     "Describe": "DESCRIBE",
     "DescribeConfigs": "DESCRIBE_CONFIGS",
@@ -65,14 +80,9 @@ def missing_permissions(
 ) -> Iterator[str]:
     """One sentence for each topic that something is not allowed on, with the command that allows it."""
     for topic in seen:
-        operations = needed.get(topic.name, ())
-        lacking = [each for each in operations if _lacks(topic, each)]
-        if lacking:
-            what = " and ".join(lacking)
-            yield (
-                f"{subject.principal} lacks the permission {what} on topic {topic.name}. "
-                f"Run: {acl_command(subject, 'topic', topic.name, lacking)}"
-            )
+        operations = [each for each in needed.get(topic.name, ()) if _lacks(topic, each)]
+        if operations:
+            yield lacking(subject, "topic", topic.name, operations)
 
 
 def _lacks(topic: Seen, operation: Operation) -> bool:
@@ -81,10 +91,27 @@ def _lacks(topic: Seen, operation: Operation) -> bool:
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
 
+def lacking(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
+    """The sentence about permissions that are missing; a cluster has no name."""
+    what = f"{resource.replace('-', ' ')} {name}" if name else f"the {resource}"
+    return (
+        f"{subject.principal} lacks the permission {' and '.join(operations)} on {what}. "
+        f"Run: {acl_command(subject, resource, name, operations)}"
+    )
+
+
+def unseen(subject: Subject, topic: str, operation: Operation) -> str:
+    """The sentence about a topic that is not there for us: Kafka hides those that may not even be described."""
+    return (
+        f"there is no topic {topic} at {subject.bootstrap}: run `trimtab topics create`. If there is one, "
+        f"{lacking(subject, 'topic', topic, [operation])}"
+    )
+
+
 def acl_command(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
     """The command an administrator of the brokers runs."""
     asked = " ".join(f"--operation {each}" for each in operations)
     return (
         f"kafka-acls.sh --bootstrap-server {subject.bootstrap} --add "
         f"--allow-principal '{subject.principal}' {asked} --{resource} {name}"
-    )
+    ).rstrip()

@@ -1,17 +1,18 @@
 """Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.errors import KafkaError
 
+from streaming.denied import denied
 from streaming.exits import Refused
 from streaming.link import Link
-from streaming.permissions import Operation, Subject, acl_command
+from streaming.permissions import Operation, lacking, unseen
 from streaming.topic_record import Begin
 
 __all__ = ["TopicReader", "explained"]
@@ -21,25 +22,17 @@ _POLL_MS = 200
 
 
 @contextmanager
-def explained(link: Link, topic: str, operations: Sequence[Operation]) -> Iterator[None]:
+def explained(link: Link, topic: str, operation: Operation) -> Iterator[None]:
     """Turn Kafka's errors into refusals that name the brokers, or the permission that is missing."""
     try:
         yield
-    except TopicAuthorizationFailedError as error:
-        needed = acl_command(_subject(link), "topic", topic, operations)
-        lacking = " or ".join(operations)
-        raise Refused(
-            f"{link.principal} lacks the permission {lacking} on topic {topic}. Run: {needed}"
-        ) from error
     except KafkaError as error:
+        if denied(error) == "topic":
+            raise Refused(lacking(link.subject, "topic", topic, [operation])) from error
         raise Refused(
             f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
             f"right, that the brokers are up, and [{link.section}.security]."
         ) from error
-
-
-def _subject(link: Link) -> Subject:
-    return Subject(bootstrap=link.bootstrap, principal=link.principal)
 
 
 class TopicReader:
@@ -99,16 +92,13 @@ class TopicReader:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        with explained(self._link, self.topic, ["Read"]):
+        with explained(self._link, self.topic, "Read"):
             yield
 
     def _assign(self) -> list[TopicPartition]:
         numbers = self._consumer.partitions_for_topic(self.topic)
         if not numbers:
-            raise Refused(
-                f"there is no topic {self.topic} at {self._link.bootstrap}, or {self._link.principal} may not see it. "
-                "Run: trimtab topics create"
-            )
+            raise Refused(unseen(self._link.subject, self.topic, "Read"))
         partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]
         self._consumer.assign(partitions)
         return partitions

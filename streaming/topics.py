@@ -16,7 +16,14 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
-from streaming.permissions import Seen, Subject, acl_command, controller_operations, missing_permissions
+from streaming.permissions import (
+    ANYBODY,
+    Seen,
+    Subject,
+    acl_command,
+    controller_operations,
+    missing_permissions,
+)
 from streaming.settings import TopicNames
 from streaming.sinks import LARGEST_RECORD_BYTES
 
@@ -49,9 +56,6 @@ MARKER_SEGMENT_BYTES = 1024 * 1024
 
 REPLICAS_MAX = 3
 """Replicas of a new topic where there are as many brokers; two of them must then be in sync."""
-
-ANYBODY = "User:ANONYMOUS"
-"""Whom brokers see that ask for no name."""
 
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000

@@ -1,7 +1,8 @@
 """A real Kafka of one node on loopback that asks for TLS, a user and access control entries.
 
     with SecureKafka(tmp_path, users={"trimtab": "its password"}) as kafka:
-        kafka.secure_bootstrap, kafka.ca_file      # SASL_SSL: PLAIN and SCRAM-SHA-512, nothing allowed at first
+        kafka.secure_bootstrap, kafka.ca_file      # SASL_SSL: PLAIN and SCRAM, nothing allowed at first
+        kafka.certified_bootstrap                  # SSL, for clients with a certificate: kafka.certificate_of("trimtab")
         kafka.bootstrap                            # plaintext, a superuser: for whoever sets the stage
 
 Certificates are made for the run by an authority of its own (trustme); access control is Kafka's StandardAuthorizer.
@@ -25,18 +26,22 @@ from deploy.local.ports import free_ports
 
 __all__ = ["SecureKafka"]
 
-_MECHANISMS = "PLAIN,SCRAM-SHA-512"
+_SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class SecureKafka(LocalKafka):
-    """One broker with a SASL_SSL listener for `users` (name to password), who are allowed nothing by default."""
+    """One broker with a SASL_SSL listener for `users` (name to password), and one for certificates in their names.
+
+    They are allowed nothing by default.
+    """
 
     def __init__(self, directory: Path, *, users: Mapping[str, str]) -> None:
         super().__init__(directory, nodes=1)
         self._users = users
-        self._secure_port = 0
+        self._secure_port = self._certified_port = 0
+        self._authority = trustme.CA()
 
     @property
     def secure_bootstrap(self) -> str:
@@ -44,27 +49,48 @@ class SecureKafka(LocalKafka):
         return f"127.0.0.1:{self._secure_port}"
 
     @property
+    def certified_bootstrap(self) -> str:
+        """Address of the listener that asks for a certificate; its CN is the user."""
+        return f"127.0.0.1:{self._certified_port}"
+
+    def certificate_of(self, user: str) -> tuple[Path, Path]:
+        """A certificate of ``user``, signed by the authority the broker trusts, and its key; both PEM."""
+        issued = self._authority.issue_cert(f"{user}.test", common_name=user)
+        certificate, key = (self._directory / f"{user}.{kind}.pem" for kind in ("certificate", "key"))
+        certificate.write_bytes(_chain_of(issued))
+        key.write_bytes(_key_of(issued))
+        return certificate, key
+
+    @property
     def ca_file(self) -> Path:
         """Certificate of the authority that signed the broker's."""
         return self._directory / "ca.pem"
 
     def _more_properties(self, node: Node) -> str:
-        self._secure_port = free_ports(1)[0]
+        self._secure_port, self._certified_port = free_ports(2)
         self._make_certificates()
-        plain, secure = f"127.0.0.1:{node.port}", f"127.0.0.1:{self._secure_port}"
-        controller = f"CONTROLLER://127.0.0.1:{node.controller_port}"
+        clients = f"PLAINTEXT://127.0.0.1:{node.port},SASL_SSL://{self.secure_bootstrap},SSL://{self.certified_bootstrap}"
         own = {
-            "listeners": f"PLAINTEXT://{plain},SASL_SSL://{secure},{controller}",
-            "advertised.listeners": f"PLAINTEXT://{plain},SASL_SSL://{secure}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{node.controller_port}",
+            "advertised.listeners": clients,
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL,CONTROLLER:PLAINTEXT"
+            ),
             "inter.broker.listener.name": "PLAINTEXT",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
-            "sasl.enabled.mechanisms": _MECHANISMS,
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *_SCRAM)),
             "listener.name.sasl_ssl.plain.sasl.jaas.config": self._plain_users(),
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{_SCRAM_LOGIN} required;",
+            **{
+                f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config": f"{_SCRAM_LOGIN} required;"
+                for mechanism in _SCRAM
+            },
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": self._directory / "broker.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.ca_file,
+            "listener.name.ssl.ssl.client.auth": "required",
+            "listener.name.ssl.ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
         }
         return "".join(f"{key}={value}\n" for key, value in own.items())
 
@@ -77,15 +103,21 @@ class SecureKafka(LocalKafka):
         return [
             option
             for name, password in self._users.items()
-            for option in ("--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]")
+            for mechanism in _SCRAM
+            for option in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
         ]
 
     def _make_certificates(self) -> None:
-        """Kafka reads a key as PKCS#8 only (KIP-651), so the one trustme makes is written anew."""
-        authority = trustme.CA()
-        issued = authority.issue_cert("127.0.0.1")
-        authority.cert_pem.write_to_path(str(self.ca_file))
-        key = load_pem_private_key(issued.private_key_pem.bytes(), password=None)
-        chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
-        store = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + chain
-        (self._directory / "broker.pem").write_bytes(store)
+        self._authority.cert_pem.write_to_path(str(self.ca_file))
+        issued = self._authority.issue_cert("127.0.0.1")
+        (self._directory / "broker.pem").write_bytes(_key_of(issued) + _chain_of(issued))
+
+
+def _chain_of(issued: trustme.LeafCert) -> bytes:
+    return b"".join(each.bytes() for each in issued.cert_chain_pems)
+
+
+def _key_of(issued: trustme.LeafCert) -> bytes:
+    """Kafka reads a key as PKCS#8 only (KIP-651), so the one trustme makes is written anew."""
+    key = load_pem_private_key(issued.private_key_pem.bytes(), password=None)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

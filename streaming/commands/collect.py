@@ -148,11 +148,13 @@ def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
             from streaming.sinks.pulsar_events import PulsarEvents  # noqa: PLC0415
 
             return PulsarEvents(settings)
+        link = input_link(settings)
         return KafkaEvents(
-            settings.input.bootstrap,
+            link.bootstrap,
             topic=settings.topics.input,
             max_record_bytes=settings.controller.max_record_bytes,
-            client_options=input_link(settings).client_options(),
+            client_options=link.client_options(),
+            principal=link.principal,
         )
     except (PublishError, NoInputTopic) as error:
         raise Refused(str(error)) from error

@@ -81,7 +81,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
 def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     """Set, change and take off the throttle of CLUSTER's reassignments, for as long as it runs.
 
-    [targets."CLUSTER".kafka] says how it is reached; it needs ALTER_CONFIGS on the cluster and on the topics that move.
+    [targets."CLUSTER".kafka] says how it is reached; it needs DESCRIBE and ALTER_CONFIGS on the cluster and the topics that move.
     Only the topic of actions is read: what a controller in dry-run decides is never obeyed.
     """
     settings = _settings(given)

@@ -15,7 +15,7 @@ _TIMEOUT_S = 20.0
 
 def write_to_kafka(link: Link, topic: str, events: Sequence[Planned]) -> None:
     """Returns when all in-sync replicas have them. Raises ``exits.Refused``."""
-    with explained(link, topic, ["Write"]):
+    with explained(link, topic, "Write"):
         producer = KafkaProducer(
             bootstrap_servers=link.bootstrap,
             acks="all",

@@ -7,6 +7,7 @@ group, so one of them acts.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType, TracebackType
@@ -18,7 +19,9 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from streaming.denied import told
 from streaming.execute.orders import Epochs
+from streaming.permissions import ANYBODY, Subject, unseen
 from streaming.sinks import PublishError
 from streaming.wire.messages import ControlData, ControlMessage
 
@@ -51,13 +54,17 @@ class ActionsTopic:
         records_max: int,
         now_s: float,
         client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached."""
         self._epochs = epochs
-        try:
+        self._group = f"trimtab-execute-{cluster}"
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        self._topic = topic
+        with self._explained(f"no consumer at {bootstrap}"):
             self._consumer = KafkaConsumer(
                 bootstrap_servers=bootstrap,
-                group_id=f"trimtab-execute-{cluster}",
+                group_id=self._group,
                 isolation_level="read_committed",
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
@@ -66,21 +73,23 @@ class ActionsTopic:
                 metrics_enabled=False,
                 **client_options,
             )
-        except KafkaError as error:
-            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
-        self._topic = topic
         self._start_ms = round((now_s - LOOKBACK_S) * 1000)
         self._assigned = _Assigned(self._consumer)
         self._consumer.subscribe([topic], listener=self._assigned)
 
-    def exists(self) -> bool:
-        """Whether there is such a topic."""
-        return bool(self._consumer.partitions_for_topic(self._topic))
+    def require(self) -> None:
+        """Raise ``PublishError`` unless there is such a topic."""
+        with self._explained("the topics cannot be listed"):
+            found = self._consumer.partitions_for_topic(self._topic)
+        if not found:
+            raise PublishError(unseen(self._subject, self._topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
-        """Records in order, partition by partition."""
-        batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
-        self._begin()
+        """Records in order, partition by partition. Raises ``PublishError``."""
+        with self._explained(f"{self._topic} cannot be read"):
+            batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
+        with self._explained(f"the position in {self._topic} cannot be read"):
+            self._begin()
         return [
             ActionRecord(value=record.value, epoch_header=dict(record.headers).get(EPOCH_HEADER))
             for partition in sorted(batches)
@@ -90,37 +99,33 @@ class ActionsTopic:
     def commit(self) -> None:
         """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
         metadata = json.dumps(self._epochs.highest, separators=(",", ":"))
-        try:
+        with self._explained(f"the position in {self._topic} could not be committed"):
             self._consumer.commit(
                 {
                     partition: OffsetAndMetadata(self._consumer.position(partition), metadata, -1)
                     for partition in self._consumer.assignment()
                 }
             )
-        except KafkaError as error:
-            raise PublishError(f"the position in {self._topic} could not be committed: {error!r}") from error
 
     def is_at_end(self) -> bool:
-        """Whether partitions are assigned and everything there was at this moment has been polled."""
+        """Whether partitions are assigned and all there was at this moment has been polled. Raises ``PublishError``."""
         assigned = self._consumer.assignment()
         if not assigned or self._assigned.new:
             return False
-        ends = self._consumer.end_offsets(assigned)
-        return all(self._consumer.position(partition) >= end for partition, end in ends.items())
+        with self._explained(f"the end of {self._topic} cannot be read"):
+            ends = self._consumer.end_offsets(assigned)
+            return all(self._consumer.position(partition) >= end for partition, end in ends.items())
 
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close(autocommit=False)
 
     def _begin(self) -> None:
-        """Begin new partitions: where the group was, with the epochs it knew, or an hour back. Raises ``PublishError``."""
-        try:
-            for partition in sorted(self._assigned.new):
-                self._begin_at(partition)
-                self._consumer.resume(partition)
-                self._assigned.new.discard(partition)
-        except KafkaError as error:
-            raise PublishError(f"the position in {self._topic} cannot be read: {error!r}") from error
+        """Begin new partitions: where the group was, with the epochs it knew, or an hour back."""
+        for partition in sorted(self._assigned.new):
+            self._begin_at(partition)
+            self._consumer.resume(partition)
+            self._assigned.new.discard(partition)
 
     def _begin_at(self, partition: TopicPartition) -> None:
         committed = self._consumer.committed(partition, metadata=True)
@@ -132,6 +137,14 @@ class ActionsTopic:
             self._consumer.seek_to_end(partition)
         else:
             self._consumer.seek(partition, found.offset)
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            why = told(error, self._subject, "Read", topic=self._topic, group=self._group)
+            raise PublishError(f"{what}: {why}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -167,8 +180,10 @@ class ControlTopic:
         topic: str,
         cluster: str,
         client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached."""
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
         try:
             self._consumer = KafkaConsumer(
                 bootstrap_servers=bootstrap,
@@ -192,7 +207,8 @@ class ControlTopic:
             for value in self._new_values():
                 self._take(value)
         except KafkaError as error:
-            raise PublishError(f"the control topic {self._topic} cannot be read: {error!r}") from error
+            why = told(error, self._subject, "Read", topic=self._topic)
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
         return self._data
 
     def close(self) -> None:
@@ -203,7 +219,7 @@ class ControlTopic:
         if not self._consumer.assignment():
             found = self._consumer.partitions_for_topic(self._topic)
             if not found:
-                raise PublishError(f"there is no topic {self._topic}: run `trimtab topics create`")
+                raise PublishError(unseen(self._subject, self._topic, "Read"))
             self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
             self._consumer.seek_to_beginning()
         ends = self._consumer.end_offsets(self._consumer.assignment())

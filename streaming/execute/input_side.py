@@ -20,10 +20,18 @@ def input_side(
             stack.enter_context(closing(PulsarEvents(settings))),
             stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
         )
-    bootstrap, topics = settings.input.bootstrap, settings.topics
-    most, options = settings.controller.max_record_bytes, input_link(settings).client_options()
+    link, topics = input_link(settings), settings.topics
+    options, principal = link.client_options(), link.principal
     results = stack.enter_context(
-        KafkaEvents(bootstrap, topic=topics.input, max_record_bytes=most, client_options=options)
+        KafkaEvents(
+            link.bootstrap,
+            topic=topics.input,
+            max_record_bytes=settings.controller.max_record_bytes,
+            client_options=options,
+            principal=principal,
+        )
     )
-    control = ControlTopic(bootstrap, topic=topics.control, cluster=cluster, client_options=options)
+    control = ControlTopic(
+        link.bootstrap, topic=topics.control, cluster=cluster, client_options=options, principal=principal
+    )
     return results, stack.enter_context(closing(control))

@@ -12,6 +12,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from policies.throttle.lists import ThrottledLists
+from streaming.denied import told
+from streaming.permissions import ANYBODY, Subject, unseen
 from streaming.sinks import LARGEST_RECORD_BYTES, PublishError
 
 _TIMEOUT_S = 20.0
@@ -54,13 +56,15 @@ class ExecutorMemory:
     topic: str
     cluster: str
     options: Mapping[str, object] = field(default_factory=dict)
+    principal: str = ANYBODY
 
     def read(self) -> Remembered:
         """Read the topic to its end. Raises ``PublishError``."""
         try:
             found = self._newest()
         except KafkaError as error:
-            raise PublishError(f"the topic {self.topic} cannot be read: {error!r}") from error
+            why = told(error, self._subject, "Read", topic=self.topic)
+            raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
         return Remembered() if found is None else _decoder.decode(found)
 
     def write(self, remembered: Remembered) -> None:
@@ -75,14 +79,19 @@ class ExecutorMemory:
             ) as producer:
                 producer.send(self.topic, key=self.cluster.encode(), value=value).get(timeout=_TIMEOUT_S)
         except KafkaError as error:
-            raise PublishError(f"{self.topic} could not be written, so nothing is set: {error!r}") from error
+            why = told(error, self._subject, "Write", topic=self.topic)
+            raise PublishError(f"{self.topic} could not be written, so nothing is set: {why}") from error
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(bootstrap=self.bootstrap, principal=self.principal)
 
     def _newest(self) -> bytes | None:
         with KafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, **self.options
         ) as consumer:
             if not consumer.partitions_for_topic(self.topic):
-                raise PublishError(f"there is no topic {self.topic}: run `trimtab topics create`")
+                raise PublishError(unseen(self._subject, self.topic, "Read"))
             at = TopicPartition(self.topic, 0)
             consumer.assign([at])
             consumer.seek_to_beginning(at)

@@ -12,7 +12,6 @@ from streaming.execute.pulsar_memory import PulsarExecutorMemory
 from streaming.link import output_link
 from streaming.pulsar_link import output_on_pulsar
 from streaming.settings import Settings
-from streaming.sinks import PublishError
 
 __all__ = ["Actions", "Memory", "actions_of", "memory_of"]
 
@@ -52,19 +51,20 @@ def actions_of(
                 pulsar, topic=topic, cluster=cluster, epochs=epochs, records_max=records_max, now_s=now_s
             )
         )
+    link = output_link(settings)
     actions = stack.enter_context(
         ActionsTopic(
-            settings.output_bootstrap,
+            link.bootstrap,
             topic=topic,
             cluster=cluster,
             epochs=epochs,
             records_max=records_max,
             now_s=now_s,
-            client_options=output_link(settings).client_options(),
+            client_options=link.client_options(),
+            principal=link.principal,
         )
     )
-    if not actions.exists():
-        raise PublishError(f"there is no topic {topic}: run `trimtab topics create`")
+    actions.require()
     return actions
 
 
@@ -74,4 +74,5 @@ def memory_of(settings: Settings, *, cluster: str) -> Memory:
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:
         return PulsarExecutorMemory(pulsar, topic, cluster)
-    return ExecutorMemory(settings.output_bootstrap, topic, cluster, output_link(settings).client_options())
+    link = output_link(settings)
+    return ExecutorMemory(link.bootstrap, topic, cluster, link.client_options(), link.principal)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
+
+from streaming.kafka_admin.connection import ClusterError
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -62,8 +64,13 @@ def read_brokers(admin: KafkaAdminClient) -> dict[int, str]:
 
 
 def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Partition, PartitionState]:
-    """Every partition of those of the topics that exist."""
+    """Every partition of those of the topics that exist. Raises ``ClusterError`` for one that is hidden from us."""
     found = admin.describe_topics(sorted(set(topics))) if topics else []
+    hidden = [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
+    if hidden:
+        raise ClusterError(
+            f"topic {hidden[0]} cannot be described (one of {len(hidden)}): is DESCRIBE on it allowed?"
+        )
     return {
         (topic["name"], entry["partition_index"]): PartitionState(
             replicas=tuple(entry["replica_nodes"]),
@@ -77,14 +84,18 @@ def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Part
 
 
 def read_reassignments(admin: KafkaAdminClient) -> dict[Partition, RunningMove]:
-    """Everything that moves in the cluster; empty when nothing does."""
+    """Everything that moves in the cluster; empty when nothing does. Raises ``ClusterError`` where that is refused."""
+    try:
+        found = admin.list_partition_reassignments()
+    except ClusterAuthorizationFailedError as error:
+        raise ClusterError("what moves cannot be read: is DESCRIBE on the cluster allowed?") from error
     return {
         (where.topic, where.partition): RunningMove(
             replicas=tuple(entry["replicas"]),
             adding=tuple(entry["adding_replicas"]),
             removing=tuple(entry["removing_replicas"]),
         )
-        for where, entry in admin.list_partition_reassignments().items()
+        for where, entry in found.items()
     }
 
 

@@ -139,7 +139,8 @@ def _read(
     for name in names:
         if _ALWAYS_THERE[kind] not in answers.get(name, {}):
             raise ClusterError(
-                f"the settings of {kind.name.lower()} {name} cannot be read; does it exist, and is DESCRIBE_CONFIGS allowed?"
+                f"the settings of {kind.name.lower()} {name} cannot be read; does it exist, and is "
+                "DESCRIBE_CONFIGS allowed (ALTER_CONFIGS includes it)?"
             )
     return {
         name: {key: _value(kind, answers[name][key]) for key in keys if key in answers[name]}
@@ -195,11 +196,19 @@ def apply(admin: KafkaAdminClient, changes: Iterable[Change]) -> None:
         try:
             answer = admin.alter_configs([resource], raise_on_unknown=False)
         except KafkaError as error:
-            raise ClusterError(f"{change}: not set, {error!r}") from error
+            raise ClusterError(f"{change}: not set, {error!r}{_hint(change, repr(error))}") from error
         outcome = answer.get(change.kind.name.lower(), {}).get(change.name)
         if outcome != "OK":
-            raise ClusterError(f"{change}: refused by Kafka: {outcome}")
+            raise ClusterError(f"{change}: refused by Kafka: {outcome}{_hint(change, str(outcome))}")
         _wait_until_seen(admin, change)
+
+
+def _hint(change: Change, said: str) -> str:
+    """What is to be allowed, where that is why."""
+    if "authoriz" not in said.lower():
+        return ""
+    what = "the cluster" if change.kind is ConfigResourceType.BROKER else f"topic {change.name}"
+    return f"; is ALTER_CONFIGS on {what} allowed?"
 
 
 def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:

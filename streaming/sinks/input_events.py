@@ -10,9 +10,11 @@ from types import MappingProxyType, TracebackType
 from typing import BinaryIO, Protocol, Self
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
+from streaming.denied import told
+from streaming.permissions import ANYBODY, Subject
 from streaming.sinks import PublishError
 
 __all__ = ["EventSink", "KafkaEvents", "LineEvents", "NoInputTopic"]
@@ -49,10 +51,11 @@ class KafkaEvents:
         max_record_bytes: int,
         timeout_s: float = 10.0,
         client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
     ) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
         self._topic = topic
-        self._bootstrap = bootstrap
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
         timeout_ms = round(timeout_s * 1000)
         try:
@@ -96,8 +99,8 @@ class KafkaEvents:
                 failures.append(error)
         if failures:
             raise PublishError(
-                f"{len(failures)} of {len(sent)} events were not written to {self._topic} at {self._bootstrap}; "
-                f"the first: {failures[0]!r}"
+                f"{len(failures)} of {len(sent)} events were not written to {self._topic} at "
+                f"{self._subject.bootstrap}; the first: {self._told(failures[0])}"
             )
 
     def close(self) -> None:
@@ -113,15 +116,22 @@ class KafkaEvents:
         self.close()
 
     def _require_topic(self) -> None:
+        """Kafka hides a topic from those who may not describe it, and tells whoever asks for it by name."""
         try:
             partitions = self._producer.partitions_for(self._topic)
+        except TopicAuthorizationFailedError as error:
+            self._producer.close(timeout=0)
+            raise PublishError(self._told(error)) from error
         except KafkaError:
             partitions = None
         if not partitions:
             self._producer.close(timeout=0)
             raise NoInputTopic(
-                f"there is no topic {self._topic} at {self._bootstrap}: run `trimtab topics create`"
+                f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
             )
+
+    def _told(self, error: KafkaError) -> str:
+        return told(error, self._subject, "Write", topic=self._topic)
 
 
 class LineEvents:

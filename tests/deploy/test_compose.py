@@ -81,3 +81,14 @@ def test_composes_own_loader_refuses_what_is_not_in_the_specification(tmp_path: 
     done = LOADER.run(wrong, cwd=tmp_path)
     assert done.returncode != 0
     assert "network_mood" in done.stderr
+
+
+def test_the_readme_leads_from_the_demo_to_the_dashboards_in_two_commands() -> None:
+    page = (DEPLOY.parent / "README.md").read_text()
+    block = next(each for each in page.split("```")[1::2] if "docker compose" in each)
+    commands = [line.partition("#")[0].split() for line in block.strip().splitlines()]
+    up, look = commands
+    assert up[:2] == ["docker", "compose"]
+    assert DEPLOY.parent / up[up.index("-f") + 1] == FILE
+    address = services()["grafana"]["environment"]["GF_SERVER_HTTP_ADDR"]
+    assert look == ["open", f"http://{address}:3000"], "Grafana's own port"

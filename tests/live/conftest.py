@@ -8,9 +8,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
+from deploy.local.secure_kafka import SecureKafka
+from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import UsualFetches
 from tests.live.stage import Stage
@@ -44,6 +47,20 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """Three, for reassignments; whoever stops one starts it again, and leaves no throttle behind."""
     with UsualFetches(tmp_path_factory.mktemp("brokers"), nodes=3) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Its users are allowed nothing until a test allows it; each is one test's own."""
+    passwords = {user: password_of(user) for user in USERS}
+    with SecureKafka(tmp_path_factory.mktemp("secure"), users=passwords) as running:
+        yield running
+
+
+@pytest.fixture
+def access(secure: SecureKafka) -> Iterator[Access]:
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        yield Access(admin)
 
 
 @pytest.fixture(scope="session")

@@ -1,22 +1,12 @@
 """A real Kafka with SASL_SSL and access control: the documented permissions are enough, and one less is named."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourceType,
-)
 
 from deploy.local.secure_kafka import SecureKafka
 from policies.throttle.lists import ThrottledLists
@@ -30,49 +20,15 @@ from streaming.link import input_link, output_link
 from streaming.settings import TopicNames, load
 from streaming.sinks import PublishError
 from streaming.sinks.kafka import KafkaPublisher
-from tests.live.driving import ROOT, Warm, until
+from tests.live.access import Access, Entry, by_certificate, documented, password_of, settings_of
+from tests.live.driving import Warm
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, cluster_of, replayed
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ADMINISTRATOR, CONTROLLER, OPERATOR = "admin", "trimtab", "maria"
-COLLECTOR, WATCHER, PACER = "collector", "watcher", "pacer"
-USERS = (ADMINISTRATOR, CONTROLLER, OPERATOR, COLLECTOR, WATCHER, PACER)
-PASSWORDS = {user: f"{user}'s secret" for user in USERS}
-RESOURCES = {
-    "cluster": ResourceType.CLUSTER,
-    "topic": ResourceType.TOPIC,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
-}
-OPERATIONS = {
-    "AlterConfigs": ACLOperation.ALTER_CONFIGS,
-    "Create": ACLOperation.CREATE,
-    "Describe": ACLOperation.DESCRIBE,
-    "DescribeConfigs": ACLOperation.DESCRIBE_CONFIGS,
-    "Read": ACLOperation.READ,
-    "Write": ACLOperation.WRITE,
-}
-
-Entry = tuple[str, str, str]
-"""Kind of resource, its name, operation."""
-
-
-def documented(component: str) -> list[Entry]:
-    """The rows of a component's table in docs/security.md."""
-    page = (ROOT / "docs" / "security.md").read_text()
-    chapter = page.split(f"### {component}\n", 1)[1].split("\n##", 1)[0]
-    rows = re.findall(
-        r"^\| (cluster|topic|transactional-id) `([^`]+)` \| ([A-Za-z, ]+) \|", chapter, flags=re.MULTILINE
-    )
-    assert rows, f"docs/security.md has no permissions of {component}"
-    return [(kind, name, operation) for kind, name, its in rows for operation in its.split(", ")]
-
-
-@pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    with SecureKafka(tmp_path_factory.mktemp("secure"), users=PASSWORDS) as running:
-        yield running
+COLLECTOR, WATCHER, PACER = "sender", "watcher", "pacer"
 
 
 @pytest.fixture
@@ -82,56 +38,6 @@ def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
     made.topics = TopicNames()
     yield made
     made.close()
-
-
-@pytest.fixture
-def access(secure: SecureKafka) -> Iterator["Access"]:
-    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
-        yield Access(admin)
-
-
-class Access:
-    """The access list; a change is there when the call returns."""
-
-    def __init__(self, admin: KafkaAdminClient) -> None:
-        self._admin = admin
-
-    def allow(self, user: str, entries: list[Entry]) -> None:
-        made = self._admin.create_acls([ACL(*_terms(user, entry)) for entry in entries])
-        assert not made["failed"], made
-        for entry in entries:
-            until(lambda entry=entry: self._has(user, entry), what=f"{user} to be allowed {entry}")
-
-    def take_back(self, user: str, entry: Entry) -> None:
-        self._admin.delete_acls([ACLFilter(*_terms(user, entry))])
-        until(lambda: not self._has(user, entry), what=f"{user} not to be allowed {entry}")
-
-    def _has(self, user: str, entry: Entry) -> bool:
-        found, _ = self._admin.describe_acls(ACLFilter(*_terms(user, entry)))
-        return bool(found)
-
-
-def _terms(user: str, entry: Entry) -> tuple[object, ...]:
-    kind, name, operation = entry
-    pattern = ResourcePattern(RESOURCES[kind], name, ACLResourcePatternType.LITERAL)
-    return f"User:{user}", "*", OPERATIONS[operation], ACLPermissionType.ALLOW, pattern
-
-
-def settings_of(stage: Stage, secure: SecureKafka, user: str, mechanism: str) -> Path:
-    """A settings file of one user, whose password is in a file of its own."""
-    secret = stage.directory / f"{user}.password"
-    secret.write_text(f"{PASSWORDS[user]}\n")
-    security = f"""
-[input.security]
-protocol = "sasl_ssl"
-mechanism = "{mechanism}"
-ca_file = "{secure.ca_file}"
-username = "{user}"
-password_file = "{secret}"
-"""
-    return stage.settings(
-        base=QUICK + security, file=f"{user}.toml", input__url=f"kafka://{secure.secure_bootstrap}"
-    )
 
 
 def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
@@ -153,9 +59,9 @@ def output_of(warm: Warm, *arguments: str, code: int = 0) -> str:
 def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less_it_names_the_missing_one(
     secure: SecureKafka, stage: Stage, access: Access, warm: Warm
 ) -> None:
-    administrator = settings_of(stage, secure, ADMINISTRATOR, "PLAIN")
-    controller = settings_of(stage, secure, CONTROLLER, "SCRAM-SHA-512")
-    operator = settings_of(stage, secure, OPERATOR, "SCRAM-SHA-512")
+    administrator = settings_of(secure, stage, ADMINISTRATOR, "PLAIN")
+    controller = settings_of(secure, stage, CONTROLLER, "SCRAM-SHA-512")
+    operator = settings_of(secure, stage, OPERATOR, "SCRAM-SHA-256")
 
     said = output_of(warm, "topics", "create", "--config", str(administrator), code=REFUSED)
     assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in said
@@ -164,11 +70,11 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     assert said.count(": created") == 8
 
     entries = documented("The controller")
-    missing = ("topic", "trimtab.control", "Read")
+    missing = Entry("topic", "trimtab.control", "Read")
     assert missing in entries
     access.allow(CONTROLLER, [entry for entry in entries if entry != missing])
     said = output_of(warm, "run", "--config", str(controller), code=REFUSED)
-    assert "User:trimtab lacks the permission Read on topic trimtab.control" in said
+    assert f"User:trimtab {missing.lacking}" in said
     assert "kafka-acls.sh" in said
     access.allow(CONTROLLER, [missing])
 
@@ -177,24 +83,36 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     said = output_of(warm, *pause)
     assert "paused: no -> yes" in said
 
-    wanted = replayed(controller, played(range(3)))
+    events = played(range(5))
+    first, wanted = replayed(controller, played(range(3))), replayed(controller, events)
     access.allow(COLLECTOR, documented("Collectors"))
-    collect(settings_of(stage, secure, COLLECTOR, "PLAIN"), stage, played(range(3)))
+    sender = settings_of(secure, stage, COLLECTOR, "PLAIN")
+    collect(sender, stage, played(range(3)))
     with warm.start("run", "--config", str(controller), "--from", "earliest") as run:
+        stage.wait_for_outputs(first, running=[run])
+        assert run.terminate() == 0
+        assert password_of(CONTROLLER) not in run.said
+
+    certified = stage.settings(
+        base=QUICK + by_certificate(secure, CONTROLLER, section="input.security"),
+        file="certified.toml",
+        input__url=f"kafka://{secure.certified_bootstrap}",
+    )
+    with warm.start("run", "--config", str(certified)) as run:
+        collect(sender, stage, events[len(played(range(3))) :])
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
-        assert not any(password in run.said for password in PASSWORDS.values())
     assert stage.published() == wanted, "the rounds are long before the pause"
 
     access.allow(WATCHER, documented("Watching"))
-    watcher = settings_of(stage, secure, WATCHER, "SCRAM-SHA-512")
-    (action,) = map(json.loads, stage.values(stage.topics.actions))
+    watcher = settings_of(secure, stage, WATCHER, "SCRAM-SHA-512")
+    action = json.loads(stage.values(stage.topics.actions)[0])
     tail = ("actions", "tail", "--config", str(watcher), "--from", "earliest", "--no-follow")
     assert action["id"] in output_of(warm, *tail)
     why = output_of(warm, "actions", "why", "--config", str(watcher), action["id"])
     assert "Bundles of those that fired" in why
 
-    access.take_back(CONTROLLER, ("transactional-id", "trimtab", "Write"))
+    access.take_back(CONTROLLER, Entry("transactional-id", "trimtab", "Write"))
     link = output_link(load(file=controller, flags={}, environ={}).settings)
     publisher = KafkaPublisher(
         link.bootstrap,
@@ -222,7 +140,7 @@ bootstrap = "{secure.secure_bootstrap}"
 protocol = "sasl_ssl"
 ca_file = "{secure.ca_file}"
 username = "{PACER}"
-password = "{PASSWORDS[PACER]}"
+password = "{password_of(PACER)}"
 """)
     stays = {"version": 1, "partitions": [{"topic": "mv", "partition": 0, "replicas": [1]}]}
     look = (
@@ -239,7 +157,7 @@ password = "{PASSWORDS[PACER]}"
     )
     refused = CliRunner().invoke(main, look, input=json.dumps(stays))
     assert refused.exit_code == REFUSED, refused.output
-    assert PASSWORDS[PACER] not in refused.output
+    assert password_of(PACER) not in refused.output
 
     access.allow(PACER, documented("A Kafka cluster whose moves are looked at"))
     planned = CliRunner().invoke(main, look, input=json.dumps(stays))

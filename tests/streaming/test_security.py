@@ -8,8 +8,16 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+)
 
 from streaming.cli import main
+from streaming.denied import told
 from streaming.exits import WrongUse
 from streaming.link import input_link, output_link
 from streaming.permissions import Seen, Subject, controller_operations, missing_permissions
@@ -192,6 +200,36 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
         f"User:trimtab lacks the permission {lacking} on topic trimtab.input. Run: kafka-acls.sh"
     )
     assert sentence.endswith(command)
+
+
+HERE = Subject(bootstrap="b:9093", principal="User:trimtab")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            TopicAuthorizationFailedError(),
+            "Write on topic trimtab.input. Run: {acls} --operation Write --topic trimtab.input",
+        ),
+        (GroupAuthorizationFailedError(), "Read on group g-1. Run: {acls} --operation Read --group g-1"),
+        (ClusterAuthorizationFailedError(), "Write on the cluster. Run: {acls} --operation Write --cluster"),
+        (
+            KafkaError(
+                "Unexpected error in InitProducerIdResponse: [Error 31] ClusterAuthorizationFailedError"
+            ),
+            "Write on topic trimtab.input. Run: {acls} --operation Write --topic trimtab.input",
+        ),
+    ],
+)
+def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(error: KafkaError, said: str) -> None:
+    acls = "kafka-acls.sh --bootstrap-server b:9093 --add --allow-principal 'User:trimtab'"
+    wanted = f"User:trimtab lacks the permission {said.format(acls=acls)}"
+    assert told(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
+
+
+def test_another_error_of_kafka_is_told_in_its_own_words() -> None:
+    assert told(KafkaTimeoutError("late"), HERE, "Read", topic="t") == repr(KafkaTimeoutError("late"))
 
 
 def test_no_option_of_any_command_takes_a_secret() -> None:

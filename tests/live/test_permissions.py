@@ -1,0 +1,236 @@
+"""Each component on a real Kafka with access control: its documented permissions are enough, and any one less is named."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from deploy.local.secure_kafka import SecureKafka
+from streaming.cli import main
+from streaming.exits import REFUSED
+from streaming.kafka_admin.throttles import read_throttle
+from streaming.settings import TopicNames
+from tests.live.access import Access, Entry, by_password, documented, settings_of
+from tests.live.moving import planned
+from tests.live.stage import Stage
+from tests.streaming.golden import folders, messages
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+
+CLUSTER = "east-1"
+FOR_EVER = "2999-01-01T00:00:00.000Z"
+GOLDEN = messages(folders()[-1])
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Commands that run for ever take these over, and here they run in this process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
+    """Its own clients are the superuser of the plaintext listener."""
+    made = Stage(secure.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
+    made.create_topics()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def moved(secure: SecureKafka, stage: Stage) -> str:
+    """A topic that is to be moved."""
+    name = f"orders.{stage.name}"
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 1, 1)], wait_for_metadata=True)
+    return name
+
+
+def entries_of(component: str, stage: Stage) -> list[Entry]:
+    """The documented ones, of this stage's topics."""
+    names = dict(zip(asdict(TopicNames()).values(), asdict(stage.topics).values(), strict=True))
+    return [entry._replace(name=names.get(entry.name, entry.name)) for entry in documented(component)]
+
+
+def trimtab(*arguments: str, code: int = 0) -> str:
+    """What a command says, without a process of its own."""
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == code, (arguments, done.output, done.exception)
+    return done.output
+
+
+@contextmanager
+def one_less(access: Access, user: str, entries: list[Entry]) -> Iterator[Iterator[Entry]]:
+    """Each of the entries in turn, taken back while it is looked at; all are there before and after."""
+
+    def each() -> Iterator[Entry]:
+        for entry in entries:
+            access.take_back(user, entry)
+            yield entry
+            access.allow(user, [entry])
+
+    access.allow(user, entries)
+    yield each()
+
+
+def golden_action(kind: str, **data: object) -> dict[str, Any]:
+    event = json.loads(json.dumps(GOLDEN[f"trimtab.action.{kind}.v1"]))
+    event |= {"id": uuid4().hex, "cluster": CLUSTER}
+    event["data"] |= {"cluster": CLUSTER, "dry_run": False, "expires_at": FOR_EVER, **data}
+    return dict(event)
+
+
+def publish(stage: Stage, topic: str, event: dict[str, Any]) -> None:
+    header = ("trimtab-epoch", b"1")
+    stage.send_raw(CLUSTER.encode(), json.dumps(event).encode(), to=topic, headers=[header])
+    stage.flush()
+
+
+def test_an_operators_commands_work_with_their_permissions_and_name_the_one_that_is_missing(
+    secure: SecureKafka, stage: Stage, access: Access
+) -> None:
+    known = f'[clusters."{CLUSTER}".pulsar.avg_shedder]\nlow_hit_count = 4\n'
+    config = str(settings_of(secure, stage, "operator", "SCRAM-SHA-256", more=known))
+    pause = ("pause", "--config", config, "--all", "--why", "the sale")
+    with one_less(access, "operator", entries_of("Operators' commands", stage)) as each:
+        for entry in each:
+            assert f"User:operator {entry.lacking}" in trimtab(*pause, code=REFUSED)
+        assert "paused: no -> yes" in trimtab(*pause)
+
+
+def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
+    secure: SecureKafka, stage: Stage, access: Access
+) -> None:
+    action = golden_action("unload")
+    summary = json.loads(json.dumps(GOLDEN["trimtab.round.v1"])) | {"cluster": CLUSTER}
+    summary["data"] |= {"cluster": CLUSTER, "round": action["data"]["round"]}
+    publish(stage, stage.topics.actions, action)
+    publish(stage, stage.topics.audit, summary)
+    config = str(settings_of(secure, stage, "onlooker", "SCRAM-SHA-512"))
+    why = ("actions", "why", "--config", config, action["id"])
+    with one_less(access, "onlooker", entries_of("Watching", stage)) as each:
+        for entry in each:
+            assert f"User:onlooker {entry.lacking}" in trimtab(*why, code=REFUSED)
+        assert "Bundles of those that fired" in trimtab(*why)
+
+
+def on_the_cluster(operation: str) -> Entry:
+    return Entry("cluster", "kafka-cluster", operation)
+
+
+def on_topics(operation: str) -> Entry:
+    return Entry("topic", "*", operation)
+
+
+def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missing(
+    secure: SecureKafka, stage: Stage, access: Access, moved: str
+) -> None:
+    plan = stage.directory / "reassignment.json"
+    planned(plan, moved, {0: (1, 2)})
+    more = target_settings(secure, stage, "reader", f'planned_file = "{plan}"')
+    config = str(settings_of(secure, stage, "collector", "PLAIN", more=more))
+    sweep = ("collect", "kafka", CLUSTER, "--config", config, "--once")
+    looking = documented("A Kafka cluster whose moves are looked at")
+    access.allow("reader", looking)
+    with one_less(access, "collector", entries_of("Collectors", stage)) as each:
+        for entry in each:
+            assert f"User:collector {entry.lacking}" in trimtab(*sweep, code=REFUSED)
+        trimtab(*sweep)
+    assert failures(stage) == {"2": "not registered in the cluster"}
+
+    asked = {
+        on_the_cluster("Describe"): "what moves cannot be read: is DESCRIBE on the cluster allowed?",
+        on_topics("Describe"): f"topic {moved} cannot be described (one of 1): is DESCRIBE on it allowed?",
+        on_topics("DescribeConfigs"): f"the settings of topic {moved} cannot be read",
+        on_the_cluster("DescribeConfigs"): "the settings of broker 1 cannot be read",
+    }
+    assert set(asked) == set(looking)
+    for entry, sentence in asked.items():
+        access.take_back("reader", entry)
+        if entry == on_the_cluster("DescribeConfigs"):
+            trimtab(*sweep)
+            said = failures(stage)["1"]  # a broker that cannot be read costs its own numbers only
+        else:
+            said = trimtab(*sweep, code=REFUSED)
+        assert sentence in said
+        assert "allowed" in said
+        access.allow("reader", [entry])
+
+
+def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(
+    secure: SecureKafka, stage: Stage, access: Access, moved: str
+) -> None:
+    more = target_settings(secure, stage, "hand")
+    config = str(settings_of(secure, stage, "executor", "SCRAM-SHA-512", more=more))
+    execute = ("execute", "kafka", CLUSTER, "--config", config, "--once")
+    pacing = documented("A Kafka cluster whose moves are paced")
+    access.allow("hand", [*documented("A Kafka cluster whose moves are looked at"), *pacing])
+    publish(stage, stage.topics.actions, throttle_of(moved, number=1))
+    stage.send_raw(b"west-1", b"{}", to=stage.topics.executor_kafka)
+    stage.flush()
+    with one_less(access, "executor", entries_of("Executors", stage)) as each:
+        for entry in each:
+            assert f"User:executor {entry.lacking}" in trimtab(*execute, code=REFUSED)
+        trimtab(*execute)
+    assert results(stage)[-1]["outcome"] == "succeeded"
+    with KafkaAdminClient(bootstrap_servers=secure.bootstrap) as admin:
+        found = read_throttle(admin, topics=[moved], brokers=[1]).throttle
+    assert (found.lists.leader, set(found.rates_bytes_per_s.values())) == ({moved: "0:1"}, {1_000_000})
+
+    asked = {
+        on_the_cluster("AlterConfigs"): "is ALTER_CONFIGS on the cluster allowed?",
+        on_topics("AlterConfigs"): f"is ALTER_CONFIGS on topic {moved} allowed?",
+    }
+    assert set(asked) == set(pacing)
+    for number, (entry, sentence) in enumerate(asked.items(), start=2):
+        access.take_back("hand", entry)
+        publish(stage, stage.topics.actions, throttle_of(moved, number=number))
+        trimtab(*execute)
+        assert results(stage)[-1]["outcome"] == "failed"
+        assert sentence in results(stage)[-1]["reason"]
+        access.allow("hand", [entry])
+
+
+def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -> str:
+    """The Kafka with access control as the cluster that is read or acted on, as another user."""
+    section = f'targets."{CLUSTER}".kafka'
+    reached = "\n".join((f"[{section}]", f'bootstrap = "{secure.secure_bootstrap}"', *lines))
+    return f"{reached}\n" + by_password(secure, stage, user, "SCRAM-SHA-256", section=f"{section}.security")
+
+
+def throttle_of(topic: str, *, number: int) -> dict[str, Any]:
+    """The golden action for one topic of broker 1; each number has another rate and another entry to add."""
+    return golden_action(
+        "throttle",
+        precondition={"reassignments": "planned"},
+        add_leader_throttled_replicas={topic: f"0:{number}"},
+        add_follower_throttled_replicas={},
+        leader_rate_bytes_per_s={"1": number * 1_000_000},
+        follower_rate_bytes_per_s={},
+    )
+
+
+def said_to_the_controller(stage: Stage, kind: str) -> list[dict[str, Any]]:
+    said = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in said if event["type"] == kind]
+
+
+def failures(stage: Stage) -> dict[str, str]:
+    """Of the newest sweep."""
+    return dict(said_to_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
+
+
+def results(stage: Stage) -> list[dict[str, Any]]:
+    return said_to_the_controller(stage, "trimtab.action-result.v1")
