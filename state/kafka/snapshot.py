@@ -18,7 +18,7 @@ from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole, Role
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
 from state.kafka.memory import KnownRate, Reading, WaitingLogs, WaitingMoves
-from state.kafka.reports import MoveRow, MovesReport, Partition, ReplicaRow
+from state.kafka.reports import MoveRow, Partition, ReplicaRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,18 +67,22 @@ def see(
     times = [waiting.time_ms for waiting in reports.values()]
     at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
     rows = [] if moves is None else moves.report.moves
-    now = {row.where: reading for row in rows if (reading := logs.reading(row)) is not None}
-    measured = _measured(rows, _write_rates(rows, before, now), at_ms)
-    recent = {
-        row.where: rate
-        for row in rows
-        if (rate := known.get(row.where)) is not None and at_ms - rate.at_ms <= hold_ms
+    wheres = [row.where for row in rows]
+    now = {
+        where: reading
+        for where, row in zip(wheres, rows, strict=True)
+        if (reading := logs.reading(where, row.leader)) is not None
     }
-    held = {where: rate for where, rate in recent.items() if where in now and where not in measured}
-    rates = {**measured, **held}
+    measured = _measured(wheres, _write_rates(wheres, before, now), at_ms)
+    recent = {
+        where: rate
+        for where in wheres
+        if where not in measured and (rate := known.get(where)) and at_ms - rate.at_ms <= hold_ms
+    }
+    held = {where: rate for where, rate in recent.items() if where in now}
     return Seen(
         at_ms=at_ms,
-        moves=None if moves is None else _moves(moves.report, now, logs, rates),
+        moves=None if moves is None else _moves(rows, wheres, now, logs, measured | held),
         is_running=any(row.running_adding for row in rows),
         lists=ThrottledLists() if moves is None else moves.report.throttled,
         rates_there=dict(_rates(reports)),
@@ -90,17 +94,17 @@ def see(
             )
             for waiting in reports.values()
         },
-        readings=dict(before) if moves is None else _kept(rows, before, now),
-        rates=dict(known) if moves is None else {**recent, **measured},
+        readings=dict(before) if moves is None else _kept(wheres, before, now),
+        rates=dict(known) if moves is None else measured | recent,
         held_over_count=len(held),
         why_unknown=_Reasons(rows, before, now, logs),
     )
 
 
-def _measured(rows: list[MoveRow], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
+def _measured(wheres: list[Partition], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
     return {
-        row.where: KnownRate(rate, at_ms)
-        for row, rate in zip(rows, rates.tolist(), strict=True)
+        where: KnownRate(rate, at_ms)
+        for where, rate in zip(wheres, rates.tolist(), strict=True)
         if rate != UNKNOWN
     }
 
@@ -143,36 +147,36 @@ class _Logs:
             },
         )
 
-    def reading(self, move: MoveRow) -> Reading | None:
+    def reading(self, where: Partition, leader: int) -> Reading | None:
         """The leader's log; None where nobody said how big it is."""
-        found = self.replicas.get(move.leader, {}).get(move.where)
+        found = self.replicas.get(leader, {}).get(where)
         if found is None:
             return None
         return Reading(
-            at_ms=self.times_ms[move.leader],
-            leader=move.leader,
+            at_ms=self.times_ms[leader],
+            leader=leader,
             log_size_bytes=found.log_size_bytes,
             end_offset=UNKNOWN if found.log_end_offset is None else found.log_end_offset,
         )
 
-    def present(self, move: MoveRow) -> dict[int, int]:
+    def present(self, where: Partition, adding: tuple[int, ...]) -> dict[int, int]:
         """What each added replica has; a broker that reported without it has nothing of it yet."""
         sizes = {}
-        for broker in move.adding:
+        for broker in adding:
             replicas = self.replicas.get(broker)
             if replicas is not None:
-                found = replicas.get(move.where)
+                found = replicas.get(where)
                 sizes[broker] = 0 if found is None else found.log_size_bytes
         return sizes
 
 
 def _moves(
-    report: MovesReport,
+    rows: list[MoveRow],
+    wheres: list[Partition],
     now: Mapping[Partition, Reading],
     logs: _Logs,
     rates: Mapping[Partition, KnownRate],
 ) -> Moves:
-    rows = report.moves
     columns = MoveColumns(
         topics=[row.topic for row in rows],
         partitions=[row.partition for row in rows],
@@ -181,21 +185,21 @@ def _moves(
         target=[row.target for row in rows],
         leaders=[row.leader for row in rows],
         write_bytes_per_s=[
-            None if (rate := rates.get(row.where)) is None else rate.write_bytes_per_s for row in rows
+            None if (rate := rates.get(where)) is None else rate.write_bytes_per_s for where in wheres
         ],
-        log_size_bytes=[None if (at := now.get(row.where)) is None else at.log_size_bytes for row in rows],
+        log_size_bytes=[None if (at := now.get(where)) is None else at.log_size_bytes for where in wheres],
         in_sync=[row.isr for row in rows],
-        present_bytes=[logs.present(row) for row in rows],
+        present_bytes=[logs.present(where, row.adding) for where, row in zip(wheres, rows, strict=True)],
     )
     return read_moves(columns).moves
 
 
 def _write_rates(
-    rows: list[MoveRow], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
+    wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
 ) -> Ints:
-    """Of each row, (n,), or UNKNOWN; rows whose two readings are of the same moments are taken together."""
-    rates = np.full(len(rows), UNKNOWN, dtype=np.int64)
-    pairs = [(before.get(row.where), now.get(row.where)) for row in rows]
+    """Of each partition, (n,), or UNKNOWN; those whose two readings are of the same moments are taken together."""
+    rates = np.full(len(wheres), UNKNOWN, dtype=np.int64)
+    pairs = [(before.get(where), now.get(where)) for where in wheres]
     moments: dict[tuple[int, int], list[int]] = {}
     for place, (old, new) in enumerate(pairs):
         if old is not None and new is not None:
@@ -219,16 +223,16 @@ def _column(readings: list[Reading | None], at_ms: int) -> LogReading:
 
 
 def _kept(
-    rows: list[MoveRow], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
+    wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
 ) -> dict[Partition, Reading]:
     """Of the partitions that move: the new reading, or the old one while it is too young to tell a rate, or all there is."""
     kept = {}
-    for row in rows:
-        old, new = before.get(row.where), now.get(row.where)
+    for where in wheres:
+        old, new = before.get(where), now.get(where)
         if old is not None and (new is None or _is_too_soon(old, new)):
-            kept[row.where] = old
+            kept[where] = old
         elif new is not None:
-            kept[row.where] = new
+            kept[where] = new
     return kept
 
 
