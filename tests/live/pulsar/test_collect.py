@@ -214,6 +214,7 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
         assert (done.returncode, said in done.stderr) == (code, True), done.stderr
 
 
+@pytest.mark.slow  # a server of its own; what is said is tested without one, too
 def test_with_the_extensible_load_manager_it_says_that_there_are_no_full_reports_and_stops(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from deploy.local.secure_pulsar import SecurePulsar
 from streaming.execute import pulsar as executor
 from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar_admin.bundles import topic_hash
 from streaming.settings import PulsarTarget, Settings
 from streaming.wire.messages import LoadReportMessage, type_of
 from tests.live.driving import ROOT, TRIMTAB, until
@@ -58,21 +59,24 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
     with HttpClient(target) as http:
         admin = PulsarAdmin(http, target)
         broker, *_ = admin.brokers(secured.cluster)
+        topic = "persistent://public/default/moved"
         admin.call("PUT", "/admin/v2/persistent/public/default/moved")
-        admin.lookup("persistent://public/default/moved")
+        admin.lookup(topic)
+        names = map(BundleName.parse, admin.owned_bundles(secured.cluster, broker))
+        bundle = next(
+            each for each in names if each.namespace == "public/default" and each.holds(topic_hash(topic))
+        )
 
-        def owned() -> set[BundleName]:
-            found = map(BundleName.parse, admin.owned_bundles(secured.cluster, broker))
-            return {each for each in found if each.namespace == "public/default"}
+        def is_let_go() -> bool:
+            return str(bundle) not in admin.owned_bundles(secured.cluster, broker)
 
-        (bundle,) = until(owned, what="an owner", running=[secured])
         admin.unload(bundle, destination=None)
-        until(lambda: bundle not in owned(), what="the bundle to be let go", running=[secured])
+        until(is_let_go, what="the bundle to be let go", running=[secured])
 
 
 @pytest.mark.parametrize(
     ("role", "said"),
-    [("somebody", "superUserRoles"), (None, "the token is missing, expired or of another cluster")],
+    [("somebody", "superUserRoles"), (None, "token_file or token_env")],
 )
 def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
     secured: SecurePulsar, tmp_path: Path, role: str | None, said: str
