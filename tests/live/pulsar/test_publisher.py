@@ -154,6 +154,7 @@ def test_a_controller_that_is_overtaken_in_the_middle_of_a_batch_is_fenced_and_n
     assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_ends_when_it_thaws(
     setting: Setting,
 ) -> None:
