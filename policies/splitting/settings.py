@@ -49,7 +49,7 @@ class SplitSettings:
     """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
     max_splits_per_round_count: int = 10
     """Bundles split in one round; 0: any number. Pulsar: ``loadBalancerMaxNumberOfBundlesToSplitPerCycle``."""
-    bundle_cooldown_s: int = 1800
+    bundle_cooldown_s: float = 1800.0
     """How long a bundle, its children included, is not split again: long enough for the children to be moved and
     measured. Not in Pulsar, where stale numbers can split the same range twice (#25031)."""
     max_child_ratio: float = 0.7
@@ -76,6 +76,10 @@ class SplitSettings:
             raise ValueError(f"max_child_ratio is {self.max_child_ratio}; it must be above 0 and at most 1")
         if self.average_samples < 1:
             raise ValueError(f"average_samples is {self.average_samples}; it must be 1 or more")
+        if self.bundle_cooldown_s < 0:
+            raise ValueError(
+                f"bundle_cooldown_s is {self.bundle_cooldown_s}; it must be 0 or more (0 switches it off)"
+            )
         self.limits()
 
     def limits(self) -> BundleLimits:

@@ -15,8 +15,8 @@ class KafkaRoundSettings(RoundSettings):
     below 5."""
     lateness_s: float = 5.0
     """How long after a round's end events of it are still taken; a round closes when event time passes it."""
-    warmup_rounds: int = 0
-    """Rounds after a (re)start in which nothing is decided. Off: until write rates are known nothing can be anyway."""
+    warmup_rounds: int = 1
+    """Rounds after a (re)start in which nothing is decided: write rates come from the growth between two."""
     quorum_ratio: float = 0.0
     """Share of the live brokers that must report for anything to be decided. Off: what a missing broker would have said
     is unknown by name, and only what needs it waits."""
