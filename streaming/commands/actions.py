@@ -25,7 +25,7 @@ from streaming.exits import WrongUse
 from streaming.settings import Settings, SettingsError, load
 
 if TYPE_CHECKING:
-    from streaming.topic_record import TopicRecord
+    from streaming.reading.record import TopicRecord
 
 _ID_MIN = 6
 """Characters of an id that are asked for at least; shorter ones would soon name several actions."""
@@ -108,7 +108,7 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
 
 
 def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-    from streaming.topic_record import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
+    from streaming.reading.record import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
 
     with output_reader(settings, topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.to_end()

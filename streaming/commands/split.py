@@ -10,8 +10,8 @@ import msgspec
 from policies.splitting.positions import partitions_of
 from policies.splitting.ranges import BadRange, Bundle
 from streaming.exits import WrongUse
-from streaming.split_picture import draw
-from streaming.split_plan import (
+from streaming.split.picture import draw
+from streaming.split.plan import (
     BadRequest,
     NotJson,
     Refusal,

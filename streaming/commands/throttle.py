@@ -17,9 +17,9 @@ from policies.throttle.moves import LARGEST_NUMBER, Reassignment
 from policies.throttle.rates import MIB, Caps, RateRule
 from policies.throttle.write_rates import MIN_INTERVAL_MS
 from streaming.exits import INFEASIBLE, Refused, WrongUse
-from streaming.throttle_picture import draw
-from streaming.throttle_plan import ThrottlePlan, answer_of, make_plan
-from streaming.throttle_request import BadRequest, ThrottleRequest, read_request, reassignment_of
+from streaming.throttle.picture import draw
+from streaming.throttle.plan import ThrottlePlan, answer_of, make_plan
+from streaming.throttle.request import BadRequest, ThrottleRequest, read_request, reassignment_of
 
 if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
@@ -238,8 +238,8 @@ def _on_cluster(
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
     from streaming.kafka_admin.target import admin_of  # noqa: PLC0415
-    from streaming.throttle_apply import NotApplied, apply_plan  # noqa: PLC0415
-    from streaming.throttle_cluster import survey  # noqa: PLC0415
+    from streaming.throttle.apply import NotApplied, apply_plan  # noqa: PLC0415
+    from streaming.throttle.cluster import survey  # noqa: PLC0415
 
     try:
         with admin_of(look.place.target, cluster=look.place.name) as admin:

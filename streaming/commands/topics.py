@@ -36,11 +36,12 @@ def create_command(
     except SettingsError as error:
         raise WrongUse(str(error)) from error
 
-    from streaming import all_topics, topics  # noqa: PLC0415  a broker's client is loaded when a command needs it
+    from streaming.topics.both import create_all  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.topics.kafka import StartError  # noqa: PLC0415
 
     try:
-        outcomes = all_topics.create_all(settings, input_partitions=input_partitions)
-    except topics.StartError as error:
+        outcomes = create_all(settings, input_partitions=input_partitions)
+    except StartError as error:
         raise Refused(str(error)) from error
     for outcome in outcomes:
         click.echo(f"{outcome.topic}: {outcome.outcome}")

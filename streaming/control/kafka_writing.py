@@ -6,7 +6,7 @@ from kafka import KafkaProducer
 
 from streaming.control.overlay import Planned
 from streaming.link import Link
-from streaming.topic_reader import explained
+from streaming.reading.kafka import explained
 
 __all__ = ["write_to_kafka"]
 

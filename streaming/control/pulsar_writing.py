@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from streaming.control.overlay import Planned
 from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
-from streaming.pulsar_reader import explained
+from streaming.reading.pulsar import explained
 
 __all__ = ["write_to_pulsar"]
 

@@ -10,8 +10,8 @@ from streaming.control.overlay import ControlRecord, Planned
 from streaming.exits import Refused
 from streaming.link import input_link
 from streaming.pulsar_link import input_on_pulsar
+from streaming.reading.record import input_reader, output_reader
 from streaming.settings import Settings
-from streaming.topic_record import input_reader, output_reader
 
 __all__ = ["ControlTopic", "check_written", "clusters_heard_of"]
 

@@ -9,7 +9,7 @@ from streaming.docs.kinds import KINDS, MessageKind
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames
 from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.topics import specs_of
+from streaming.topics.kafka import specs_of
 from streaming.wire.messages import CLUSTER_PATTERN
 
 Json = dict[str, Any]

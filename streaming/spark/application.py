@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from state.rounds import Identity
-from streaming import all_topics, topics
 from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
@@ -36,6 +35,8 @@ from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.progress import show_progress
 from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.topics.both import validate_all
+from streaming.topics.kafka import StartError
 
 _LOG = logging.getLogger(__name__)
 
@@ -106,9 +107,9 @@ class Application:
 
     def _check_topics(self) -> None:
         try:
-            for warning in all_topics.validate_all(self._settings):
+            for warning in validate_all(self._settings):
                 _LOG.warning("%s", warning)
-        except topics.StartError as error:
+        except StartError as error:
             raise Refused(str(error)) from error
 
     def _spark(self) -> SparkSession:

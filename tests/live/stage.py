@@ -16,7 +16,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 
 from streaming.settings import TopicNames
 from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.topics import create
+from streaming.topics.kafka import create
 from tests.live.driving import ROOT, TRIMTAB, Running, until
 
 RECORD_BYTES = 32 * 1024 * 1024

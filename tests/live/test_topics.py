@@ -13,7 +13,7 @@ from policies.throttle.lists import ThrottledLists
 from streaming.execute.kafka_memory import ExecutorMemory, Remembered
 from streaming.settings import TopicNames
 from streaming.sinks import LARGEST_RECORD_BYTES
-from streaming.topics import RECORD_HEADROOM_BYTES, Outcome, StartError, create, validate
+from streaming.topics.kafka import RECORD_HEADROOM_BYTES, Outcome, StartError, create, validate
 
 pytestmark = pytest.mark.live
 

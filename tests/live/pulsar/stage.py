@@ -8,8 +8,8 @@ from uuid import uuid4
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from streaming.all_topics import create_all
 from streaming.settings import Settings, load
+from streaming.topics.both import create_all
 from tests.live.pulsar.lab import Lab
 from tests.live.stage import Stage
 

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from deploy.local.pulsar import LocalPulsar
-from streaming import pulsar_topics
 from streaming.cli import main
 from streaming.exits import REFUSED
-from streaming.topics import StartError
+from streaming.topics import pulsar as pulsar_topics
+from streaming.topics.kafka import StartError
 from tests.live.driving import until
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from streaming.link import Link, input_link, output_link, same_brokers
 from streaming.settings import Settings
-from streaming.topics import TopicOutcome, create, validate
+from streaming.topics.kafka import TopicOutcome, create, validate
 
 __all__ = ["create_all", "validate_all"]
 
@@ -69,6 +69,6 @@ def _kafka_sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]
 
 
 def _pulsar_topics() -> ModuleType:
-    from streaming import pulsar_topics  # noqa: PLC0415  only with Pulsar its client is needed
+    from streaming.topics import pulsar  # noqa: PLC0415  only with Pulsar its client is needed
 
-    return pulsar_topics
+    return pulsar

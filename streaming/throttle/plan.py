@@ -24,7 +24,7 @@ from policies.throttle.rates import (
     per_broker_plan,
     uniform_plan,
 )
-from streaming.throttle_request import shown
+from streaming.throttle.request import shown
 
 PRICE = (
     "Batches need a lower rate each and take longer together: every batch runs at what its own minimum asks for, and the "

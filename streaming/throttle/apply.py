@@ -12,9 +12,9 @@ from policies.throttle.lists import merged
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
-from streaming.throttle_cluster import Survey
-from streaming.throttle_plan import ThrottlePlan
-from streaming.throttle_request import shown
+from streaming.throttle.cluster import Survey
+from streaming.throttle.plan import ThrottlePlan
+from streaming.throttle.request import shown
 
 Chosen = Literal["uniform", "per-broker"]
 

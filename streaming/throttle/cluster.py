@@ -28,7 +28,7 @@ from streaming.kafka_admin.reading import (
     read_reassignments,
 )
 from streaming.kafka_admin.throttles import Throttle, read_throttle
-from streaming.throttle_request import (
+from streaming.throttle.request import (
     BadRequest,
     PartitionRow,
     ThrottleRequest,

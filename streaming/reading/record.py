@@ -40,10 +40,10 @@ def input_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -
     """Of a topic on the input's side."""
     pulsar = input_on_pulsar(settings)
     if pulsar is not None:
-        from streaming.pulsar_reader import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
+        from streaming.reading.pulsar import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
 
         return PulsarTopicReader(pulsar, topic, begin=begin)
-    from streaming.topic_reader import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
+    from streaming.reading.kafka import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
 
     return TopicReader(input_link(settings), topic, begin=begin)
 
@@ -52,9 +52,9 @@ def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") 
     """Of a topic on the output's side."""
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:
-        from streaming.pulsar_reader import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
+        from streaming.reading.pulsar import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
 
         return PulsarTopicReader(pulsar, topic, begin=begin)
-    from streaming.topic_reader import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
+    from streaming.reading.kafka import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
 
     return TopicReader(output_link(settings), topic, begin=begin)

@@ -19,7 +19,7 @@ from streaming.pulsar_link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.pulsar_log.topics import partitions_count, topic_path
 from streaming.settings import Settings
 from streaming.sinks.pulsar import commits_topic_of
-from streaming.topics import (
+from streaming.topics.kafka import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
     INPUT_RETENTION_MS,

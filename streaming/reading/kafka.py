@@ -13,7 +13,7 @@ from streaming.denied import denied
 from streaming.exits import Refused
 from streaming.link import Link
 from streaming.permissions import Operation, lacking, unseen
-from streaming.topic_record import Begin
+from streaming.reading.record import Begin
 
 __all__ = ["TopicReader", "explained"]
 

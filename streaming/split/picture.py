@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.snapshot import Ints
 from policies.splitting.cut import ChildLoad
-from streaming.split_plan import Plan
+from streaming.split.plan import Plan
 
 _WIDTH = 64
 _BAR_WIDTH = 20

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from policies.throttle.rates import BrokerRole, RatePlan
-from streaming.throttle_plan import ThrottlePlan
+from streaming.throttle.plan import ThrottlePlan
 
 _KILO = 1000
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")

@@ -1,4 +1,4 @@
-"""Reads a topic on Pulsar for a person, as ``topic_reader`` does on Kafka: no subscription stays behind."""
+"""Reads a topic on Pulsar for a person, as ``streaming.reading.kafka`` does on Kafka: no subscription stays behind."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.positions import Position, pack
 from streaming.pulsar_log.topics import partition_names, partitions_count
-from streaming.topic_record import Begin, TopicRecord
+from streaming.reading.record import Begin, TopicRecord
 
 __all__ = ["PulsarTopicReader", "explained", "record_of"]
 
