@@ -21,11 +21,12 @@ from tests.live.stage import Stage
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that needs a broker is one group for `pytest -n`."""
+    """All that needs a broker is one group for `pytest -n`, but for what moves partitions, which has brokers of its own."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("live"))
+            is_move = item.path.stem.startswith("test_throttle_")
+            item.add_marker(pytest.mark.xdist_group("moves" if is_move else "live"))
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,11 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
         decided, results = three.actions(), three.results()
     assert max(after) < 0.6 * max(before)
     assert Counter(id_ for id_, _ in results) == dict.fromkeys(decided, 1), "each action has one result"
-    assert {result["outcome"] for _, result in results} == {"succeeded"}
+    done = {id_ for id_, result in results if result["outcome"] == "succeeded"}
+    put_back = [result["reason"] for id_, result in results if id_ not in done]
+    assert all("still on" in str(told) for told in put_back), "Pulsar may give it back"
     assert not any(result["was_done_before"] for _, result in results)
-    targets = Counter(each["bundle"] for each in decided.values())
+    targets = Counter(decided[id_]["bundle"] for id_ in done)
     assert set(targets.values()) == {1}, "no bundle is moved or cut twice"
     (cut,) = (each for each in decided.values() if each["type"].endswith("split.v1"))
     _assert_as_predicted(hot, cut)

@@ -221,6 +221,8 @@ def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
                 availableNow=True
             ).start().awaitTermination()
 
+        produce(client, topic, [])
+        reader(lab, topic).initialOffset()  # its subscription protects what no query has seen yet
         wanted = [str(number) for number in range(150)]
         for part in (wanted[:100], wanted[100:]):
             produce(client, topic, part)
