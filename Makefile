@@ -44,7 +44,7 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/hadolint deploy/container/Containerfile
 	$(VENV)/bin/shellcheck deploy/container/entrypoint.sh
 
-bench: $(JARS) ## Measure, and write docs/benchmarks.md
+bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench
 
 docs: $(PACKAGES) ## Write the generated documentation anew
