@@ -19,7 +19,6 @@ import atexit
 import base64
 import os
 import secrets
-import signal
 import subprocess
 import tempfile
 import threading
@@ -38,6 +37,7 @@ from kafka.errors import KafkaError
 from deploy.local.ports import free_ports
 from deploy.local.processes import LOGGING, answers, end_of, spawn
 from streaming.jars import ensure, find_java
+from streaming.stopping import stopped_by_signals
 
 __all__ = ["KAFKA_LOCK", "LocalKafka", "LocalKafkaError"]
 
@@ -335,14 +335,16 @@ def _main() -> None:
     )
     asked = parser.parse_args()
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     place = (
         nullcontext(asked.directory)
         if asked.directory
         else tempfile.TemporaryDirectory(prefix="trimtab-kafka-")
     )
-    with place as directory, LocalKafka(Path(directory), asked.nodes) as kafka:
+    with (
+        stopped_by_signals(lambda _: stop.set()),
+        place as directory,
+        LocalKafka(Path(directory), asked.nodes) as kafka,
+    ):
         print(kafka.bootstrap, flush=True)
         while not stop.wait(timeout=1):
             kafka.check()

@@ -29,6 +29,7 @@ from deploy.local import pulsar_settings as settings
 from deploy.local.ports import free_ports
 from deploy.local.pulsar_jvms import PULSAR_LOCK, READY_TIMEOUT_S, Local, LocalPulsarError, Process
 from deploy.local.pulsar_settings import LoadManager
+from streaming.stopping import stopped_by_signals
 
 __all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 
@@ -262,14 +263,12 @@ def _main() -> None:
     )
     asked = parser.parse_args()
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
     place = (
         nullcontext(asked.directory)
         if asked.directory
         else tempfile.TemporaryDirectory(prefix="trimtab-pulsar-")
     )
-    with place as directory:
+    with stopped_by_signals(lambda _: stop.set()), place as directory:
         pulsar: LocalPulsar | StandalonePulsar = (
             LocalPulsar(Path(directory), brokers=asked.brokers, load_manager=asked.load_manager)
             if asked.brokers

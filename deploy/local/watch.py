@@ -4,15 +4,14 @@ It shows what the alerts and the recorded numbers say; the dashboards need Grafa
 """
 
 import argparse
-import signal
 import sys
 import tempfile
 import threading
 from pathlib import Path
-from types import FrameType
 
 from deploy.local.demo.child import METRICS_PORT
 from deploy.local.prometheus import Prometheus, PrometheusError
+from streaming.stopping import stopped_by_signals
 
 PORT = 9090
 """Prometheus' own default."""
@@ -36,14 +35,10 @@ def main() -> int:
     asked = _arguments()
     stopping = threading.Event()
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
     target = f"127.0.0.1:{asked.metrics_port}"
     try:
         with (
+            stopped_by_signals(lambda _: stopping.set()),
             tempfile.TemporaryDirectory(prefix="trimtab-watch-") as directory,
             Prometheus(Path(directory), target=target, port=asked.port) as prometheus,
         ):

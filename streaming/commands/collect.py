@@ -14,11 +14,12 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve, stop_on_signals
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve
 from streaming.exits import Refused
 from streaming.link import input_link
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
+from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from streaming.collect.kafka import KafkaCollector
@@ -117,8 +118,8 @@ def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, o
     if once:
         _sweep_once(collector)
         return
-    stop_on_signals(collector.stop)
     with ExitStack() as stack:
+        stack.enter_context(stopped_by_signals(lambda _: collector.stop()))
         serve(stack, settings, collector.metrics.registry, collector.readiness)
         collector.run()
 

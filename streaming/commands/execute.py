@@ -15,10 +15,11 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve, stop_on_signals
+from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve
 from streaming.exits import Refused
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
+from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from streaming.execute.kafka import ThrottleLoop
@@ -122,5 +123,5 @@ def _refusing(*also: type[Exception]) -> Iterator[None]:
 def _run(stack: ExitStack, loop: "ExecutorLoop | ThrottleLoop", settings: Settings, *, once: bool) -> None:
     if not once:
         serve(stack, settings, loop.metrics.registry, loop.readiness)
-    stop_on_signals(loop.stop)
+    stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
     loop.run(once=once)

@@ -1,8 +1,7 @@
-"""What ``collect`` and ``execute`` share: the settings, the target, the signals, metrics and health."""
+"""What ``collect`` and ``execute`` share: the settings, the target, metrics and health."""
 
 import logging
 import os
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,12 +48,6 @@ def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
             "addresses of the cluster's brokers"
         )
     return section.kafka
-
-
-def stop_on_signals(stop: Callable[[], None]) -> None:
-    """Call ``stop`` on SIGTERM and Ctrl-C."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop())
 
 
 def serve(

@@ -8,10 +8,8 @@ batch in progress is finished before the query stops.
 import logging
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
-from types import FrameType
 
 import pyspark
 from kafka.errors import KafkaError
@@ -35,6 +33,7 @@ from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.progress import show_progress
 from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
 from streaming.topics.kafka import StartError
 
@@ -87,7 +86,7 @@ class Application:
             host=self._settings.metrics.host,
             port=self._settings.metrics.port,
         )
-        with self._signals():
+        with stopped_by_signals(self._stop):
             _LOG.info("metrics and health at %s", self._serve(server))
             try:
                 spark = self._spark()
@@ -242,18 +241,9 @@ class Application:
         while not self._stopping and time.monotonic() < until:
             time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        def stop(number: int, _frame: FrameType | None) -> None:
-            _LOG.info("%s: finishing the batch in progress", signal.Signals(number).name)
-            self._stopping = True
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _stop(self, number: signal.Signals) -> None:
+        _LOG.info("%s: finishing the batch in progress", number.name)
+        self._stopping = True
 
 
 def _operator(spark: SparkSession, settings: Settings, begin: source.Begin) -> DataFrame:

@@ -1,0 +1,37 @@
+"""Being asked to stop: SIGTERM and Ctrl-C."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+__all__ = ["stopped_by_signals"]
+
+
+@contextmanager
+def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Call ``stop`` for every SIGTERM and SIGINT that comes inside the block. For the main thread.
+
+    It is called in a thread of its own: a handler interrupts the main thread wherever it is, also where it holds the lock
+    that ``Event.set`` or a log line needs, and would wait for it for ever. ``SimpleQueue.put`` may be interrupted so.
+    """
+    heard: SimpleQueue[signal.Signals | None] = SimpleQueue()
+
+    def listen() -> None:
+        while (number := heard.get()) is not None:
+            stop(number)
+
+    listener = threading.Thread(target=listen, name="stop-signals", daemon=True)
+    listener.start()
+    before = {
+        number: signal.signal(number, lambda received, _frame: heard.put(signal.Signals(received)))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        heard.put(None)
+        listener.join()
