@@ -1,7 +1,6 @@
 """Each component on a real Kafka with access control: its documented permissions are enough, and any one less is named."""
 
 import json
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -29,15 +28,6 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 CLUSTER = "east-1"
 FOR_EVER = "2999-01-01T00:00:00.000Z"
 GOLDEN = messages(folders()[-1])
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Commands that run for ever take these over, and here they run in this process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
