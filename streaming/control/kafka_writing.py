@@ -7,6 +7,7 @@ from kafka import KafkaProducer
 from streaming.control.overlay import Planned
 from streaming.link import Link
 from streaming.reading.kafka import explained
+from streaming.sinks.kafka_ending import end
 
 __all__ = ["write_to_kafka"]
 
@@ -32,4 +33,4 @@ def write_to_kafka(link: Link, topic: str, events: Sequence[Planned]) -> None:
             for future in sent:
                 future.get(timeout=_TIMEOUT_S)
         finally:
-            producer.close(timeout=_TIMEOUT_S)
+            end(producer, wait_s=_TIMEOUT_S)

@@ -15,6 +15,7 @@ from policies.throttle.lists import ThrottledLists
 from streaming.denied import told
 from streaming.permissions import ANYBODY, Subject, unseen
 from streaming.sinks import LARGEST_RECORD_BYTES, PublishError
+from streaming.sinks.kafka_ending import end
 
 _TIMEOUT_S = 20.0
 
@@ -71,13 +72,16 @@ class ExecutorMemory:
         """Replace the value; a tombstone where nothing is left. Raises ``PublishError``."""
         value = None if remembered.is_empty else msgspec.json.encode(remembered)
         try:
-            with KafkaProducer(
+            producer = KafkaProducer(
                 bootstrap_servers=self.bootstrap,
                 acks="all",
                 max_request_size=LARGEST_RECORD_BYTES,
                 **self.options,
-            ) as producer:
+            )
+            try:
                 producer.send(self.topic, key=self.cluster.encode(), value=value).get(timeout=_TIMEOUT_S)
+            finally:
+                end(producer)
         except KafkaError as error:
             why = told(error, self._subject, "Write", topic=self.topic)
             raise PublishError(f"{self.topic} could not be written, so nothing is set: {why}") from error

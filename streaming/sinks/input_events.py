@@ -16,6 +16,7 @@ from kafka.future import Future
 from streaming.denied import told
 from streaming.permissions import ANYBODY, Subject
 from streaming.sinks import PublishError
+from streaming.sinks.kafka_ending import end
 
 __all__ = ["EventSink", "KafkaEvents", "LineEvents", "NoInputTopic"]
 
@@ -105,7 +106,7 @@ class KafkaEvents:
 
     def close(self) -> None:
         """Close the connection; what is not written within a second is given up."""
-        self._producer.close(timeout=1)
+        end(self._producer, wait_s=1)
 
     def __enter__(self) -> Self:
         return self
@@ -120,12 +121,12 @@ class KafkaEvents:
         try:
             partitions = self._producer.partitions_for(self._topic)
         except TopicAuthorizationFailedError as error:
-            self._producer.close(timeout=0)
+            end(self._producer)
             raise PublishError(self._told(error)) from error
         except KafkaError:
             partitions = None
         if not partitions:
-            self._producer.close(timeout=0)
+            end(self._producer)
             raise NoInputTopic(
                 f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
             )

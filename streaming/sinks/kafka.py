@@ -11,7 +11,6 @@ Every record carries the epoch in the header `trimtab-epoch`. Consumers must rea
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
@@ -34,13 +33,13 @@ from streaming.sinks import (
     Fenced,
     PublishError,
 )
+from streaming.sinks.kafka_ending import end
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start, taken_over
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, sort_records
 
 __all__ = ["EPOCH_HEADER", "KafkaPublisher"]
 
-_LOG = logging.getLogger(__name__)
 _TRANSACTION_TIMEOUT_MS = 60_000
 _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 
@@ -195,10 +194,10 @@ class KafkaPublisher:
             )
             producer.init_transactions()
         except TransactionalIdAuthorizationFailedError as error:
-            _end(producer)
+            end(producer)
             raise PublishError(self._not_allowed()) from error
         except KafkaError as error:
-            _end(producer)
+            end(producer)
             raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
         return producer
 
@@ -255,18 +254,8 @@ class KafkaPublisher:
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
-        _end(producer)
-
-
-def _end(producer: KafkaProducer | None) -> None:
-    """Close without waiting: what is not committed by now must not be sent any more."""
-    if producer is None:
-        return
-    try:
-        producer.close(timeout=0)
-    except KafkaTimeoutError:
-        _LOG.info("a producer with unsent records is closed by force")
-        producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
+        if producer is not None:
+            end(producer)  # what is not committed by now must not be sent any more
 
 
 def _within(timeout_s: float, call: Callable[[], None]) -> None:

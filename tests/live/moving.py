@@ -17,6 +17,7 @@ from streaming.kafka_admin.reading import read_log_sizes, read_partitions, read_
 from streaming.kafka_admin.throttles import Throttle, read_throttle
 from streaming.settings import Settings
 from streaming.sinks.input_events import KafkaEvents
+from streaming.sinks.kafka_ending import end
 
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 16_384
@@ -77,16 +78,15 @@ class Moving:
             thread.join()
 
     def _write(self, bytes_per_s: int, stop: threading.Event) -> None:
-        with KafkaProducer(
-            bootstrap_servers=self.kafka.bootstrap, acks=1, batch_size=2 * RECORD_BYTES
-        ) as producer:
-            began_s, sent = time.monotonic(), 0
-            while not stop.wait(_STEP_S):
-                due = int((time.monotonic() - began_s) * bytes_per_s / RECORD_BYTES)
-                for _ in range(due - sent):
-                    for number in self.assigned:
-                        producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
-                sent = due
+        producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks=1, batch_size=2 * RECORD_BYTES)
+        began_s, sent = time.monotonic(), 0
+        while not stop.wait(_STEP_S):
+            due = int((time.monotonic() - began_s) * bytes_per_s / RECORD_BYTES)
+            for _ in range(due - sent):
+                for number in self.assigned:
+                    producer.send(self.topic, b"x" * RECORD_BYTES, partition=number)
+            sent = due
+        end(producer, wait_s=1)
 
     def begin(self, target: Target) -> None:
         """Start the reassignment."""

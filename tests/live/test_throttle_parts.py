@@ -21,8 +21,9 @@ from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_memory import ExecutorMemory
 from streaming.execute.kafka_orders import Precondition, ThrottleAction
 from streaming.execute.orders import Skip
-from streaming.kafka_admin.reading import read_brokers
+from streaming.kafka_admin.reading import read_brokers, read_end_offsets
 from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
+from streaming.sinks.input_events import KafkaEvents
 from streaming.wire.decode import decode
 from tests.live.driving import until
 from tests.live.moving import Moving
@@ -232,6 +233,24 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
     assert ThrottleExecutor(memory).sweep(moving.admin)
     assert moving.throttle() == Throttle()
+
+
+def test_events_that_no_broker_takes_are_given_up_at_the_close(brokers: LocalKafka) -> None:
+    lonely = Moving(brokers, {0: (3,)})
+    events = KafkaEvents(brokers.bootstrap, topic=lonely.topic, max_record_bytes=1_000)
+    events.send(CLUSTER, b"taken")
+    events.flush()
+    brokers.stop_node(3)
+    try:
+        events.send(CLUSTER, b"lost")
+        events.close()
+    finally:
+        brokers.start_node(3)
+    lonely.connect()
+    at = (lonely.topic, 0)
+    until(lambda: at in read_end_offsets(lonely.admin, [at]), what="broker 3 to lead again")
+    assert read_end_offsets(lonely.admin, [at]) == {at: 1}, "what was given up is not sent any more"
+    lonely.close()
 
 
 def swept(brokers: LocalKafka, directory: Path) -> list[object]:

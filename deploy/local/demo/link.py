@@ -18,6 +18,7 @@ from state.outputs import RoundSummary, Split, Unload
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.settings import Settings
 from streaming.sinks.kafka import EPOCH_HEADER
+from streaming.sinks.kafka_ending import end
 from streaming.wire.messages import (
     ActionResultMessage,
     Envelope,
@@ -90,7 +91,7 @@ class Link:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._consumer.close()
-        self._producer.close(timeout=2)
+        end(self._producer, wait_s=2)
 
     def report(self, sweep: Sweep) -> None:
         """Publish a sweep: every broker's report and topics, what finished, then the tick that completes it."""

@@ -1,0 +1,23 @@
+"""Closing a producer of kafka-python in bounded time.
+
+Its ``close`` waits for records that cannot be delivered: without limit when none is given, and with one it raises
+``KafkaTimeoutError`` and leaves the thread that sends them running.
+"""
+
+import logging
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaTimeoutError
+
+__all__ = ["end"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def end(producer: KafkaProducer, *, wait_s: float = 0.0) -> None:
+    """Close; what is not written within ``wait_s`` is given up and not sent any more."""
+    try:
+        producer.close(timeout=wait_s)
+    except KafkaTimeoutError:
+        _LOG.info("a producer with unsent records is closed by force")
+        producer._sender.force_close()  # noqa: SLF001 - close() gives up at its flush and never gets to this
