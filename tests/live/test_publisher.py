@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
@@ -157,6 +158,22 @@ def test_the_epoch_header_rises_by_one_at_every_start(setting: Setting) -> None:
             assert publisher.open(query_id=query_id, last_batch_id=newest) == start + 1
             publisher.publish(start, QUERY, setting.batch(start, count=1))
     assert [epoch for _, epoch in setting.visible()] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_broker_that_compresses_every_topic_changes_nothing(setting: Setting, codec: str) -> None:
+    compressed = {
+        ConfigResource(ConfigResourceType.TOPIC, topic, configs={"compression.type": codec})
+        for topic in (setting.actions, setting.commits)
+    }
+    with KafkaAdminClient(bootstrap_servers=setting.bootstrap) as admin:
+        admin.alter_configs(compressed)
+    with opened(setting) as publisher:
+        publisher.publish(0, QUERY, setting.batch(0))
+    with opened(setting, last_batch_id=0) as publisher:
+        assert not publisher.publish(0, QUERY, setting.batch(0))
+        assert publisher.publish(1, QUERY, setting.batch(1))
+    assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
 
 def test_killed_between_flush_and_commit_nothing_is_seen_and_the_re_run_publishes_once(
