@@ -17,12 +17,12 @@ from policies.throttle.rates import BrokerRole
 from streaming.cli import main
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
-from tests.live.driving import Warm, until
+from tests.live.driving import Warm, ask, until
 from tests.live.moving import Moving, pipeline, planned
 from tests.live.stage import Stage
 from tests.streaming.http_broker import Answer, Asked, http_brokers
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MB = 1_000_000
 CLUSTER = "kafka-1"
@@ -116,54 +116,57 @@ def test_a_running_move_is_paced_to_its_end_also_when_its_leader_changes(
     config = stage.settings(base=RULES + target)
     settings = load(file=config, flags={}, environ={}).settings
     moving.fill(60 * MB)
-    with (
-        told_of(stage),
-        moving.written(WRITES),
-        warm.start("run", "--config", str(config), "--from", "earliest") as run,
-        pipeline(settings, cluster=CLUSTER),
-    ):
-        until(
-            lambda: any(each["outcome"] == "succeeded" for each in results(stage)),
-            what="the throttle to be set",
-            running=[run],
-        )
-        first = actions(stage)[0]
-        set_ = moving.throttle()
-        assert first["trigger"] == "first-throttle"
-        assert (
-            set_.lists.leader == first["add_leader_throttled_replicas"] == {moving.topic: "0:1,0:2,1:1,1:2"}
-        )
-        assert set_.lists.follower == first["add_follower_throttled_replicas"] == {moving.topic: "0:3,1:3"}
-        rate = first["leader_rate_bytes_per_s"]["1"]
-        assert set(set_.rates_bytes_per_s.values()) == {rate}
+    with told_of(stage), warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
+        with moving.written(WRITES), pipeline(settings, cluster=CLUSTER):
+            until(
+                lambda: any(each["outcome"] == "succeeded" for each in results(stage)),
+                what="the throttle to be set",
+                running=[run],
+            )
+            first = actions(stage)[0]
+            set_ = moving.throttle()
+            assert first["trigger"] == "first-throttle"
+            assert (
+                set_.lists.leader
+                == first["add_leader_throttled_replicas"]
+                == {moving.topic: "0:1,0:2,1:1,1:2"}
+            )
+            assert (
+                set_.lists.follower == first["add_follower_throttled_replicas"] == {moving.topic: "0:3,1:3"}
+            )
+            rate = first["leader_rate_bytes_per_s"]["1"]
+            assert set(set_.rates_bytes_per_s.values()) == {rate}
 
-        moving.begin(TARGET)
-        began_s = time.monotonic()
-        until(
-            lambda: time.monotonic() - began_s > DEADLINE_S / 4, what="a quarter of the move", running=[run]
-        )
-        assert moving.is_moving()
-        moving.admin.elect_leaders(0, {moving.topic: [1]})
-        until(lambda: moving.leader(1) == 1, what="broker 1 to lead both", running=[run])
-        until(
-            lambda: any(each["trigger"] == "minimum-rose" for each in actions(stage)),
-            what="the rate to be raised",
-            running=[run],
-        )
-        until(
-            lambda: not moving.is_moving(),
-            what="the end of the move",
-            running=[run],
-            timeout_s=4 * DEADLINE_S,
-        )
-        measured_s = time.monotonic() - began_s
-        until(
-            lambda: actions(stage)[-1]["trigger"] == "finished",
-            what="the throttle to be taken off",
-            running=[run],
-        )
-        until(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle", running=[run])
-        assert run.terminate() == 0
+            moving.begin(TARGET)
+            began_s = time.monotonic()
+            until(
+                lambda: time.monotonic() - began_s > DEADLINE_S / 4,
+                what="a quarter of the move",
+                running=[run],
+            )
+            assert moving.is_moving()
+            moving.admin.elect_leaders(0, {moving.topic: [1]})
+            until(lambda: moving.leader(1) == 1, what="broker 1 to lead both", running=[run])
+            until(
+                lambda: any(each["trigger"] == "minimum-rose" for each in actions(stage)),
+                what="the rate to be raised",
+                running=[run],
+            )
+            until(
+                lambda: not moving.is_moving(),
+                what="the end of the move",
+                running=[run],
+                timeout_s=4 * DEADLINE_S,
+            )
+            measured_s = time.monotonic() - began_s
+            until(
+                lambda: actions(stage)[-1]["trigger"] == "finished",
+                what="the throttle to be taken off",
+                running=[run],
+            )
+            until(lambda: moving.throttle() == Throttle(), what="a cluster without a throttle", running=[run])
+            assert run.terminate() == 0
 
     sys.stdout.write(f"predicted {first['eta_s']:.1f} s, measured {measured_s:.1f} s\n")
     raised = next(each for each in actions(stage) if each["trigger"] == "minimum-rose")
