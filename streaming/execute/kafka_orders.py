@@ -84,6 +84,13 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None
     action: ThrottleAction
 
+    @property
+    def kind(self) -> Literal["throttle"]:
+        return "throttle"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
 
 class _Envelope(msgspec.Struct, frozen=True):
     id: str

@@ -106,6 +106,9 @@ class Order:
     def kind(self) -> Literal["unload", "split"]:
         return "unload" if isinstance(self.action, UnloadOrder) else "split"
 
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.bundle} ({self.id})"
+
 
 class BadOrder(Exception):
     """A record on the actions topic is no action that can be read; the text says why."""
@@ -166,8 +169,12 @@ class Expiring(Protocol):
 
 
 class Gated(Protocol):
-    """An order of any kind."""
+    """An order of any kind; as a string it says what it is, for the log."""
 
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
     @property
     def source(self) -> str: ...
     @property
