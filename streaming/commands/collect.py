@@ -22,7 +22,7 @@ from streaming.settings import Settings
 from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from streaming.collect.kafka import KafkaCollector
+    from streaming.collect.collector import Collector
     from streaming.collect.pulsar import PulsarCollector
     from streaming.sinks.input_events import EventSink
 
@@ -114,7 +114,7 @@ def _settings(given: _Given) -> Settings:
     return settings
 
 
-def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, once: bool) -> None:
+def _run(collector: "Collector", settings: Settings, *, once: bool) -> None:
     if once:
         _sweep_once(collector)
         return
@@ -124,7 +124,7 @@ def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, o
         collector.run()
 
 
-def _sweep_once(collector: "PulsarCollector | KafkaCollector") -> None:
+def _sweep_once(collector: "Collector") -> None:
     if not collector.sweep():
         raise Refused("; ".join(check.detail for check in collector.readiness()))
 
