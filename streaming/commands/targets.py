@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.exits import Refused, WrongUse
-from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, TargetSection, load
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -28,26 +28,22 @@ def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
 
 def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
     """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    section = settings.targets.get(cluster)
-    if section is None:
-        known = ", ".join(sorted(settings.targets)) or "none"
-        raise WrongUse(
-            f'there is no [targets."{cluster}".pulsar] in the settings (targets there: {known}): add it with admin_url, '
-            "the address of the cluster's admin API"
-        )
-    return section.pulsar
+    return _target(settings, cluster, "pulsar", "admin_url, the address of the cluster's admin API").pulsar
 
 
 def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
     """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    return _target(settings, cluster, "kafka", "bootstrap, addresses of the cluster's brokers").kafka
+
+
+def _target(settings: Settings, cluster: str, system: str, needed: str) -> TargetSection:
     section = settings.targets.get(cluster)
     if section is None:
         known = ", ".join(sorted(settings.targets)) or "none"
         raise WrongUse(
-            f'there is no [targets."{cluster}".kafka] in the settings (targets there: {known}): add it with bootstrap, '
-            "addresses of the cluster's brokers"
+            f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
         )
-    return section.kafka
+    return section
 
 
 def serve(
