@@ -1,9 +1,9 @@
-"""What ``collect`` and ``execute`` share: the settings, the target, metrics and health."""
+"""What ``collect`` and ``execute`` share: the settings, the target, what refuses, metrics and health."""
 
 import logging
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,19 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
             f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
         )
     return section
+
+
+@contextmanager
+def refusing(*also: type[Exception]) -> Iterator[None]:
+    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
+    from streaming.sinks import PublishError  # noqa: PLC0415
+    from streaming.sinks.input_events import NoInputTopic  # noqa: PLC0415
+
+    expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
+    try:
+        yield
+    except expected as error:
+        raise Refused(str(error)) from error
 
 
 def serve(
