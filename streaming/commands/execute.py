@@ -14,7 +14,8 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, refusing, serve
+from streaming.commands.targets import kafka_target, pulsar_target, refusing, serve
+from streaming.configured import read_settings
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 from streaming.stopping import stopped_by_signals

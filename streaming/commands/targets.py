@@ -1,14 +1,12 @@
-"""What ``collect`` and ``execute`` share: the settings, the target, what refuses, metrics and health."""
+"""What ``collect`` and ``execute`` share: the target, what refuses, metrics and health."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.exits import Refused, WrongUse
-from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, TargetSection, load
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -16,14 +14,6 @@ if TYPE_CHECKING:
     from streaming.serve import Check
 
 _LOG = logging.getLogger(__name__)
-
-
-def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
-    """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
-    try:
-        return load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
 
 
 def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
