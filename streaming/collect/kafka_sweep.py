@@ -6,7 +6,7 @@ which nobody waits. Changes nothing.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
 from streaming.collect.cadence import Patience
+from streaming.collect.events import EventWriter
 from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.network_metrics import NetworkMeter
 from streaming.collect.planned import odd, planned_move, read_planned
@@ -32,7 +33,6 @@ from streaming.kafka_admin.reading import (
 )
 from streaming.kafka_admin.throttles import ThrottlesFound, read_throttle
 from streaming.sinks.input_events import EventSink
-from streaming.wire.encode import encode_input
 from streaming.wire.kafka import (
     KafkaBrokerData,
     Move,
@@ -42,13 +42,7 @@ from streaming.wire.kafka import (
     Throttled,
     ThrottleRates,
 )
-from streaming.wire.messages import (
-    KafkaLoadReportMessage,
-    ReassignmentMessage,
-    TickData,
-    TickMessage,
-    type_of,
-)
+from streaming.wire.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
 
 _LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"
@@ -80,10 +74,9 @@ class KafkaSweeper:
     ) -> None:
         self._planned_file = planned_file
         self._meter = meter
-        self._sink = sink
         self._metrics = metrics
-        self._cluster = cluster
         self._clock_s = clock_s
+        self._events = EventWriter(sink, metrics, cluster=cluster, clock_ms=self._now_ms)
         self._patience = Patience()
         self._warned: list[str] = []
 
@@ -109,7 +102,10 @@ class KafkaSweeper:
             why = self._read_broker(admin, broker, moves, offsets, throttle)
             if why is not None:
                 failed[broker] = why
-        self._tick(wanted, failed)
+        self._events.tick(
+            [str(broker) for broker in wanted],
+            {str(broker): reason for broker, reason in sorted(failed.items())},
+        )
         return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
 
     def _moves(self, admin: KafkaAdminClient, alive: Collection[int]) -> dict[Partition, Move]:
@@ -183,7 +179,9 @@ class KafkaSweeper:
             network=Network() if self._meter is None else self._meter.traffic(broker),
             replicas=replicas,
         )
-        self._say("load-report", type_of(KafkaLoadReportMessage), str(broker), data, self._now_ms())
+        self._events.say(
+            "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
+        )
 
     def _say_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
         lists = throttle.throttle.lists
@@ -191,28 +189,13 @@ class KafkaSweeper:
             moves=list(moves.values()),
             throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
         )
-        self._say("reassignment", type_of(ReassignmentMessage), "reassignments", data, time_ms)
-
-    def _tick(self, asked: Iterable[int], failed: Mapping[int, str]) -> None:
-        data = TickData(
-            asked=[str(broker) for broker in asked],
-            failed={str(broker): reason for broker, reason in sorted(failed.items())},
-        )
-        self._say("tick", type_of(TickMessage), "tick", data, self._now_ms())
-        self._sink.flush()
-
-    def _say(self, kind: str, type_: str, subject: str, data: msgspec.Struct, time_ms: int) -> None:
-        event = encode_input(
-            type_=type_,
-            id_=f"{subject}/{time_ms}",
-            source=f"/trimtab/collect/{self._cluster}",
-            subject=subject,
+        self._events.say(
+            "reassignment",
+            type_of(ReassignmentMessage),
+            "reassignments",
+            msgspec.json.encode(data),
             time_ms=time_ms,
-            cluster=self._cluster,
-            data=msgspec.json.encode(data),
         )
-        self._sink.send(self._cluster, event)
-        self._metrics.count_event(kind)
 
     def _now_ms(self) -> int:
         return int(1000 * self._clock_s())

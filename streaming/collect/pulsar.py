@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from streaming.collect.cadence import Cadence
+from streaming.collect.collector import Collector
 from streaming.collect.facts import WrongLoadManager, read_facts, require_reports
 from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.sweep import Speaker, Sweeper
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
-from streaming.serve import Check
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import EventSink
@@ -26,8 +26,6 @@ __all__ = ["PulsarCollector", "StartRefused"]
 _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8
 """Part of the time between sweeps that a sweep waits for slow brokers: the tick must not be late for the next one."""
-_FRESH_INTERVALS = 3
-"""Sweeps that may fail before the collector calls itself not ready."""
 _FACTS_THREADS = 8
 
 
@@ -35,7 +33,7 @@ class StartRefused(Exception):
     """The cluster cannot be collected from; the text names what was found and the remedy."""
 
 
-class PulsarCollector:
+class PulsarCollector(Collector):
     """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``StartRefused`` at once, or never."""
 
     def __init__(
@@ -47,13 +45,14 @@ class PulsarCollector:
         sink: EventSink,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self.metrics = CollectorMetrics(cluster)
-        self._cluster = cluster
-        self._target = target
-        self._clock_s = clock_s
-        self._stop = threading.Event()
         decisions = ClusterSettingsSource(settings).base(cluster).pulsar
-        self._cadence = Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count)
+        super().__init__(
+            CollectorMetrics(cluster),
+            cluster=cluster,
+            cadence=Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
+            clock_s=clock_s,
+        )
+        self._target = target
         self._http, self._admin, self._pulsar_cluster = self._connect()
         self._speaker = Speaker(
             sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
@@ -68,24 +67,6 @@ class PulsarCollector:
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None
-        self._swept_s: float | None = None
-        self._problem = "no sweep yet"
-        self._refused: str | None = None
-
-    def run(self) -> None:
-        """Sweep until ``stop``. Raises ``StartRefused`` when the load manager turns out to be changed."""
-        failures = 0
-        while not self._stop.is_set():
-            failures = 0 if self.sweep() else failures + 1
-            now_s = self._clock_s()
-            next_s = (
-                self._cadence.after_failures_s(now_s, failures)
-                if failures
-                else self._cadence.next_sweep_s(now_s)
-            )
-            self._stop.wait(max(0.0, next_s - now_s))
-            if self._refused is not None:
-                raise StartRefused(self._refused)
 
     def sweep(self) -> bool:
         """One sweep, and the facts if they are due; False where there is no broker list or nothing was written."""
@@ -96,11 +77,7 @@ class PulsarCollector:
             return self._failed("no-brokers", error)
         except PublishError as error:
             return self._failed("not-written", error)
-        ended_s = self._swept_s = self._clock_s()
-        self._problem = ""
-        self.metrics.observe_sweep(
-            brokers_count=len(swept.asked), ended_s=ended_s, duration_s=ended_s - began_s
-        )
+        ended_s = self._completed(began_s=began_s, brokers_count=len(swept.asked))
         _LOG.info("sweep of %s: %d brokers, %d failed", self._cluster, len(swept.asked), len(swept.failed))
         if ended_s >= self._facts_due_s:
             self._facts_due_s = ended_s + self._target.cluster_interval_s
@@ -113,23 +90,10 @@ class PulsarCollector:
             self._facts_reader.join()
         self._speaker.flush()
 
-    def stop(self) -> None:
-        """End ``run`` soon; for signal handlers."""
-        self._stop.set()
-
     def close(self) -> None:
         """Close connections."""
         self._sweeper.close()
         self._http.close()
-
-    def readiness(self) -> Sequence[Check]:
-        """Whether a sweep was completed lately."""
-        age_s = None if self._swept_s is None else self._clock_s() - self._swept_s
-        fresh = age_s is not None and age_s < _FRESH_INTERVALS * self._cadence.interval_s
-        last = (
-            "no complete sweep yet" if age_s is None else f"the last complete sweep ended {age_s:.0f} s ago"
-        )
-        return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
 
     def _connect(self) -> tuple[HttpClient, PulsarAdmin, str]:
         try:
@@ -146,12 +110,6 @@ class PulsarCollector:
             raise StartRefused(str(error)) from error
         return http, admin, found.cluster_name
 
-    def _failed(self, result: str, error: Exception) -> bool:
-        self.metrics.count_failed_sweep(result)
-        self._problem = str(error)
-        _LOG.warning("sweep of %s: %s", self._cluster, error)
-        return False
-
     def _begin_facts(self, brokers: Sequence[str]) -> None:
         """Read the facts beside the sweeps: a cluster with thousands of namespaces takes a while."""
         self._facts_reader = threading.Thread(
@@ -166,7 +124,7 @@ class PulsarCollector:
                 facts = read_facts(self._admin, pool, pulsar_cluster=self._pulsar_cluster, brokers=brokers)
             self._speaker.facts(facts)
         except WrongLoadManager as error:
-            self._refused = str(error)
+            self._refusal = StartRefused(str(error))
             return
         except (AdminError, CredentialsError, PublishError) as error:
             _LOG.warning("who else balances %s is not known this time: %s", self._cluster, error)

@@ -6,7 +6,7 @@ complete here.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -14,18 +14,15 @@ import msgspec
 
 from policies.splitting.settings import SplitSettings
 from streaming.collect.cadence import Patience
+from streaming.collect.events import EventWriter
 from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.settings.targets import PulsarTarget
-from streaming.sinks.input_events import EventSink
-from streaming.wire.encode import encode_input
 from streaming.wire.messages import (
     LoadReportMessage,
     PulsarClusterData,
     PulsarClusterMessage,
-    TickData,
-    TickMessage,
     TopicStatsMessage,
     type_of,
 )
@@ -43,52 +40,20 @@ class Sweep:
     failed: Mapping[str, str]
 
 
-class Speaker:
+class Speaker(EventWriter):
     """Says what a collector of one cluster has to say. Thread-safe. Every method raises ``PublishError``."""
-
-    def __init__(
-        self, sink: EventSink, metrics: CollectorMetrics, *, cluster: str, clock_ms: Callable[[], int]
-    ) -> None:
-        self._sink = sink
-        self._metrics = metrics
-        self._cluster = cluster
-        self._clock_ms = clock_ms
 
     def load_report(self, broker: str, report: bytes) -> None:
         """A broker's load report, verbatim."""
-        self._say("load-report", type_of(LoadReportMessage), broker, report)
+        self.say("load-report", type_of(LoadReportMessage), broker, report)
 
     def topic_stats(self, broker: str, traffic: object) -> None:
         """Traffic of a broker's topics by bundle."""
-        self._say("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
+        self.say("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
 
     def facts(self, data: PulsarClusterData) -> None:
         """What the cluster is besides its load."""
-        self._say("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
-
-    def tick(self, sweep: Sweep) -> None:
-        """A sweep is complete. Returns when it and everything said before is written."""
-        data = TickData(asked=list(sweep.asked), failed=dict(sweep.failed))
-        self._say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
-        self.flush()
-
-    def flush(self) -> None:
-        """Return when everything said before is written."""
-        self._sink.flush()
-
-    def _say(self, kind: str, type_: str, subject: str, data: bytes) -> None:
-        time_ms = self._clock_ms()
-        event = encode_input(
-            type_=type_,
-            id_=f"{subject}/{time_ms}",
-            source=f"/trimtab/collect/{self._cluster}",
-            subject=subject,
-            time_ms=time_ms,
-            cluster=self._cluster,
-            data=data,
-        )
-        self._sink.send(self._cluster, event)
-        self._metrics.count_event(kind)
+        self.say("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
 
 
 class Sweeper:
@@ -130,9 +95,8 @@ class Sweeper:
             reason = self._outcome(broker, future)
             if reason is not None:
                 failed[broker] = reason
-        sweep = Sweep(asked=tuple(brokers), failed=failed)
-        self._speaker.tick(sweep)
-        return sweep
+        self._speaker.tick(brokers, failed)
+        return Sweep(asked=tuple(brokers), failed=failed)
 
     def close(self) -> None:
         """Do not wait for brokers that are still being read."""

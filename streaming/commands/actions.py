@@ -1,6 +1,5 @@
 """``trimtab actions``: watch what is decided, and ask why."""
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +20,9 @@ from streaming.actions.event import (
 from streaming.actions.text import tail_text, why_text
 from streaming.commands.beginning import Begin, begin_of
 from streaming.commands.options import config_option
+from streaming.configured import read_settings
 from streaming.exits import WrongUse
-from streaming.settings import Settings, SettingsError, load
+from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.reading.record import TopicRecord
@@ -62,7 +62,7 @@ def tail_command(
     config: Path | None, cluster: str | None, begin: str, form: str, *, dry_run: bool, no_follow: bool
 ) -> None:
     """Print actions as they are published; Ctrl-C ends it. JSON is one event a line, as it was published."""
-    settings = _settings(config)
+    settings = read_settings(config, {})
     topic = settings.topics.actions_dry_run if dry_run else settings.topics.actions
     records = _records(settings, topic, begin_of(begin), follow=not no_follow)
     with suppress(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
     """Why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
     if len(id) < _ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
-    settings = _settings(config)
+    settings = read_settings(config, {})
     action, appended_ms = _find(settings, id)
     try:
         found = _summary_of(settings, action, appended_ms)
@@ -148,10 +148,3 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
             if found is not None:
                 return found
     return None
-
-
-def _settings(config: Path | None) -> Settings:
-    try:
-        return load(file=config, flags={}, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error

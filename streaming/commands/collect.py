@@ -14,16 +14,15 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve
+from streaming.commands.targets import kafka_target, pulsar_target, refusing, serve
+from streaming.configured import read_settings
 from streaming.exits import Refused
-from streaming.link import input_link
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
-    from streaming.collect.kafka import KafkaCollector
-    from streaming.collect.pulsar import PulsarCollector
+    from streaming.collect.collector import Collector
     from streaming.sinks.input_events import EventSink
 
 _OPTIONS = with_options(
@@ -70,16 +69,14 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
 
     from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415  httpx and Kafka come late
 
-    try:
-        with (
-            closing(_sink(settings, stdout=given["stdout"])) as sink,
-            closing(PulsarCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
-        ):
-            _run(collector, settings, once=given["once"])
-            if given["once"]:
-                _join_facts(collector)
-    except StartRefused as error:
-        raise Refused(str(error)) from error
+    with (
+        refusing(StartRefused),
+        closing(_sink(settings, stdout=given["stdout"])) as sink,
+        closing(PulsarCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
+    ):
+        _run(collector, settings, once=given["once"])
+        if given["once"]:
+            collector.join_facts()
 
 
 @collect_command.command("kafka")
@@ -97,14 +94,12 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     from streaming.collect.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
 
-    try:
-        with (
-            closing(_sink(settings, stdout=given["stdout"])) as sink,
-            closing(KafkaCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
-        ):
-            _run(collector, settings, once=given["once"])
-    except ClusterError as error:
-        raise Refused(str(error)) from error
+    with (
+        refusing(ClusterError),
+        closing(_sink(settings, stdout=given["stdout"])) as sink,
+        closing(KafkaCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
+    ):
+        _run(collector, settings, once=given["once"])
 
 
 def _settings(given: _Given) -> Settings:
@@ -114,7 +109,7 @@ def _settings(given: _Given) -> Settings:
     return settings
 
 
-def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, once: bool) -> None:
+def _run(collector: "Collector", settings: Settings, *, once: bool) -> None:
     if once:
         _sweep_once(collector)
         return
@@ -124,38 +119,13 @@ def _run(collector: "PulsarCollector | KafkaCollector", settings: Settings, *, o
         collector.run()
 
 
-def _sweep_once(collector: "PulsarCollector | KafkaCollector") -> None:
+def _sweep_once(collector: "Collector") -> None:
     if not collector.sweep():
         raise Refused("; ".join(check.detail for check in collector.readiness()))
 
 
-def _join_facts(collector: "PulsarCollector") -> None:
-    from streaming.sinks import PublishError  # noqa: PLC0415
-
-    try:
-        collector.join_facts()
-    except PublishError as error:
-        raise Refused(str(error)) from error
-
-
 def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
-    from streaming.sinks import PublishError  # noqa: PLC0415
-    from streaming.sinks.input_events import KafkaEvents, LineEvents, NoInputTopic  # noqa: PLC0415
+    from streaming.sinks.event_sink import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+    from streaming.sinks.input_events import LineEvents  # noqa: PLC0415
 
-    if stdout:
-        return LineEvents(sys.stdout.buffer)
-    try:
-        if settings.input.is_pulsar:
-            from streaming.sinks.pulsar_events import PulsarEvents  # noqa: PLC0415
-
-            return PulsarEvents(settings)
-        link = input_link(settings)
-        return KafkaEvents(
-            link.bootstrap,
-            topic=settings.topics.input,
-            max_record_bytes=settings.controller.max_record_bytes,
-            client_options=link.client_options(),
-            principal=link.principal,
-        )
-    except (PublishError, NoInputTopic) as error:
-        raise Refused(str(error)) from error
+    return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

@@ -1,7 +1,6 @@
 """``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
 
 import getpass
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from uuid import uuid4
 import click
 
 from state.outputs import rfc3339
+from streaming.configured import read_settings
 from streaming.control import overlay
 from streaming.control.overlay import Asker, BadChange, Edit, Planned, Standing
 from streaming.exits import WrongUse
-from streaming.settings import ClusterSettingsSource, Settings, SettingsError, load
+from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.errors import nearest
 from streaming.settings.sections import NAME_PATTERN
 from streaming.wire.messages import ControlData
@@ -148,7 +148,7 @@ def unset_command(
 def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool) -> None:
     """What the newest control event of a cluster says, who wrote it and why."""
     target = _Target(config=config, clusters=clusters, every=every)
-    settings = _settings(config)
+    settings = read_settings(config, {})
     topic = _topic(settings)
     stands = overlay.standing(topic.read(), ClusterSettingsSource(settings))
     for cluster in _clusters(target, settings, stands):
@@ -159,7 +159,7 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
     """Read what stands, write the change for each cluster, read it back, say what holds from when."""
     if not why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
-    settings = _settings(target.config)
+    settings = read_settings(target.config, {})
     topic = _topic(settings)
     before = topic.read()
     source = ClusterSettingsSource(settings)
@@ -198,13 +198,6 @@ def _checked(make: Callable[[], Result]) -> Result:
     try:
         return make()
     except BadChange as error:
-        raise WrongUse(str(error)) from error
-
-
-def _settings(config: Path | None) -> Settings:
-    try:
-        return load(file=config, flags={}, environ=os.environ).settings
-    except SettingsError as error:
         raise WrongUse(str(error)) from error
 
 

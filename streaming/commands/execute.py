@@ -1,7 +1,6 @@
 """``trimtab execute``: carry decisions out on a cluster."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -15,8 +14,8 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, read_settings, serve
-from streaming.exits import Refused
+from streaming.commands.targets import kafka_target, pulsar_target, refusing, serve
+from streaming.configured import read_settings
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
 from streaming.stopping import stopped_by_signals
@@ -71,7 +70,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     from streaming.pulsar_admin import AdminError  # noqa: PLC0415
     from streaming.pulsar_admin.http import CredentialsError  # noqa: PLC0415
 
-    with _refusing(AdminError, CredentialsError), ExitStack() as stack:
+    with refusing(AdminError, CredentialsError), ExitStack() as stack:
         loop = start(stack, settings, cluster=cluster, target=target, dry_run=given["dry_run"])
         _run(stack, loop, settings, once=given["once"])
 
@@ -91,7 +90,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     from streaming.execute.kafka import start  # noqa: PLC0415  Kafka comes late
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
 
-    with _refusing(ClusterError), ExitStack() as stack:
+    with refusing(ClusterError), ExitStack() as stack:
         loop = start(stack, settings, cluster=cluster, target=target, dry_run=given["dry_run"])
         _run(stack, loop, settings, once=given["once"])
 
@@ -105,19 +104,6 @@ def _settings(given: _Given) -> Settings:
     settings = read_settings(given["config"], flags)
     log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
     return settings
-
-
-@contextmanager
-def _refusing(*also: type[Exception]) -> Iterator[None]:
-    """What keeps an executor from its work ends it with a message, not with a stack."""
-    from streaming.sinks import PublishError  # noqa: PLC0415
-    from streaming.sinks.input_events import NoInputTopic  # noqa: PLC0415
-
-    expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
-    try:
-        yield
-    except expected as error:
-        raise Refused(str(error)) from error
 
 
 def _run(stack: ExitStack, loop: "ExecutorLoop | ThrottleLoop", settings: Settings, *, once: bool) -> None:

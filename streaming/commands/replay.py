@@ -1,7 +1,6 @@
 """``trimtab replay``: decide a recording, without Spark and without a broker."""
 
 import gzip
-import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,9 +12,10 @@ import click
 
 from state.rounds import Identity
 from streaming.commands.options import config_option
+from streaming.configured import read_settings
 from streaming.exits import WrongUse
 from streaming.replay import Only, Replay, unwatched
-from streaming.settings import ClusterSettingsSource, SettingsError, load
+from streaming.settings import ClusterSettingsSource
 
 STDIN = "-"
 _LONG_BYTES = 20_000_000
@@ -43,10 +43,7 @@ def replay_command(
     error.
     """
     flags = {} if mode is None else {"controller.mode": mode}
-    try:
-        settings = load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
+    settings = read_settings(config, flags)
     replay = Replay(
         sys.stdout.buffer,
         name=settings.controller.name,

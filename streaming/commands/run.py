@@ -1,6 +1,5 @@
 """``trimtab run``: the long-running controller."""
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from streaming.commands.options import (
     output_option,
     verbose_option,
 )
-from streaming.exits import WrongUse
+from streaming.configured import read_settings
 from streaming.logs import log_to_stderr
-from streaming.settings import Settings, SettingsError, load
+from streaming.settings import Settings
 
 
 @click.command("run")
@@ -69,10 +68,7 @@ def run_command(
         "spark.master": master,
         "metrics.port": metrics_port,
     }
-    try:
-        settings = load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
+    settings = read_settings(config, flags)
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     first = _begin(begin, settings)
 

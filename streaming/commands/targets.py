@@ -1,14 +1,12 @@
-"""What ``collect`` and ``execute`` share: the settings, the target, metrics and health."""
+"""What ``collect`` and ``execute`` share: the target, what refuses, metrics and health."""
 
 import logging
-import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from streaming.exits import Refused, WrongUse
-from streaming.settings import KafkaTarget, PulsarTarget, Settings, SettingsError, load
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -18,36 +16,37 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def read_settings(config: Path | None, flags: dict[str, object]) -> Settings:
-    """The settings in force. Raises ``WrongUse`` naming all that is wrong."""
-    try:
-        return load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
-
-
 def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
     """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
-    section = settings.targets.get(cluster)
-    if section is None:
-        known = ", ".join(sorted(settings.targets)) or "none"
-        raise WrongUse(
-            f'there is no [targets."{cluster}".pulsar] in the settings (targets there: {known}): add it with admin_url, '
-            "the address of the cluster's admin API"
-        )
-    return section.pulsar
+    return _target(settings, cluster, "pulsar", "admin_url, the address of the cluster's admin API").pulsar
 
 
 def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
     """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    return _target(settings, cluster, "kafka", "bootstrap, addresses of the cluster's brokers").kafka
+
+
+def _target(settings: Settings, cluster: str, system: str, needed: str) -> TargetSection:
     section = settings.targets.get(cluster)
     if section is None:
         known = ", ".join(sorted(settings.targets)) or "none"
         raise WrongUse(
-            f'there is no [targets."{cluster}".kafka] in the settings (targets there: {known}): add it with bootstrap, '
-            "addresses of the cluster's brokers"
+            f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
         )
-    return section.kafka
+    return section
+
+
+@contextmanager
+def refusing(*also: type[Exception]) -> Iterator[None]:
+    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
+    from streaming.sinks import PublishError  # noqa: PLC0415
+    from streaming.sinks.input_events import NoInputTopic  # noqa: PLC0415
+
+    expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
+    try:
+        yield
+    except expected as error:
+        raise Refused(str(error)) from error
 
 
 def serve(

@@ -207,7 +207,8 @@ def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> P
     if bootstrap is None and cluster is None:
         return None
 
-    from streaming.commands.targets import kafka_target, read_settings  # noqa: PLC0415  settings, when needed
+    from streaming.commands.targets import kafka_target  # noqa: PLC0415
+    from streaming.configured import read_settings  # noqa: PLC0415  settings, when needed
     from streaming.settings import KafkaTarget  # noqa: PLC0415
 
     if cluster is not None:

@@ -1,13 +1,12 @@
 """``trimtab topics``: make the topics as they must be."""
 
-import os
 from pathlib import Path
 
 import click
 
 from streaming.commands.options import config_option, input_option, output_option
-from streaming.exits import Refused, WrongUse
-from streaming.settings import SettingsError, load
+from streaming.configured import read_settings
+from streaming.exits import Refused
 
 
 @click.group("topics")
@@ -30,11 +29,7 @@ def create_command(
     Existing topics are never altered, but for deduplication on Pulsar, which is switched on where it is needed; what
     differs is named with the command that mends it, and the exit code is 5.
     """
-    try:
-        flags = {"input.url": input_url, "output.url": output_url}
-        settings = load(file=config, flags=flags, environ=os.environ).settings
-    except SettingsError as error:
-        raise WrongUse(str(error)) from error
+    settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
 
     from streaming.topics.both import create_all  # noqa: PLC0415  a broker's client is loaded when needed
     from streaming.topics.kafka import StartError  # noqa: PLC0415

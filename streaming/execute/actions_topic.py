@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
 import msgspec
 from kafka import KafkaConsumer, TopicPartition
@@ -19,6 +18,7 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from streaming.closing import Closing
 from streaming.denied import told
 from streaming.execute.orders import Epochs
 from streaming.permissions import ANYBODY, Subject, unseen
@@ -41,7 +41,7 @@ class ActionRecord:
     epoch_header: bytes | None
 
 
-class ActionsTopic:
+class ActionsTopic(Closing):
     """Consumer of the actions topic in the group of ``cluster``'s executors. Not for several threads."""
 
     def __init__(
@@ -145,14 +145,6 @@ class ActionsTopic:
         except KafkaError as error:
             why = told(error, self._subject, "Read", topic=self._topic, group=self._group)
             raise PublishError(f"{what}: {why}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types

@@ -5,8 +5,9 @@ from contextlib import ExitStack, closing
 from streaming.execute.actions_topic import ControlTopic
 from streaming.link import input_link
 from streaming.settings import Settings
-from streaming.sinks.input_events import EventSink, KafkaEvents
-from streaming.sinks.pulsar_events import PulsarControl, PulsarEvents
+from streaming.sinks.event_sink import event_sink_of
+from streaming.sinks.input_events import EventSink
+from streaming.sinks.pulsar_events import PulsarControl
 
 __all__ = ["input_side"]
 
@@ -15,23 +16,18 @@ def input_side(
     stack: ExitStack, settings: Settings, cluster: str
 ) -> tuple[EventSink, ControlTopic | PulsarControl]:
     """Results and control; ``stack`` closes them. Raises ``PublishError`` or ``NoInputTopic``."""
+    results = stack.enter_context(closing(event_sink_of(settings)))
+    return results, stack.enter_context(closing(_control(settings, cluster)))
+
+
+def _control(settings: Settings, cluster: str) -> ControlTopic | PulsarControl:
     if settings.input.is_pulsar:
-        return (
-            stack.enter_context(closing(PulsarEvents(settings))),
-            stack.enter_context(closing(PulsarControl(settings, cluster=cluster))),
-        )
-    link, topics = input_link(settings), settings.topics
-    options, principal = link.client_options(), link.principal
-    results = stack.enter_context(
-        KafkaEvents(
-            link.bootstrap,
-            topic=topics.input,
-            max_record_bytes=settings.controller.max_record_bytes,
-            client_options=options,
-            principal=principal,
-        )
+        return PulsarControl(settings, cluster=cluster)
+    link = input_link(settings)
+    return ControlTopic(
+        link.bootstrap,
+        topic=settings.topics.control,
+        cluster=cluster,
+        client_options=link.client_options(),
+        principal=link.principal,
     )
-    control = ControlTopic(
-        link.bootstrap, topic=topics.control, cluster=cluster, client_options=options, principal=principal
-    )
-    return results, stack.enter_context(closing(control))

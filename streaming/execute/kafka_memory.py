@@ -6,6 +6,7 @@ It is written before anything is set: after a crash there may be less on the clu
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -45,8 +46,14 @@ class Remembered(msgspec.Struct, frozen=True):
         """Whether nothing of ours is there."""
         return not (self.added.leader or self.added.follower or self.rates)
 
+    @classmethod
+    def parse(cls, value: bytes | None) -> Self:
+        """Of the value of a record; without one nothing is remembered."""
+        return cls() if value is None else msgspec.json.decode(value, type=cls)
 
-_decoder = msgspec.json.Decoder(Remembered)
+    def value(self) -> bytes | None:
+        """For a record; None where nothing of ours is there."""
+        return None if self.is_empty else msgspec.json.encode(self)
 
 
 @dataclass(slots=True)
@@ -66,11 +73,10 @@ class ExecutorMemory:
         except KafkaError as error:
             why = told(error, self._subject, "Read", topic=self.topic)
             raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
-        return Remembered() if found is None else _decoder.decode(found)
+        return Remembered.parse(found)
 
     def write(self, remembered: Remembered) -> None:
         """Replace the value; a tombstone where nothing is left. Raises ``PublishError``."""
-        value = None if remembered.is_empty else msgspec.json.encode(remembered)
         try:
             producer = KafkaProducer(
                 bootstrap_servers=self.bootstrap,
@@ -79,7 +85,8 @@ class ExecutorMemory:
                 **self.options,
             )
             try:
-                producer.send(self.topic, key=self.cluster.encode(), value=value).get(timeout=_TIMEOUT_S)
+                sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
+                sent.get(timeout=_TIMEOUT_S)
             finally:
                 end(producer)
         except KafkaError as error:

@@ -1,6 +1,5 @@
 """Throttle actions as the executor reads them."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -9,11 +8,11 @@ from msgspec import Meta
 from policies.throttle.lists import BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.rates import BrokerRole
-from streaming.execute.orders import BadOrder
+from streaming.execute.orders import BadOrder, epoch_of, read_envelope
+from streaming.wire.messages import Time
 
 THROTTLE_TYPE = "trimtab.action.throttle.v1"
 
-Time = Annotated[datetime, Meta(tz=True)]
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
 """At 0 nothing would ever move, and Kafka takes it."""
 
@@ -84,23 +83,21 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None
     action: ThrottleAction
 
+    @property
+    def kind(self) -> Literal["throttle"]:
+        return "throttle"
 
-class _Envelope(msgspec.Struct, frozen=True):
-    id: str
-    source: str
-    type: str
-    cluster: str
-    data: msgspec.Raw
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
 
 
-_envelope = msgspec.json.Decoder(_Envelope)
 _action = msgspec.json.Decoder(ThrottleAction)
 
 
 def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> ThrottleOrder | None:
     """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
     try:
-        said = _envelope.decode(value)
+        said = read_envelope(value)
         if said.cluster != cluster or said.type != THROTTLE_TYPE:
             return None
         action = _action.decode(said.data)
@@ -108,7 +105,7 @@ def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | Non
             for text in (*lists.leader.values(), *lists.follower.values()):
                 entries_of(text)
         _ = action.rates
-        epoch = None if epoch_header is None else int(epoch_header)
+        epoch = epoch_of(epoch_header)
     except (msgspec.MsgspecError, ValueError, BadList) as error:
         raise BadOrder(str(error)) from error
     return ThrottleOrder(id=said.id, source=said.source, epoch=epoch, action=action)

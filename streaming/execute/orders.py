@@ -3,23 +3,26 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
-from msgspec import Meta
 
 from streaming.pulsar_admin.bundles import BundleName
-from streaming.wire.messages import ControlData
+from streaming.wire.messages import ControlData, Time
 
 __all__ = [
     "BadOrder",
+    "Envelope",
     "Epochs",
+    "Gated",
     "Order",
     "Skip",
     "SkipReason",
     "SplitOrder",
     "UnloadOrder",
+    "epoch_of",
     "gate",
+    "read_envelope",
     "read_order",
 ]
 
@@ -42,8 +45,6 @@ SkipReason = Literal[
     "still-moving",
 ]
 """Why an action is not carried out; each is the value of a metric's label."""
-
-Time = Annotated[datetime, Meta(tz=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,9 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
     boundaries: list[int]
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True):
+    """What an executor reads of any action before it knows its kind."""
+
     id: str
     source: str
     type: str
@@ -106,20 +109,28 @@ class Order:
     def kind(self) -> Literal["unload", "split"]:
         return "unload" if isinstance(self.action, UnloadOrder) else "split"
 
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.bundle} ({self.id})"
+
 
 class BadOrder(Exception):
     """A record on the actions topic is no action that can be read; the text says why."""
 
 
-_envelope = msgspec.json.Decoder(_Envelope)
+read_envelope = msgspec.json.Decoder(Envelope).decode
 _unload = msgspec.json.Decoder(UnloadOrder)
 _split = msgspec.json.Decoder(SplitOrder)
+
+
+def epoch_of(header: bytes | None) -> int | None:
+    """The controller's epoch in a record's header. Raises ``ValueError``."""
+    return None if header is None else int(header)
 
 
 def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Order | None:
     """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
     try:
-        said = _envelope.decode(value)
+        said = read_envelope(value)
         if said.cluster != cluster:
             return None
         if said.type == UNLOAD_TYPE:
@@ -129,7 +140,7 @@ def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Ord
         else:
             return None
         bundle = BundleName.parse(action.bundle)
-        epoch = None if epoch_header is None else int(epoch_header)
+        epoch = epoch_of(epoch_header)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadOrder(str(error)) from error
     if bundle.range != action.precondition.range.lower():
@@ -166,8 +177,12 @@ class Expiring(Protocol):
 
 
 class Gated(Protocol):
-    """An order of any kind."""
+    """An order of any kind; as a string it says what it is, for the log."""
 
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
     @property
     def source(self) -> str: ...
     @property

@@ -5,13 +5,12 @@ results of their batch are written. A subscription cannot hold the highest epoch
 whatever is taken up next, so a restart and a standby that takes over both know whose actions are out of date.
 """
 
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote
 
 import msgspec
 import pulsar
 
+from streaming.closing import Closing
 from streaming.execute.actions_topic import EPOCH_HEADER, LOOKBACK_S, ActionRecord
 from streaming.execute.orders import Epochs
 from streaming.pulsar_admin import AdminError
@@ -44,7 +43,7 @@ class _Stats(msgspec.Struct, frozen=True):
 _said = msgspec.json.Decoder(_Said)
 
 
-class PulsarActions:
+class PulsarActions(Closing):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
     def __init__(
@@ -110,14 +109,6 @@ class PulsarActions:
     def close(self) -> None:
         """Let a standby take over."""
         close(self._client)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _subscribe_from(self, begin_ms: int) -> None:
         """Make the subscription where there is none yet, to begin then: older actions have expired."""

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import msgspec
 import pulsar
 
 from streaming.execute.kafka_memory import Remembered
@@ -16,7 +15,6 @@ from streaming.sinks import PublishError
 __all__ = ["PulsarExecutorMemory"]
 
 _TIMEOUT_S = 20.0
-_decoder = msgspec.json.Decoder(Remembered)
 
 
 @dataclass(slots=True)
@@ -34,17 +32,16 @@ class PulsarExecutorMemory:
             found = self._newest()
         except (pulsar.PulsarException, AdminError, CredentialsError) as error:
             raise PublishError(f"the topic {self._full_name} cannot be read: {error!r}") from error
-        return _decoder.decode(found) if found else Remembered()
+        return Remembered.parse(found or None)
 
     def write(self, remembered: Remembered) -> None:
         """Replace the value; one without content where nothing is left. Raises ``PublishError``."""
-        value = b"" if remembered.is_empty else msgspec.json.encode(remembered)
         client = self.link.client(timeout_s=_TIMEOUT_S)
         try:
             producer = client.create_producer(
                 self._full_name, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
             )
-            producer.send(value, partition_key=self.cluster)
+            producer.send(remembered.value() or b"", partition_key=self.cluster)
         except pulsar.PulsarException as error:
             raise PublishError(
                 f"{self._full_name} could not be written, so nothing is set: {error!r}"

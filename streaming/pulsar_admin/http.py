@@ -14,13 +14,13 @@ import ssl
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 import msgspec
 
+from streaming.closing import Closing
 from streaming.pulsar_admin.errors import AdminError, failure_of_status
 from streaming.settings.targets import PulsarTarget
 
@@ -44,7 +44,7 @@ class _Reason(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class HttpClient:
+class HttpClient(Closing):
     """Calls brokers with the credentials of a target. Thread-safe. Raises ``CredentialsError`` when they cannot be read."""
 
     def __init__(self, target: PulsarTarget, *, environ: Mapping[str, str] = os.environ) -> None:
@@ -84,14 +84,6 @@ class HttpClient:
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _once(
         self,

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 
+from streaming.closing import Closing
 from streaming.denied import denied
 from streaming.exits import Refused
 from streaming.link import Link
@@ -35,7 +34,7 @@ def explained(link: Link, topic: str, operation: Operation) -> Iterator[None]:
         ) from error
 
 
-class TopicReader:
+class TopicReader(Closing):
     """All partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
 
     def __init__(self, link: Link, topic: str, *, begin: Begin = "earliest") -> None:
@@ -81,14 +80,6 @@ class TopicReader:
     def close(self) -> None:
         """Close the connections."""
         self._consumer.close(autocommit=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 import pulsar
 
+from streaming.closing import Closing
 from streaming.exits import Refused
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
@@ -37,7 +36,7 @@ def explained(link: PulsarLink) -> Iterator[None]:
         raise Refused(f"[{section}.pulsar]: {error}") from error
 
 
-class PulsarTopicReader:
+class PulsarTopicReader(Closing):
     """All partitions of one topic; each partition's messages come in its order. Raises ``exits.Refused``."""
 
     def __init__(self, link: PulsarLink, topic: str, *, begin: Begin = "earliest") -> None:
@@ -73,14 +72,6 @@ class PulsarTopicReader:
     def close(self) -> None:
         """Close the connections."""
         close(self._client)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _partitions(self) -> list[str]:
         with self._link.admin() as admin:

@@ -6,13 +6,14 @@ that cannot be written in time is given up and counted: load is only worth somet
 
 import threading
 from collections.abc import Mapping
-from types import MappingProxyType, TracebackType
-from typing import BinaryIO, Protocol, Self
+from types import MappingProxyType
+from typing import BinaryIO, Protocol
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
+from streaming.closing import Closing
 from streaming.denied import told
 from streaming.permissions import ANYBODY, Subject
 from streaming.sinks import PublishError
@@ -41,7 +42,7 @@ class EventSink(Protocol):
         """Close connections."""
 
 
-class KafkaEvents:
+class KafkaEvents(Closing):
     """A producer of the input topic. ``client_options`` are passed to the client (security)."""
 
     def __init__(
@@ -107,14 +108,6 @@ class KafkaEvents:
     def close(self) -> None:
         """Close the connection; what is not written within a second is given up."""
         end(self._producer, wait_s=1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _require_topic(self) -> None:
         """Kafka hides a topic from those who may not describe it, and tells whoever asks for it by name."""

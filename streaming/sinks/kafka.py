@@ -13,8 +13,7 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType, TracebackType
-from typing import Self
+from types import MappingProxyType
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -25,6 +24,7 @@ from kafka.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 
+from streaming.closing import Closing
 from streaming.permissions import Subject, acl_command
 from streaming.sinks import (
     EPOCH_HEADER,
@@ -44,7 +44,7 @@ _TRANSACTION_TIMEOUT_MS = 60_000
 _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 
 
-class KafkaPublisher:
+class KafkaPublisher(Closing):
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
     `client_options` are passed to every Kafka client (security); `principal` is who they make us there. `timeout_s` bounds each wait for the broker
@@ -131,14 +131,6 @@ class KafkaPublisher:
         """Close all connections. A transaction left open is ended by the next `open`, or its timeout."""
         self._drop_producer()
         self._markers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _owned_marker(self) -> Marker:
         """The marker to go on from, after getting a producer again if the last publish failed."""

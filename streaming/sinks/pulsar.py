@@ -15,11 +15,10 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
-from types import TracebackType
-from typing import Self
 
 import pulsar
 
+from streaming.closing import Closing
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.marker import Checkpoint, is_new_batch, taken_over
@@ -44,7 +43,7 @@ def commits_topic_of(commits_topic: str, name: str) -> str:
     return f"{commits_topic}-{name}"
 
 
-class PulsarPublisher:
+class PulsarPublisher(Closing):
     """The exactly-once sink of the controller `name`; topics are in the namespace of `link`.
 
     `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
@@ -125,14 +124,6 @@ class PulsarPublisher:
         """Close all connections."""
         self._drop_producers()
         self._markers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _publish(
         self, begin: Commit, records: Sequence[OutboundRecord], sent: Acknowledged, *, is_new: bool

@@ -3,7 +3,9 @@
 Control events are on the input's side, whichever system that is; everything the controller writes is on the output's.
 """
 
-from types import ModuleType
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from streaming.link import Link, input_link, output_link, same_brokers
 from streaming.settings import Settings
@@ -11,34 +13,39 @@ from streaming.topics.kafka import TopicOutcome, create, validate
 
 __all__ = ["create_all", "validate_all"]
 
+Found = TypeVar("Found")
+
 
 def create_all(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """Make what is missing on both sides; raises ``StartError``."""
-    on_pulsar = (
-        _pulsar_topics().create(settings, input_partitions=input_partitions) if _uses_pulsar(settings) else []
-    )
-    return on_pulsar + [
-        outcome
-        for link, only in _kafka_sides(settings)
-        for outcome in create(
-            link.bootstrap,
-            settings.topics,
-            input_partitions=input_partitions,
-            max_record_bytes=settings.controller.max_record_bytes,
-            only=only,
-            client_options=link.client_options(),
-            principal=link.principal,
-        )
-    ]
+    outcomes: list[TopicOutcome] = []
+    if _uses_pulsar(settings):
+        from streaming.topics import pulsar  # noqa: PLC0415  only with Pulsar its client is needed
+
+        outcomes += pulsar.create(settings, input_partitions=input_partitions)
+    return outcomes + _on_kafka(settings, partial(create, input_partitions=input_partitions))
 
 
 def validate_all(settings: Settings) -> list[str]:
     """Check both sides; returns warnings, raises ``StartError``."""
-    on_pulsar = _pulsar_topics().validate(settings) if _uses_pulsar(settings) else []
-    return on_pulsar + [
-        warning
+    warnings: list[str] = []
+    if _uses_pulsar(settings):
+        from streaming.topics import pulsar  # noqa: PLC0415  only with Pulsar its client is needed
+
+        warnings += pulsar.validate(settings)
+    return warnings + _on_kafka(settings, validate)
+
+
+def _uses_pulsar(settings: Settings) -> bool:
+    return settings.input.is_pulsar or settings.output_is_pulsar
+
+
+def _on_kafka(settings: Settings, look: Callable[..., list[Found]]) -> list[Found]:
+    """What ``look``, which is ``create`` or ``validate``, finds on each side that is on Kafka."""
+    return [
+        found
         for link, only in _kafka_sides(settings)
-        for warning in validate(
+        for found in look(
             link.bootstrap,
             settings.topics,
             max_record_bytes=settings.controller.max_record_bytes,
@@ -47,10 +54,6 @@ def validate_all(settings: Settings) -> list[str]:
             principal=link.principal,
         )
     ]
-
-
-def _uses_pulsar(settings: Settings) -> bool:
-    return settings.input.is_pulsar or settings.output_is_pulsar
 
 
 def _kafka_sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
@@ -66,9 +69,3 @@ def _kafka_sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]
     if len(sides) > 1 and same_brokers(sides[0][0], sides[1][0]):
         return [(sides[0][0], None)]
     return sides
-
-
-def _pulsar_topics() -> ModuleType:
-    from streaming.topics import pulsar  # noqa: PLC0415  only with Pulsar its client is needed
-
-    return pulsar
