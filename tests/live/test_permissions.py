@@ -20,7 +20,7 @@ from streaming.kafka_admin.throttles import read_throttle
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
 from tests.live.moving import planned
-from tests.live.stage import Stage
+from tests.live.stage import Stage, staged
 from tests.streaming.golden import folders, messages
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
@@ -33,10 +33,8 @@ GOLDEN = messages(folders()[-1])
 @pytest.fixture
 def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
     """Its own clients are the superuser of the plaintext listener."""
-    made = Stage(secure.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
-    made.create_topics()
-    yield made
-    made.close()
+    with staged(secure.bootstrap, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture
