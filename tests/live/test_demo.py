@@ -21,7 +21,7 @@ from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
 from state.events import LoadReport, TopicStats
 from streaming.wire.decode import decode
-from tests.live.rehearsal import START_MS, SWEEP_MS, bundle_of, listed_by, play, unload_of
+from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
 from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
 
 ROOT = Path(__file__).parents[2]
@@ -86,11 +86,7 @@ def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason() -> None:
         "no bundle": msgspec.structs.replace(good, bundle="shop/orders/0x00000001_0x00000002"),
         "no broker": unload_of(fleet, bundle, to="broker-9:8080"),
     }
-    for reason, unload in cases.items():
-        result = fleet.follow("a", unload, now_ms=START_MS)
-        assert result is not None
-        assert result.outcome == "skipped"
-        assert reason in result.reason
+    assert_skipped(fleet, cases)
     assert fleet.follow("a", good, now_ms=START_MS) is None
     again = fleet.follow("b", good, now_ms=START_MS)
     assert again is not None
