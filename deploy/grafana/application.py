@@ -27,6 +27,14 @@ def build() -> dashboard.Dashboard:
 
 def _process() -> list[Stat]:
     return [
+        *_running(),
+        *_restarts(),
+        *_batches(),
+    ]
+
+
+def _running() -> list[Stat]:
+    return [
         number(
             "Version",
             "Version in use, by instance.",
@@ -44,6 +52,11 @@ def _process() -> list[Stat]:
             runbook="restarts",
             no_value="not running",
         ),
+    ]
+
+
+def _restarts() -> list[Stat]:
+    return [
         number(
             "Process restarts",
             "Starts of the process in the last 24 hours beyond the first.",
@@ -60,6 +73,11 @@ def _process() -> list[Stat]:
             steps=[Step(1, ORANGE)],
             runbook="restarts",
         ),
+    ]
+
+
+def _batches() -> list[Stat]:
+    return [
         number(
             "Left to read",
             "Records that the last micro-batch left for the next, in the partition furthest behind.",

@@ -132,6 +132,14 @@ def _splits() -> list[Graph]:
 
 def _effect() -> list[Graph]:
     return [
+        *_expected_and_achieved(),
+        *_results(),
+        _not_as_decided(),
+    ]
+
+
+def _expected_and_achieved() -> list[Graph]:
+    return [
         graph(
             "Messages: expected and achieved",
             "Traffic that the last unloads were to take from their brokers, and what those brokers lost three rounds "
@@ -149,6 +157,11 @@ def _effect() -> list[Graph]:
             least=None,
             runbook="no-effect",
         ),
+    ]
+
+
+def _results() -> list[Graph]:
+    return [
         graph(
             "Results",
             "What executors reported of the actions.",
@@ -166,17 +179,18 @@ def _effect() -> list[Graph]:
             stacked=True,
             runbook="oscillation",
         ),
-        graph(
-            "Succeeded, but not as decided",
-            "Actions of the last round's findings: without effect, so that their bundles are left alone for "
-            "ineffective_rest_s, or landed at another broker.",
-            Query(
-                latest(families.FINDINGS, 'kind!="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"
-            ),
-            unit=units.Short,
-            runbook="ineffective",
-        ),
     ]
+
+
+def _not_as_decided() -> Graph:
+    return graph(
+        "Succeeded, but not as decided",
+        "Actions of the last round's findings: without effect, so that their bundles are left alone for "
+        "ineffective_rest_s, or landed at another broker.",
+        Query(latest(families.FINDINGS, 'kind!="hot-partition"', by="cluster, kind"), "{{cluster}} {{kind}}"),
+        unit=units.Short,
+        runbook="ineffective",
+    )
 
 
 def _input() -> list[Graph]:

@@ -28,6 +28,15 @@ def build() -> dashboard.Dashboard:
 
 def _alive() -> list[Stat]:
     return [
+        *_answering(),
+        *_deciding(),
+        *_held_from_acting(),
+        _moves_in_trouble(),
+    ]
+
+
+def _answering() -> list[Stat]:
+    return [
         number(
             "Controllers",
             "Processes that answer the last scrape. More than one of the same name fence each other.",
@@ -45,6 +54,11 @@ def _alive() -> list[Stat]:
             runbook="README",
             width=3,
         ),
+    ]
+
+
+def _deciding() -> list[Stat]:
+    return [
         number(
             "Oldest last round",
             "Time since the end of the last closed round, of the cluster that waits longest. At the default length, "
@@ -65,6 +79,11 @@ def _alive() -> list[Stat]:
             no_value="no round yet",
             width=3,
         ),
+    ]
+
+
+def _held_from_acting() -> list[Stat]:
+    return [
         number(
             "In dry-run",
             "Clusters whose decisions nobody is to obey.",
@@ -93,16 +112,19 @@ def _alive() -> list[Stat]:
             runbook="failing",
             width=3,
         ),
-        number(
-            "Moves in trouble",
-            "Kafka clusters whose reassignment never ends at its throttle, or will miss its deadline.",
-            Query(or_zero(f"count(({infeasible()}) or ({_LATE} == 1))")),
-            unit=units.Short,
-            steps=[Step(1, ORANGE)],
-            runbook="throttle-infeasible",
-            width=3,
-        ),
     ]
+
+
+def _moves_in_trouble() -> Stat:
+    return number(
+        "Moves in trouble",
+        "Kafka clusters whose reassignment never ends at its throttle, or will miss its deadline.",
+        Query(or_zero(f"count(({infeasible()}) or ({_LATE} == 1))")),
+        unit=units.Short,
+        steps=[Step(1, ORANGE)],
+        runbook="throttle-infeasible",
+        width=3,
+    )
 
 
 _LATE = latest(families.REASSIGNMENT_LATE, by="cluster")

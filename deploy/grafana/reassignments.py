@@ -34,6 +34,13 @@ def build() -> dashboard.Dashboard:
 
 def _now() -> list[Stat]:
     return [
+        *_until_done(),
+        *_in_trouble(),
+    ]
+
+
+def _until_done() -> list[Stat]:
+    return [
         number(
             "Left",
             "Bytes that moving replicas still lack.",
@@ -68,6 +75,11 @@ def _now() -> list[Stat]:
             unit=units.Short,
             no_value="none",
         ).text_mode(common.BigValueTextMode.NAME),
+    ]
+
+
+def _in_trouble() -> list[Stat]:
+    return [
         number(
             "Never end",
             "Clusters whose throttle is infeasible: what the network leaves to some role is not above its minimum.",

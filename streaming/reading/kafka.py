@@ -49,6 +49,7 @@ class TopicReader(Closing):
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 allow_auto_create_topics=False,
+                fetch_max_wait_ms=_POLL_MS,
                 metrics_enabled=False,
                 **link.client_options(),
             )
@@ -66,10 +67,14 @@ class TopicReader(Closing):
                 self._seek_to_time(int(begin))
 
     def to_end(self) -> Iterator[ConsumerRecord]:
-        """The records up to the end of the topic at the time of the call."""
+        """The records up to the end of the topic at the time of the call.
+
+        A partition without any is asked for them too: Kafka tells its end to whoever may describe it, and only a fetch says
+        who may not read it.
+        """
         with self._explained():
             ends = self._consumer.end_offsets(self._partitions)
-        while self._is_before(ends):
+        while not self._is_answered() or self._is_before(ends):
             yield from self._poll()
 
     def follow(self) -> Iterator[ConsumerRecord]:
@@ -99,6 +104,10 @@ class TopicReader(Closing):
         ends = self._consumer.end_offsets(self._partitions)
         for at in self._partitions:
             self._consumer.seek(at, ends[at] if found[at] is None else found[at].offset)
+
+    def _is_answered(self) -> bool:
+        """Whether every partition has answered a fetch: the client knows no high watermark before."""
+        return all(self._consumer.highwater(at) is not None for at in self._partitions)
 
     def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
         with self._explained():

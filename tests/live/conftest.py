@@ -5,7 +5,6 @@ They run one after another, in one process, also where the other tests run besid
 
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from kafka import KafkaAdminClient
@@ -16,7 +15,7 @@ from deploy.local.secure_kafka import SecureKafka
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import UsualFetches
-from tests.live.stage import Stage
+from tests.live.stage import Stage, staged
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
@@ -75,7 +74,5 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 @pytest.fixture
 def stage(kafka: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
     """Topics with one input partition."""
-    made = Stage(kafka.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
-    made.create_topics()
-    yield made
-    made.close()
+    with staged(kafka.bootstrap, tmp_path) as made:
+        yield made

@@ -8,7 +8,7 @@ open), `after-publish` (Kafka has committed, Spark has not) and `between` (both 
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from streaming.cli import main
-from streaming.sinks import kafka
+from streaming.sinks.kafka import KafkaPublisher
 from streaming.sinks.outbox import OutboundRecord
 from streaming.spark import application
 from streaming.spark.batches import BatchPublisher
@@ -86,28 +86,34 @@ def arm_driver(deaths: Deaths) -> None:
     BatchPublisher.__call__ = call  # type: ignore[method-assign]
 
 
-def arm(deaths: Deaths) -> None:
-    """Put the points in."""
-    arm_driver(deaths)
+def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:
+    """Put in the points around the publishing of a batch; returns what tells the batch under way, -1 where none is."""
     current = -1
-    plain_publish, plain_commit = kafka.KafkaPublisher.publish, KafkaProducer.commit_transaction
+    plain = publisher.publish
 
-    def publish(
-        self: kafka.KafkaPublisher, batch_id: int, query_id: str, records: Sequence[OutboundRecord]
-    ) -> bool:
+    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
         nonlocal current
         deaths.die_at("before-publish", batch_id)
         current = batch_id
-        published = plain_publish(self, batch_id, query_id, records)
+        published: bool = plain(self, batch_id, query_id, records)
         current = -1
         deaths.die_at("after-publish", batch_id)
         return published
 
+    publisher.publish = publish
+    return lambda: current
+
+
+def arm(deaths: Deaths) -> None:
+    """Put the points in."""
+    arm_driver(deaths)
+    current = arm_publishing(KafkaPublisher, deaths)
+    plain_commit = KafkaProducer.commit_transaction
+
     def commit(self: KafkaProducer) -> None:
-        deaths.die_at("before-commit", current)
+        deaths.die_at("before-commit", current())
         plain_commit(self)
 
-    kafka.KafkaPublisher.publish = publish  # type: ignore[method-assign]
     KafkaProducer.commit_transaction = commit
 
 

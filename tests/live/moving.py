@@ -3,8 +3,9 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from streaming.kafka_admin.throttles import Throttle, read_throttle
 from streaming.settings import Settings
 from streaming.sinks.input_events import KafkaEvents
 from streaming.sinks.kafka_ending import end
+from tests.live.driving import meanwhile
 
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 16_384
@@ -65,17 +67,9 @@ class Moving:
                     producer.send(self.topic, b"x" * _FILL_BYTES, partition=number)
             producer.flush()
 
-    @contextmanager
-    def written(self, bytes_per_s: int) -> Iterator[None]:
+    def written(self, bytes_per_s: int) -> AbstractContextManager[None]:
         """Producers write so much to each partition until the end of the block."""
-        stop = threading.Event()
-        thread = threading.Thread(target=self._write, args=(bytes_per_s, stop), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return meanwhile(partial(self._write, bytes_per_s))
 
     def _write(self, bytes_per_s: int, stop: threading.Event) -> None:
         producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap, acks=1, batch_size=2 * RECORD_BYTES)

@@ -1,5 +1,8 @@
 """The demo without Kafka and Spark: the fleet, the shipped settings and the real controller, sweep by sweep."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from deploy.local.demo.bundles import HOT_BUNDLE
@@ -21,20 +24,11 @@ SWEEP_MS = 2_000
 def unload_of(
     fleet: Fleet, bundle: str, *, to: str | None, expires_at: str = "2999-01-01T00:00:00.000Z"
 ) -> Unload:
-    owner = fleet.owner(bundle)
-    assert owner is not None
+    owner = owner_of(fleet, bundle)
     return Unload(
-        cluster=CLUSTER,
-        round=1,
+        **_decided(bundle, owner, expires_at),
         policy="avg-shedder",
         trigger="low-threshold",
-        reason="a test",
-        evidence={"bundle_messages_per_s": 1.0},
-        expected={},
-        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
-        expires_at=expires_at,
-        dry_run=False,
-        bundle=bundle,
         source_broker=owner,
         destination_broker=to,
     )
@@ -47,25 +41,46 @@ def split_of(
     bundle: str = HOT_BUNDLE,
     expires_at: str = "2999-01-01T00:00:00.000Z",
 ) -> Split:
-    owner = fleet.owner(bundle)
-    assert owner is not None
+    owner = owner_of(fleet, bundle)
     return Split(
-        cluster=CLUSTER,
-        round=1,
+        **_decided(bundle, owner, expires_at),
         policy="bundle-split",
         trigger="messages",
-        reason="a test",
-        evidence={"bundle_messages_per_s": 1.0},
-        expected={},
-        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
-        expires_at=expires_at,
-        dry_run=False,
-        bundle=bundle,
         broker=owner,
         algorithm="balanced_flow_divide",
         boundaries=boundaries,
         children=[],
     )
+
+
+def owner_of(fleet: Fleet, bundle: str) -> str:
+    owner = fleet.owner(bundle)
+    assert owner is not None
+    return owner
+
+
+def _decided(bundle: str, owner: str, expires_at: str) -> dict[str, Any]:
+    """What every action about a bundle has."""
+    return {
+        "cluster": CLUSTER,
+        "round": 1,
+        "reason": "a test",
+        "evidence": {"bundle_messages_per_s": 1.0},
+        "expected": {},
+        "precondition": {"owner": owner, "range": bundle.rpartition("/")[2]},
+        "expires_at": expires_at,
+        "dry_run": False,
+        "bundle": bundle,
+    }
+
+
+def assert_skipped(fleet: Fleet, cases: Mapping[str, Unload | Split]) -> None:
+    """Each action is skipped, with the reason it stands under."""
+    for reason, action in cases.items():
+        result = fleet.follow("a", action, now_ms=START_MS)
+        assert result is not None
+        assert result.outcome == "skipped"
+        assert reason in result.reason
 
 
 def topics_of(sweep: Sweep, bundle: str) -> dict[str, float]:

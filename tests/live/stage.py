@@ -6,9 +6,11 @@ and never for a time.
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
@@ -165,6 +167,17 @@ class Stage:
         for follower in self._followers.values():
             follower.close()
         self._followers.clear()
+
+
+@contextmanager
+def staged(bootstrap: str, directory: Path) -> Iterator[Stage]:
+    """A stage of a name of its own, with its topics."""
+    made = Stage(bootstrap, f"t-{uuid4().hex[:8]}", directory)
+    made.create_topics()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 class Follower:

@@ -1,4 +1,4 @@
-"""The demos in a terminal: a pseudo-terminal that keeps what is drawn, and Ctrl-C at any moment."""
+"""The demos with and without a terminal: a pseudo-terminal that keeps what is drawn, Ctrl-C at any moment, a pipe."""
 
 import fcntl
 import os
@@ -52,6 +52,24 @@ class Terminal:
     def wait_for(self, text: str, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: text in self.text, timeout_s)
+
+
+def said_without_terminal(module: str, directory: Path, *arguments: str, timeout_s: float) -> str:
+    """What a demo prints into a pipe; it ends well and leaves neither process nor file in ``directory``."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(directory)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert list(directory.iterdir()) == []
+    assert started_by(directory) == []
+    return done.stdout
 
 
 def assert_ctrl_c_ends(module: str, directory: Path, *, moment: str, within_s: float) -> None:

@@ -21,8 +21,8 @@ from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
 from state.events import LoadReport, TopicStats
 from streaming.wire.decode import decode
-from tests.live.rehearsal import START_MS, SWEEP_MS, bundle_of, listed_by, play, unload_of
-from tests.live.terminal import assert_ctrl_c_ends, started_by
+from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
+from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
 
 ROOT = Path(__file__).parents[2]
 STOP_S_MAX = 15.0
@@ -86,11 +86,7 @@ def test_an_unload_that_no_longer_fits_is_skipped_with_the_reason() -> None:
         "no bundle": msgspec.structs.replace(good, bundle="shop/orders/0x00000001_0x00000002"),
         "no broker": unload_of(fleet, bundle, to="broker-9:8080"),
     }
-    for reason, unload in cases.items():
-        result = fleet.follow("a", unload, now_ms=START_MS)
-        assert result is not None
-        assert result.outcome == "skipped"
-        assert reason in result.reason
+    assert_skipped(fleet, cases)
     assert fleet.follow("a", good, now_ms=START_MS) is None
     again = fleet.follow("b", good, now_ms=START_MS)
     assert again is not None
@@ -178,26 +174,14 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
     picture = tmp_path / "demo.svg"
     temporary = tmp_path / "t"
     temporary.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "deploy.local.demo", "--picture", str(picture)],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(temporary)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"balanced, first after \d+ s: spread", done.stdout)
-    assert "decided: " in done.stdout
-    assert "moved: " in done.stdout
-    assert f"decided: split {HOT_BUNDLE} into " in done.stdout
-    assert f"  split: {HOT_BUNDLE} into " in done.stdout
-    assert re.search(r"├─+┼[─┼]*┤", done.stdout)
-    assert done.stderr == ""
+    said = said_without_terminal("deploy.local.demo", temporary, "--picture", str(picture), timeout_s=400)
+    assert re.search(r"balanced, first after \d+ s: spread", said)
+    assert "decided: " in said
+    assert "moved: " in said
+    assert f"decided: split {HOT_BUNDLE} into " in said
+    assert f"  split: {HOT_BUNDLE} into " in said
+    assert re.search(r"├─+┼[─┼]*┤", said)
     assert picture.exists()
-    assert list(temporary.iterdir()) == []
-    assert started_by(temporary) == []
 
 
 @pytest.mark.live

@@ -27,7 +27,7 @@ from streaming.sinks.input_events import KafkaEvents
 from streaming.wire.decode import decode
 from tests.live.driving import until
 from tests.live.moving import Moving
-from tests.live.stage import Stage
+from tests.live.stage import Stage, staged
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -36,10 +36,9 @@ L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follo
 
 
 @pytest.fixture
-def stage(brokers: LocalKafka, tmp_path: Path) -> Stage:
-    made = Stage(brokers.bootstrap, f"p-{tmp_path.name[-20:].replace('_', '-')}", tmp_path)
-    made.create_topics()
-    return made
+def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
+    with staged(brokers.bootstrap, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

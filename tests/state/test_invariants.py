@@ -16,9 +16,9 @@ from state.settings import SettingsSource
 from state.store import DictStore
 from tests.state.traces import (
     BUNDLES,
-    BackwardStore,
     Run,
     arrivals,
+    assert_arrival_changes_nothing,
     plain_traces,
     run,
     seeds,
@@ -86,11 +86,7 @@ some_settings = st.sampled_from(SETTINGS)
 def test_order_within_the_lateness_repeats_batches_and_stores_change_nothing(
     trace: list[Event], source: SettingsSource, outcomes: list[str], seed: int
 ):
-    trace = with_results(trace, source, outcomes)
-    expected = run([trace], source)
-    arrived = arrivals(trace, seed)
-    for store in (DictStore(), BackwardStore()):
-        assert run(arrived, source, store=store).written == expected.written
+    assert_arrival_changes_nothing(with_results(trace, source, outcomes), source, seed)
 
 
 def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcome():

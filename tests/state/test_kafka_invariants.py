@@ -9,16 +9,23 @@ from hypothesis import strategies as st
 
 from policies.throttle.lists import ThrottledLists, entries_of
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
-from state.events import ActionResult, Event, KafkaLoadReport, Reassignment, Tick
+from state.events import Event, KafkaLoadReport, Reassignment, Tick
 from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from state.settings import SettingsSource
-from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
-from tests.state.traces import BackwardStore, Run, arrivals, overlay, run
+from tests.state.traces import (
+    ROUNDS,
+    Run,
+    arrivals,
+    assert_arrival_changes_nothing,
+    overlay,
+    run,
+    seeds,
+    with_results,
+)
 
 CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
-ROUNDS = {"length_s": 10.0, "lateness_s": 5.0, "max_report_age_s": 25.0}
 BROKERS = (1, 2, 3, 4)
 
 
@@ -33,7 +40,6 @@ SETTINGS = [
     settings_of(deadline_s=60.0, change_threshold_ratio=0.0),
 ]
 some_settings = st.sampled_from(SETTINGS)
-seeds = st.integers(0, 2**32 - 1)
 
 
 def _move(random: Random, partition: int) -> MoveRow:
@@ -87,15 +93,6 @@ def trace_of(seed: int) -> list[Event]:
     return sorted(unique.values(), key=lambda event: event.age_key)
 
 
-def with_results(trace: list[Event], source: SettingsSource, outcomes: list[str]) -> list[Event]:
-    decided = [each for each in run([trace], source).outputs if each.kind == "action"]
-    ends = [
-        ActionResult(id=f"r{i}", time_ms=action.time_ms + 3000, action_id=action.id, outcome=outcome)  # type: ignore[arg-type]
-        for i, (action, outcome) in enumerate(zip(decided, outcomes, strict=False))
-    ]
-    return sorted([*trace, *ends], key=lambda event: event.age_key)
-
-
 traces = seeds.map(trace_of)
 some_outcomes = st.lists(st.sampled_from(["succeeded", "failed", "skipped"]), max_size=4)
 
@@ -109,11 +106,7 @@ def actions(found: Run) -> list[dict[str, Any]]:
 def test_order_within_the_lateness_repeats_batches_and_stores_change_nothing(
     trace: list[Event], source: SettingsSource, outcomes: list[str], seed: int
 ):
-    trace = with_results(trace, source, outcomes)
-    expected = run([trace], source)
-    arrived = arrivals(trace, seed)
-    for store in (DictStore(), BackwardStore()):
-        assert run(arrived, source, store=store).written == expected.written
+    assert_arrival_changes_nothing(with_results(trace, source, outcomes), source, seed)
 
 
 @CHECKED

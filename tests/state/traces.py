@@ -317,3 +317,11 @@ def arrivals(trace: list[Event], seed: int) -> list[list[Event]]:
     ordered = [event for _, _, event in sorted([*late, *repeats], key=lambda each: each[:2])]
     cuts = sorted(random.sample(range(len(ordered) + 1), random.randint(0, min(8, len(ordered)))))
     return [ordered[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(ordered)], strict=True)]
+
+
+def assert_arrival_changes_nothing(trace: list[Event], settings: SettingsSource, seed: int) -> None:
+    """However the trace arrives, and in whatever order the store lists what it holds, the same is written."""
+    expected = run([trace], settings).written
+    arrived = arrivals(trace, seed)
+    for store in (DictStore(), BackwardStore()):
+        assert run(arrived, settings, store=store).written == expected

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from streaming.wire.kafka import Network
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 
 UNKNOWN = Network()
+PATIENCE_S = 20.0
 PAGE = """\
 # HELP kafka_server_brokertopicmetrics_bytesin_total bytes in
 # TYPE kafka_server_brokertopicmetrics_bytesin_total counter
@@ -61,19 +63,9 @@ class Pages:
             status, text = (body, b"no") if isinstance(body, int) else (200, body)
             self.answers[int(name[1:])] = (status, {}, text)
         meter.begin({int(name[1:]): "127.0.0.1" for name in pages})
-        wait(
-            lambda: all(
-                each.asked is not None and (each.asked.done() or self.answers[broker][2] is None)
-                for broker, each in meter._pages.items()
-            )
-        )
-
-
-def wait(done: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+        asked = {broker: page.asked for broker, page in meter._pages.items()}
+        answered = [each for broker, each in asked.items() if each and self.answers[broker][2] is not None]
+        assert not futures.wait(answered, timeout=PATIENCE_S).not_done
 
 
 @pytest.fixture
@@ -153,26 +145,29 @@ def test_a_page_that_is_silent_delays_nobody_and_is_not_asked_twice(pages: Pages
 @contextmanager
 def trickling() -> Iterator[str]:
     """A page that begins and goes on byte by byte, never silent for long."""
+    over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             with suppress(OSError), server.accept()[0] as connection:
                 connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-                while True:
+                while not over.wait(0.01):
                     connection.sendall(b"#")
-                    time.sleep(0.01)
 
         threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/{{broker}}"
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/{{broker}}"
+        finally:
+            over.set()
 
 
 def test_a_page_that_trickles_is_given_up_after_its_time() -> None:
-    failures: list[None] = []
+    failed = threading.Event()
     with trickling() as url:
         target = KafkaTarget(metrics_url=url, timeout_s=0.2)
-        meter = NetworkMeter(target, interval_s=5.0, clock_s=time.time, failed=lambda: failures.append(None))
+        meter = NetworkMeter(target, interval_s=5.0, clock_s=time.time, failed=failed.set)
         meter.begin({1: "127.0.0.1"})
-        wait(lambda: bool(failures))
+        assert failed.wait(PATIENCE_S)
     assert meter.traffic(1) == UNKNOWN
 
 

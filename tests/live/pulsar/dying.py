@@ -5,16 +5,14 @@ As ``tests.live.dying``. Points: `operator`, `before-publish`, `begun` (its mark
 """
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from streaming.cli import main
-from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
 from streaming.sinks.pulsar_commit import Commit
 from streaming.sinks.pulsar_producers import Producers
-from tests.live.dying import Deaths, arm_driver, points_of
+from tests.live.dying import Deaths, arm_driver, arm_publishing, points_of
 
 POINTS = (
     "operator",
@@ -30,33 +28,21 @@ POINTS = (
 def arm(deaths: Deaths) -> None:
     """Put the points in."""
     arm_driver(deaths)
-    current = -1
-    plain_publish, plain_write, plain_send = PulsarPublisher.publish, PulsarPublisher._write, Producers.send
-
-    def publish(
-        self: PulsarPublisher, batch_id: int, query_id: str, records: Sequence[OutboundRecord]
-    ) -> bool:
-        nonlocal current
-        deaths.die_at("before-publish", batch_id)
-        current = batch_id
-        published = plain_publish(self, batch_id, query_id, records)
-        current = -1
-        deaths.die_at("after-publish", batch_id)
-        return published
+    current = arm_publishing(PulsarPublisher, deaths)
+    plain_write, plain_send = PulsarPublisher._write, Producers.send
 
     def write(self: PulsarPublisher, producers: Producers, commit: Commit) -> None:
         if commit.is_whole:
-            deaths.die_at("before-finish", current)
+            deaths.die_at("before-finish", current())
         plain_write(self, producers, commit)
         if not commit.is_whole:
-            deaths.die_at("begun", current)
+            deaths.die_at("begun", current())
 
     def send(self: Producers, *arguments: Any, **named: Any) -> None:
         plain_send(self, *arguments, **named)
         named["sent"].wait(timeout_s=20.0)
-        deaths.die_at("first-message", current)
+        deaths.die_at("first-message", current())
 
-    PulsarPublisher.publish = publish  # type: ignore[method-assign]
     PulsarPublisher._write = write  # type: ignore[method-assign]
     Producers.send = send  # type: ignore[method-assign]
 

@@ -14,7 +14,7 @@ from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.pulsar_admin import BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
 from streaming.settings import PulsarTarget
-from tests.live.driving import until
+from tests.live.driving import meanwhile, until
 
 TENANT = "lab"
 CLUSTER = "east-1"
@@ -78,20 +78,16 @@ class Lab:
             self.pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
         )
         producers = [client.create_producer(topic, block_if_queue_full=True) for topic in topics]
-        stop = threading.Event()
 
-        def send() -> None:
+        def send(stop: threading.Event) -> None:
             while not stop.wait(_PAUSE_S):
                 for producer in producers:
                     producer.send_async(b"x" * payload_bytes, None)
 
-        thread = threading.Thread(target=send, daemon=True)
-        thread.start()
         try:
-            yield
+            with meanwhile(send):
+                yield
         finally:
-            stop.set()
-            thread.join()
             client.close()
 
     def post(self, path: str, body: object = None) -> None:

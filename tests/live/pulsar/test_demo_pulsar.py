@@ -1,8 +1,6 @@
 """The demo on a real Pulsar: balances a real cluster, shows what its brokers report, and leaves nothing behind."""
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,8 +12,7 @@ from deploy.local.demo_pulsar.hearing import Loads
 from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
 from streaming.settings import load
 from streaming.wire.messages import TickData
-from tests.live.driving import ROOT
-from tests.live.terminal import assert_ctrl_c_ends, started_by
+from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
 
 STOP_S_MAX = 60.0
 """Three processes of trimtab, then brokers, bookie and ZooKeeper in turn."""
@@ -67,23 +64,11 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
 def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "t"
     temporary.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "deploy.local.demo_pulsar"],
-        cwd=ROOT,
-        env=os.environ | {"TMPDIR": str(temporary)},
-        capture_output=True,
-        text=True,
-        timeout=800,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"balanced, first after \d+ s: spread", done.stdout)
-    assert "decided: split shop/orders/" in done.stdout
-    assert "  split: shop/orders/" in done.stdout
-    assert "moved: shop/orders/" in done.stdout
-    assert done.stderr == ""
-    assert list(temporary.iterdir()) == []
-    assert started_by(temporary) == []
+    said = said_without_terminal("deploy.local.demo_pulsar", temporary, timeout_s=800)
+    assert re.search(r"balanced, first after \d+ s: spread", said)
+    assert "decided: split shop/orders/" in said
+    assert "  split: shop/orders/" in said
+    assert "moved: shop/orders/" in said
 
 
 @pytest.mark.live
