@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.live.driving import Child
+from tests.live.driving import Child, Warm
 from tests.live.loads import RECORDED_SETTINGS, recording
 from tests.live.stage import Outputs, Stage, replayed
 
@@ -24,15 +24,29 @@ def start_dying(stage: Stage, config: Path, points: Sequence[str], *, program: s
     )
 
 
-def crash_through(stage: Stage, points: Sequence[str], *, program: str = DYING) -> Outputs:
-    """Run the recording to its end, dying at each point on the way; returns what replay makes of it."""
-    config = stage.settings(base=RECORDED_SETTINGS, spark__max_records_per_trigger_count=RECORDS_PER_BATCH)
+def crash_through(
+    stage: Stage,
+    points: Sequence[str],
+    *,
+    program: str = DYING,
+    records_per_batch: int = RECORDS_PER_BATCH,
+    successor: Warm | None = None,
+) -> Outputs:
+    """Run the recording to its end, dying at each point on the way; returns what replay makes of it.
+
+    The last run, which no point is left for, is a `trimtab run` of the ``successor``, if there is one.
+    """
+    config = stage.settings(base=RECORDED_SETTINGS, spark__max_records_per_trigger_count=records_per_batch)
     wanted = replayed(config, recording())
     stage.send(recording())
     for _ in points:
         with start_dying(stage, config, points, program=program) as run:
             assert run.wait() == KILLED, run.said
-    with start_dying(stage, config, points, program=program) as run:
+    with (
+        start_dying(stage, config, points, program=program)
+        if successor is None
+        else successor.start("run", "--config", str(config), "--from", "earliest")
+    ) as run:
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
     assert {flag.name for flag in (stage.directory / "flags").iterdir()} == {

@@ -2,7 +2,7 @@
 
 `Child` is one cold process, as an operator starts it. `Warm` is a process that runs one command after another in the
 same JVM, which saves the ten seconds of a cold start: for everything that is not about processes. What either logs is
-part of every failure.
+part of every failure. `command` is for what needs neither Spark nor a process.
 """
 
 import json
@@ -23,7 +23,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
+from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.cli import main
 
 ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
@@ -80,6 +83,13 @@ def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def command(*arguments: str, code: int = 0) -> Result:
+    """What `trimtab` said that ended with ``code``: in this process, because one of its own takes seconds to start."""
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == code, (arguments, done.output, done.exception)
+    return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +221,7 @@ class Warm:
         self._count = 0
 
     def start(self, *arguments: str) -> "WarmRun":
-        """Begin `trimtab` with these arguments; the one before has to be over."""
+        """Begin `trimtab`, or with `-m` a module, with these arguments; the one before has to be over."""
         child = self._running_child()
         self._count += 1
         begin = len(child.said)

@@ -5,10 +5,7 @@ import re
 import time
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from streaming.cli import main
-from tests.live.driving import Warm
+from tests.live.driving import Warm, command
 from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import QUICK, Stage
 
@@ -18,9 +15,7 @@ AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 864
 
 def said(config: Path, *arguments: str, code: int = 0) -> str:
     """What a command printed."""
-    result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
-    assert result.exit_code == code, result.output
-    return result.output
+    return command(*arguments, "--config", str(config), code=code).output
 
 
 def since(text: str) -> int:

@@ -5,7 +5,6 @@ and never for a time.
 """
 
 import json
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,7 @@ from kafka.consumer.fetcher import ConsumerRecord
 from streaming.settings import TopicNames
 from streaming.sinks.kafka import EPOCH_HEADER
 from streaming.topics.kafka import create
-from tests.live.driving import ROOT, TRIMTAB, Running, until
+from tests.live.driving import Running, command, until
 
 RECORD_BYTES = 32 * 1024 * 1024
 
@@ -246,7 +245,5 @@ def replayed(config: Path, events: Iterable[bytes]) -> Outputs:
     """What `trimtab replay` makes of the same events with the same settings."""
     recording = config.with_suffix(".ndjson")
     recording.write_bytes(b"\n".join(events) + b"\n")
-    command = [*TRIMTAB, "replay", "--config", str(config), "--keep-open", str(recording)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return Outputs.of(done.stdout.splitlines())
+    done = command("replay", "--config", str(config), "--keep-open", str(recording))
+    return Outputs.of(done.stdout_bytes.splitlines())

@@ -9,16 +9,15 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from deploy.local.secure_kafka import SecureKafka
-from streaming.cli import main
 from streaming.exits import REFUSED
 from streaming.kafka_admin.throttles import read_throttle
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
+from tests.live.driving import command
 from tests.live.moving import planned
 from tests.live.stage import Stage, staged
 from tests.streaming.golden import folders, messages
@@ -54,9 +53,7 @@ def entries_of(component: str, stage: Stage) -> list[Entry]:
 
 def trimtab(*arguments: str, code: int = 0) -> str:
     """What a command says, without a process of its own."""
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == code, (arguments, done.output, done.exception)
-    return done.output
+    return command(*arguments, code=code).output
 
 
 @contextmanager

@@ -1,13 +1,14 @@
 """Runs `trimtab` commands one after another in one process: `python -m tests.live.warm DIRECTORY NUMBER`.
 
 Order n is the file `order-n.json` (the arguments); when it is over, `order-n.exit` holds its exit code. Spark's JVM
-stays from one to the next; the Spark session does not.
+stays from one to the next; the Spark session does not. `-m MODULE` runs the ``main`` of a module of the tests instead.
 """
 
 import json
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -21,7 +22,10 @@ _POLL_S = 0.02
 def _run(arguments: list[str]) -> int:
     """Exit code of one command, as the shell would see it."""
     try:
-        main.main(args=arguments, prog_name="trimtab", standalone_mode=False)
+        if arguments[0] == "-m":
+            import_module(arguments[1]).main(arguments[2:])
+        else:
+            main.main(args=arguments, prog_name="trimtab", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return error.exit_code

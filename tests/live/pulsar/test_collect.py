@@ -20,7 +20,7 @@ from streaming.wire.messages import (
     TopicStatsMessage,
     type_of,
 )
-from tests.live.driving import ROOT, TRIMTAB, until
+from tests.live.driving import ROOT, TRIMTAB, command, until
 from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.stage import Stage
 
@@ -190,9 +190,7 @@ def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
 
 def test_through_kafka_the_reports_arrive_keyed_by_the_cluster(pulsar: LocalPulsar, stage: Stage) -> None:
     settings = stage.settings(base=f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n')
-    command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(settings), "--once"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    command("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
     records = stage.read(stage.topics.input)
     types = [json.loads(record.value)["type"] for record in records]
     assert types.count(type_of(LoadReportMessage)) == len(pulsar.broker_ids)
@@ -209,9 +207,8 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
         (no_topic, 5, "trimtab topics create"),
         (no_target, 2, f'[targets."{CLUSTER}".pulsar]'),
     ):
-        command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(settings), "--once"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
-        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
+        asked = ("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
+        assert said in command(*asked, code=code).stderr
 
 
 @pytest.mark.slow  # a server of its own; what is said is tested without one, too
@@ -221,8 +218,6 @@ def test_with_the_extensible_load_manager_it_says_that_there_are_no_full_reports
     config = tmp_path / "trimtab.toml"
     with StandalonePulsar(tmp_path, load_manager="extensible") as standalone:
         config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{standalone.admin_url}"\n')
-        command = [*TRIMTAB, "collect", "pulsar", CLUSTER, "--config", str(config), "--stdout"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
-    assert done.returncode == 5
+        done = command("collect", "pulsar", CLUSTER, "--config", str(config), "--stdout", code=5)
     assert "ExtensibleLoadManagerImpl, which publishes no load reports of whole bundles" in done.stderr
     assert "loadManagerClassName=" in done.stderr, "the remedy"

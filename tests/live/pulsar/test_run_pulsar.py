@@ -11,7 +11,7 @@ from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from streaming.exits import FENCED, REFUSED
 from streaming.sinks.publisher import publisher_of
-from tests.live.crashing import BATCHES_COUNT, crash_through
+from tests.live.crashing import BATCHES_COUNT, RECORDS_PER_BATCH, crash_through
 from tests.live.driving import Warm
 from tests.live.loads import played
 from tests.live.operating import operate
@@ -34,9 +34,11 @@ def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
 
 
 def test_killed_when_the_first_message_of_a_batch_is_out_every_action_is_seen_once_as_in_replay(
-    on_pulsar: PulsarStage,
+    on_pulsar: PulsarStage, warm: Warm
 ) -> None:
-    wanted = crash_through(on_pulsar, ["first-message:3"], program=DYING)
+    wanted = crash_through(
+        on_pulsar, ["first-message:1"], program=DYING, records_per_batch=2 * RECORDS_PER_BATCH, successor=warm
+    )
     assert on_pulsar.published() == wanted
     assert sorted(set(on_pulsar.epochs(on_pulsar.topics.audit))) == [1, 2]
 

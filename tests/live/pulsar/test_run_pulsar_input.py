@@ -1,12 +1,10 @@
 """`trimtab run` with its input on Pulsar decides what `trimtab replay` decides, also over a stop and a start."""
 
-import subprocess
-
 import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from tests.live.driving import ROOT, TRIMTAB, Warm
+from tests.live.driving import Warm, command
 from tests.live.loads import played
 from tests.live.pulsar.lab import Lab
 from tests.live.stage import Stage, replayed
@@ -21,12 +19,9 @@ def test_what_comes_in_on_pulsar_is_decided_and_goes_out_on_kafka_once_over_a_re
     config = stage.settings(input__url=pulsar.service_url, output__url=f"kafka://{stage.bootstrap}")
     section = f'\n[input.pulsar]\nadmin_url = "{pulsar.admin_url}"\nnamespace = "{lab.namespace}"\n'
     config.write_text(config.read_text() + section)
-    created = subprocess.run(
-        [*TRIMTAB, "topics", "create", "--config", str(config)], cwd=ROOT, capture_output=True, check=False
-    )
-    assert created.returncode == 0, created.stderr
+    created = command("topics", "create", "--config", str(config))
     topic = f"persistent://{lab.namespace}/{stage.topics.input}"
-    assert f"{topic}: created" in created.stdout.decode()
+    assert f"{topic}: created" in created.stdout
 
     events = played(range(8))
     wanted = replayed(config, events)

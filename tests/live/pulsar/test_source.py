@@ -1,5 +1,6 @@
 """The Pulsar source: every message once, the same again when a batch is read again, and lost data never unnoticed."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from streaming.pulsar_log.positions import DataLoss
 from streaming.pulsar_log.topics import NonPersistentTopic
 from streaming.spark import pulsar_source
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
-from tests.live.driving import until
+from tests.live.driving import Warm, until
 from tests.live.pulsar.lab import Lab
 
 pytestmark = pytest.mark.live
@@ -198,35 +199,15 @@ def _ledger(offsets: dict[str, str]) -> int:
 
 
 def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
-    lab: Lab, client: pulsar_client.Client, tmp_path: Path
+    lab: Lab, client: pulsar_client.Client, warm: Warm, tmp_path: Path
 ) -> None:
-    from streaming.settings import Settings, SparkSettings  # noqa: PLC0415  Spark starts here
-    from streaming.spark import session  # noqa: PLC0415
-
-    topic = f"persistent://{lab.namespace}/spark"
-    spark = session.connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m")))
-    try:
-        pulsar_source.register(spark)
-        seen: list[str] = []
-
-        def run() -> None:
-            frame = (
-                spark.readStream.format("pulsar")
-                .options(**options(lab, topic, max_entries_per_trigger="40"))
-                .load()
-            )
-            frame.writeStream.foreachBatch(
-                lambda batch, _id: seen.extend(bytes(row.value).decode() for row in batch.collect())
-            ).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
-                availableNow=True
-            ).start().awaitTermination()
-
-        produce(client, topic, [])
-        reader(lab, topic).initialOffset()  # its subscription protects what no query has seen yet
-        wanted = [str(number) for number in range(150)]
-        for part in (wanted[:100], wanted[100:]):
-            produce(client, topic, part)
-            run()
-        assert seen == wanted
-    finally:
-        spark.stop()
+    topic, taken = f"persistent://{lab.namespace}/spark", tmp_path / "taken"
+    query = json.dumps(options(lab, topic, max_entries_per_trigger="40"))
+    produce(client, topic, [])
+    reader(lab, topic).initialOffset()  # its subscription protects what no query has seen yet
+    wanted = [str(number) for number in range(150)]
+    for part in (wanted[:100], wanted[100:]):
+        produce(client, topic, part)
+        with warm.start("-m", "tests.live.pulsar.sourcing", query, str(tmp_path / "c"), str(taken)) as run:
+            assert run.wait() == 0, run.said
+    assert taken.read_text().splitlines() == wanted

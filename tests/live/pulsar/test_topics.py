@@ -1,17 +1,17 @@
 """`trimtab topics create` on Pulsar, and what a start finds wrong with topics."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.cli import main
 from streaming.exits import REFUSED
+from streaming.settings import TopicNames
 from streaming.topics import pulsar as pulsar_topics
 from streaming.topics.kafka import StartError
-from tests.live.driving import until
+from tests.live.driving import command, until
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 
@@ -28,10 +28,8 @@ def bare(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
 
 def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
     """What `trimtab topics create` says of each topic by its short name; under "" what differs."""
-    result = CliRunner().invoke(main, ["topics", "create", "--config", str(stage.settings())])
-    assert result.exit_code == code, result.output
     said = {"": ""}
-    for line in result.output.splitlines():
+    for line in command("topics", "create", "--config", str(stage.settings()), code=code).output.splitlines():
         topic, _, outcome = line.rpartition(": ")
         name = topic.rpartition("/")[2].partition(".bare")[0]
         if outcome in {"created", "already right", "differs", "deduplication switched on"}:
@@ -51,16 +49,7 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
         StartError, match=r"(?s)topics missing.*trimtab\.input.*trimtab\.commits.*topics create"
     ):
         pulsar_topics.validate(settings)
-    names = {
-        "trimtab.input",
-        "trimtab.control",
-        "trimtab.actions",
-        "trimtab.actions.dry-run",
-        "trimtab.audit",
-        "trimtab.dead-letter",
-        "trimtab.executor.kafka",
-        "trimtab.commits",
-    }
+    names = asdict(TopicNames()).values()
     assert create(bare) == {"": "", **dict.fromkeys(names, "created")}
     assert create(bare) == {"": "", **dict.fromkeys(names, "already right")}
     assert pulsar_topics.validate(settings) == []
