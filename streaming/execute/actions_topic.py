@@ -1,4 +1,4 @@
-"""The executor's view of Kafka: actions, each at least once and in order, and the newest control event.
+"""The executor's view of the actions topic on Kafka: each action at least once and in order.
 
 Positions are committed after the results of a batch are written, together with the highest epoch of each controller:
 a restart neither skips an action nor forgets whose are out of date. Standbys of the same cluster share a consumer
@@ -9,10 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from types import MappingProxyType
 
-import msgspec
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError
@@ -23,9 +21,8 @@ from streaming.denied import told
 from streaming.execute.orders import Epochs
 from streaming.permissions import ANYBODY, Subject, unseen
 from streaming.sinks import PublishError
-from streaming.wire.messages import ControlData, ControlMessage
 
-__all__ = ["ActionRecord", "ActionsTopic", "ControlTopic"]
+__all__ = ["ActionRecord", "ActionsTopic"]
 
 EPOCH_HEADER = "trimtab-epoch"
 LOOKBACK_S = 3600.0
@@ -160,76 +157,3 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
     def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
         self.new |= set(assigned)
         self._consumer.pause(*assigned)
-
-
-class ControlTopic:
-    """The newest control event of one cluster: greatest (time, id), wherever in the log it is."""
-
-    def __init__(
-        self,
-        bootstrap: str,
-        *,
-        topic: str,
-        cluster: str,
-        client_options: Mapping[str, object] = MappingProxyType({}),
-        principal: str = ANYBODY,
-    ) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached."""
-        self._subject = Subject(bootstrap=bootstrap, principal=principal)
-        try:
-            self._consumer = KafkaConsumer(
-                bootstrap_servers=bootstrap,
-                group_id=None,
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-                bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
-                metrics_enabled=False,
-                **client_options,
-            )
-        except KafkaError as error:
-            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
-        self._topic = topic
-        self._cluster = cluster
-        self._newest: tuple[datetime, str] | None = None
-        self._data: ControlData | None = None
-
-    def newest(self) -> ControlData | None:
-        """What is in force now: read to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
-        try:
-            for value in self._new_values():
-                self._take(value)
-        except KafkaError as error:
-            why = told(error, self._subject, "Read", topic=self._topic)
-            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
-        return self._data
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._consumer.close()
-
-    def _new_values(self) -> Iterator[bytes]:
-        if not self._consumer.assignment():
-            found = self._consumer.partitions_for_topic(self._topic)
-            if not found:
-                raise PublishError(unseen(self._subject, self._topic, "Read"))
-            self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
-            self._consumer.seek_to_beginning()
-        ends = self._consumer.end_offsets(self._consumer.assignment())
-        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
-            for records in self._consumer.poll(timeout_ms=200).values():
-                yield from (record.value for record in records if record.key == self._cluster.encode())
-
-    def _take(self, value: bytes | None) -> None:
-        """A tombstone forgets; what is no control event is the controller's to refuse."""
-        if value is None:
-            self._newest = self._data = None
-            return
-        try:
-            event = _control.decode(value)
-        except msgspec.MsgspecError:
-            return
-        if event.cluster == self._cluster and (self._newest is None or (event.time, event.id) > self._newest):
-            self._newest, self._data = (event.time, event.id), event.data
-
-
-_control = msgspec.json.Decoder(ControlMessage)

@@ -7,12 +7,12 @@ while, what is left of its own is taken off if nothing moves any more.
 import logging
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from kafka import KafkaAdminClient
 
-from streaming.execute.actions_topic import ActionRecord, ControlTopic
-from streaming.execute.input_side import input_side
+from streaming.execute.actions_topic import ActionRecord
+from streaming.execute.control import ControlView, control_of
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.execute.loop import ActionLoop
@@ -22,8 +22,8 @@ from streaming.execute.output_side import Actions, actions_of, memory_of
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
 from streaming.settings import KafkaTarget, Settings
+from streaming.sinks.event_sink import event_sink_of
 from streaming.sinks.input_events import EventSink
-from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.messages import ActionResultData
 
 __all__ = ["ThrottleLoop", "start"]
@@ -44,7 +44,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         cluster: str,
         target: KafkaTarget,
         actions: Actions,
-        control: ControlTopic | PulsarControl,
+        control: ControlView,
         results: EventSink,
         epochs: Epochs,
         clock_s: Callable[[], float] = time.time,
@@ -118,7 +118,8 @@ def start(
     """
     with admin_of(target, cluster=cluster) as admin:
         _require_answer(admin)
-    results, control = input_side(stack, settings, cluster)
+    results = stack.enter_context(closing(event_sink_of(settings)))
+    control = stack.enter_context(control_of(settings, cluster=cluster))
     control.newest()
     memory = memory_of(settings, cluster=cluster)
     memory.read()

@@ -15,14 +15,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from streaming.execute.actions_topic import ActionRecord, ControlTopic
+from streaming.execute.actions_topic import ActionRecord
+from streaming.execute.control import ControlView
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import BadOrder, Epochs, Gated, Skip, gate
 from streaming.execute.output_side import Actions
 from streaming.serve import Check
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import EventSink
-from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.encode import encode_input
 from streaming.wire.messages import ActionResultData, ActionResultMessage, type_of
 
@@ -48,7 +48,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         *,
         cluster: str,
         actions: Actions,
-        control: ControlTopic | PulsarControl,
+        control: ControlView,
         results: EventSink,
         epochs: Epochs,
         clock_s: Callable[[], float],

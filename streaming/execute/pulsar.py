@@ -9,11 +9,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
-from streaming.execute.actions_topic import ActionRecord, ControlTopic
+from streaming.execute.actions_topic import ActionRecord
 from streaming.execute.carry_out import Done, Executor
-from streaming.execute.input_side import input_side
+from streaming.execute.control import ControlView, control_of
 from streaming.execute.loop import ActionLoop
 from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import Epochs, Order, Skip, read_order
@@ -21,8 +21,8 @@ from streaming.execute.output_side import Actions, actions_of
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
+from streaming.sinks.event_sink import event_sink_of
 from streaming.sinks.input_events import EventSink
-from streaming.sinks.pulsar_events import PulsarControl
 from streaming.wire.messages import ActionResultData
 
 __all__ = ["ExecutorLoop", "start"]
@@ -39,7 +39,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         *,
         cluster: str,
         actions: Actions,
-        control: ControlTopic | PulsarControl,
+        control: ControlView,
         results: EventSink,
         epochs: Epochs,
         concurrent_count: int,
@@ -108,7 +108,8 @@ def start(
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)
     pulsar_cluster = admin.configuration().cluster_name
-    results, control = input_side(stack, settings, cluster)
+    results = stack.enter_context(closing(event_sink_of(settings)))
+    control = stack.enter_context(control_of(settings, cluster=cluster))
     control.newest()
     epochs = Epochs()
     actions = actions_of(

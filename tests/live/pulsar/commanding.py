@@ -75,6 +75,11 @@ class Commander:
         }
         self.stage.send([json.dumps(event).encode()], to=self.stage.topics.control)
 
+    def clear_control(self, tombstone: bytes | None) -> None:
+        """Write what compaction takes for the end of the key."""
+        self.stage.send_raw(CLUSTER.encode(), tombstone, to=self.stage.topics.control)
+        self.stage.flush()
+
     def start(self, stack: ExitStack, *, dry_run: bool = False) -> ExecutorLoop:
         target = self.settings.targets[CLUSTER].pulsar
         return start(stack, self.settings, cluster=CLUSTER, target=target, dry_run=dry_run)

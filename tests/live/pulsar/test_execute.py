@@ -132,6 +132,7 @@ def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dr
     old = commander.unload(bundle, owner=owner, to=other, epoch=6)
     commander.execute()
     commander.control(paused=True, who="ann", why="an upgrade")
+    commander.clear_control(None)
     paused = commander.unload(bundle, owner=owner, to=other, epoch=7)
     commander.execute()
     assert lab.owner(bundle) == owner
@@ -142,7 +143,7 @@ def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dr
     said = [str(results[action]["reason"]) for action in (shown, old, paused)]
     assert said[0].startswith("executor-dry-run: ")
     assert said[1].startswith("old-epoch: ")
-    assert said[2] == "paused: the cluster is paused by ann: an upgrade"
+    assert said[2] == "paused: the cluster is paused by ann: an upgrade", "a tombstone resumes nothing"
     assert results[resumed]["outcome"] == "succeeded"
     assert lab.owner(bundle) == other
 
