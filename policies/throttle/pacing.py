@@ -53,7 +53,8 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     if not len(snapshot.moves):
         return _finished(memory)
     needs = needs_of(snapshot.moves)
-    if any(load.min_bytes_per_s is None for load in loads_of(needs)):
+    knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nobody leads anything
+    if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
         return _without_reports(snapshot, memory, settings, needs)
     return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
 
@@ -74,6 +75,8 @@ class _Round:
     settings: ThrottleSettings
     needs: Needs
     loads: tuple[Load, ...]
+    led_loads: tuple[Load, ...]
+    """The same of the partitions that have a leader; rates are made for them."""
     lists: ListSteps
     eta: Eta
     """At the rates in force."""
@@ -88,10 +91,11 @@ class _Round:
         needs: Needs,
     ) -> "_Round":
         loads = loads_of(needs)
+        safe_leader_mins, safe_follower_mins = _safe_mins(memory, needs)
         memory = replace(
             memory,
-            safe_leader_mins=_known(needs.failover_safe_min_bytes_per_s),
-            safe_follower_mins=_known(needs.follower_min_bytes_per_s),
+            safe_leader_mins=safe_leader_mins,
+            safe_follower_mins=safe_follower_mins,
             stale_rounds=0,
             watch=watched(
                 memory.watch,
@@ -108,6 +112,7 @@ class _Round:
             settings=settings,
             needs=needs,
             loads=loads,
+            led_loads=loads_of(needs_of(moves.take(moves.is_led()))) if needs.without_leader else loads,
             lists=lists,
             eta=eta_of(memory.watch, in_force),
         )
@@ -129,7 +134,7 @@ class _Round:
     def rule(self) -> RateRule:
         """How rates are made in this round."""
         left_ms = self.left_ms
-        knows_sizes = all(load.bytes_left is not None for load in self.loads)
+        knows_sizes = all(load.bytes_left is not None for load in self.led_loads)
         return RateRule(
             headroom_ratio=exact(self.settings.headroom_ratio),
             floor_bytes_per_s=self.settings.floor_bytes_per_s,
@@ -172,10 +177,10 @@ def _wanted(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
     """A rate for every broker on a list, whether it leads now or not, and what comes of them."""
     rule = now.rule()
     if now.settings.rates == "uniform":
-        found = uniform_plan(now.loads, rule)
+        found = uniform_plan(now.led_loads, rule)
         rate = found.rate_bytes_per_s or 0
         return dict.fromkeys(now.lists.roles(), rate), found.plan
-    plan = per_broker_plan(now.loads, rule)
+    plan = per_broker_plan(now.led_loads, rule)
     spare = per_broker_plan(_safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     rates = {role: plan.rates.get(role) or spare[role] or 0 for role in now.lists.roles()}
     return rates, plan
@@ -341,6 +346,8 @@ def _remembered(
 
 
 def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
+    if now.needs.without_leader and plan.feasible:  # nobody knows what those will take
+        plan = replace(plan, feasible=None)
     return PacingExplanation(
         outcome=outcome,
         wanted_trigger=trigger,
@@ -364,5 +371,17 @@ def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists
     return moves.fingerprint() != snapshot.planned_fingerprint
 
 
+def _safe_mins(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
+    """Of leaders and followers; what a partition needed that has just lost its leader is not forgotten."""
+    leaders, followers = _known(needs.failover_safe_min_bytes_per_s), _known(needs.follower_min_bytes_per_s)
+    if not needs.without_leader:
+        return leaders, followers
+    return _at_least(leaders, memory.safe_leader_mins), _at_least(followers, memory.safe_follower_mins)
+
+
 def _known(values: Mapping[int, int | None]) -> dict[int, int]:
     return {broker: value for broker, value in values.items() if value is not None}
+
+
+def _at_least(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
+    return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}

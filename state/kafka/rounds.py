@@ -19,7 +19,7 @@ from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state import control
 from state.kafka import drift, pursuit
-from state.kafka.actions import throttle_action
+from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.settings import KafkaSettings
@@ -276,10 +276,11 @@ def _remember(
 def _verdict(told: PacingExplanation, decision: ThrottleDecision | None, hold: _Hold | None) -> str:
     if decision is not None and hold is not None:
         return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
+    uncounted = "" if (names := leaderless(told)) is None else f"; {names}"
     if decision is not None:
-        return f"throttle decided: {decision.trigger}"
+        return f"throttle decided: {decision.trigger}{uncounted}"
     wanted = "" if told.wanted_trigger is None else f", {told.wanted_trigger} waits"
-    return f"no throttle decided: {told.outcome}{wanted}"
+    return f"no throttle decided: {told.outcome}{wanted}{uncounted}"
 
 
 def _round_output(
