@@ -24,7 +24,7 @@ from policies.throttle.pacing_plan import (
     ThrottleDecision,
     Trigger,
 )
-from policies.throttle.progress import Eta, eta_of, watched
+from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, watched
 from policies.throttle.rates import (
     BrokerRole,
     Load,
@@ -91,6 +91,7 @@ class _Round:
         needs: Needs,
     ) -> "_Round":
         loads = loads_of(needs)
+        in_force = plan_in_force(memory.rates(), loads) if memory.is_active else None
         safe_leader_mins, safe_follower_mins = _safe_mins(memory, needs)
         memory = replace(
             memory,
@@ -101,10 +102,10 @@ class _Round:
                 memory.watch,
                 at_ms=snapshot.now_ms,
                 loads=loads,
+                plan=in_force,
                 is_changed=False,
             ),
         )
-        in_force = _plan_of(memory.rates(), loads) if memory.is_active else None
         lists = ListSteps.of(snapshot.lists, memory.added, moves, snapshot.lost)
         return cls(
             snapshot=snapshot,
@@ -114,7 +115,7 @@ class _Round:
             loads=loads,
             led_loads=loads_of(needs_of(moves.take(moves.is_led()))) if needs.without_leader else loads,
             lists=lists,
-            eta=eta_of(memory.watch, in_force),
+            eta=_eta(memory.watch, in_force, loads),
         )
 
     @property
@@ -147,7 +148,7 @@ class _Round:
 def _with_reports(now: _Round) -> Step:
     wanted, plan = _wanted(now)
     trigger = next(_triggers(now, wanted), None)
-    in_force = _plan_of(now.memory.rates(), now.loads)
+    in_force = plan_in_force(now.memory.rates(), now.loads)
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
             return None, now.memory, _explained(now, "infeasible", trigger, plan)
@@ -169,7 +170,7 @@ def _with_reports(now: _Round) -> Step:
     return (
         decision,
         memory,
-        _explained(replace(now, memory=memory), "decided", trigger, _plan_of(rates, now.loads)),
+        _explained(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
     )
 
 
@@ -332,7 +333,7 @@ def _remembered(
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)
-        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, is_changed=True)
+        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, plan=None, is_changed=True)
     return replace(
         memory,
         begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
@@ -345,6 +346,11 @@ def _remembered(
     )
 
 
+def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
+    """Of a round; where bytes are unknown it gave no sample, and what was observed before is not all that is left."""
+    return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
+
+
 def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
     if now.needs.without_leader and plan.feasible:  # nobody knows what those will take
         plan = replace(plan, feasible=None)
@@ -353,12 +359,13 @@ def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: Rat
         wanted_trigger=trigger,
         needs=now.needs,
         plan=plan,
-        eta=eta_of(now.memory.watch, plan),
+        eta=_eta(now.memory.watch, plan, now.loads),
         differs_from_plan=now.memory.differs_from_plan,
     )
 
 
-def _plan_of(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
+def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
+    """What comes of the rates that are set."""
     return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
 
 

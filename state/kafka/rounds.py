@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from policies.throttle.network import network_limits
-from policies.throttle.pacing import decide
+from policies.throttle.pacing import decide, plan_in_force
 from policies.throttle.pacing_plan import (
     PacingExplanation,
     PacingMemory,
@@ -221,7 +221,9 @@ def _watched_on(
     """The memory of a round whose decision was held: it saw, and changed nothing."""
     watch = before.watch
     if told.needs is not None and before.is_active:
-        watch = watched(watch, at_ms=seen.at_ms, loads=loads_of(told.needs), is_changed=False)
+        loads = loads_of(told.needs)
+        in_force = plan_in_force(before.rates(), loads)
+        watch = watched(watch, at_ms=seen.at_ms, loads=loads, plan=in_force, is_changed=False)
     return replace(
         before,
         safe_leader_mins=after.safe_leader_mins or before.safe_leader_mins,

@@ -57,6 +57,17 @@ def test_nobody_knows_when_it_is_done_or_whether() -> None:
         cluster.round(MOVE, DEAD)
 
 
+def test_what_was_observed_before_says_nothing_of_the_end_either() -> None:
+    cluster = Cluster()
+    for step in range(1, 8):
+        cluster.round(replace(MOVE, present={3: step * GB}), replace(BACK, present={6: step * GB}))
+    assert cluster.told is not None
+    assert cluster.told.eta is not None
+    assert cluster.told.eta.basis == "observed"
+    cluster.round(MOVE, DEAD)
+    assert (cluster.told.eta.remaining_s, cluster.told.eta.basis) == (None, "unknown")
+
+
 def test_the_others_still_keep_the_deadline() -> None:
     cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
     assert rates(cluster.round(MOVE, DEAD))["leader:1"] == 18 * MB
