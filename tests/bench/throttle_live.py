@@ -7,6 +7,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from streaming.settings import load
 from tests.bench.move_plot import Line, plot
 from tests.bench.report import Limit, Row, Section
-from tests.live.driving import TRIMTAB, Child, until
+from tests.live.driving import TRIMTAB, Child, ask, until
 from tests.live.moving import Moving, UsualFetches, pipeline, planned
 from tests.live.stage import Stage
 
@@ -122,14 +123,14 @@ def _run(size: int) -> _Run:
         planned(plan, moving.topic, _TARGET)
         target = f'bootstrap = "{kafka.bootstrap}"\nplanned_file = "{plan}"\n'
         config = stage.settings(base=_RULES + target)
-        moving.fill(size)
         command = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
         settings = load(file=config, flags={}, environ={}).settings
-        with (
-            moving.written(_WRITES),
-            Child(command, directory / "run.log") as run,
-            pipeline(settings, cluster=CLUSTER),
-        ):
+        with ExitStack() as stack:
+            run = stack.enter_context(Child(command, directory / "run.log"))
+            moving.fill(size)
+            until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
+            stack.enter_context(moving.written(_WRITES))
+            stack.enter_context(pipeline(settings, cluster=CLUSTER))
             until(lambda: moving.throttle().rates_bytes_per_s, what="the throttle", running=[run])
             began_s, began_unix_s = time.monotonic(), time.time()
             moving.begin(_TARGET)
