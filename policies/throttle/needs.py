@@ -4,6 +4,9 @@ Kafka counts the traffic of *all* followers of a throttled partition against its
 that are not in sync. So the in-sync followers eat first, and a leader needs write rate times followers, new ones included; a
 follower needs the write rate. Source: ``KafkaApis.sizeOfThrottledPartitions`` and ``ReplicaManager.shouldLeaderThrottle``.
 The rule of Kafka's manual, "above the write rate", is computed beside it: it under-estimates from the second follower on.
+
+To a partition without a leader nothing is written and nothing of it is copied: it takes no quota until it has one, so no
+minimum counts it, and it is named. What is left of it stays unknown.
 """
 
 from collections.abc import Mapping
@@ -43,33 +46,37 @@ class Needs:
     leader_min_write_rate_bytes_per_s: ByBroker
     """The rule that under-estimates: write rate alone."""
     failover_safe_min_bytes_per_s: ByBroker
-    """The same as ``leader_min_bytes_per_s`` if the broker led every moving partition it is a source of; of all sources."""
+    """The same as ``leader_min_bytes_per_s`` if the broker led every moving partition it is a source of; of all sources.
+    With those that have no leader now, as far as their write rate is known."""
     lacking: tuple[Lack, ...]
     """In order; empty when everything is known."""
+    without_leader: tuple[str, ...]
+    """Partitions that have none, in order; no minimum holds what they take once they have one."""
     whole_logs_count: int
     """Added replicas of which nobody said what they have already: their whole log counts."""
 
 
 def needs_of(moves: Moves) -> Needs:
     """Add up; integer arithmetic without a limit."""
-    led = np.flatnonzero(moves.is_led())
-    leaders, rates = moves.leader[led], moves.write_bytes_per_s[led]
+    is_led = moves.is_led()
+    led, leaders = np.flatnonzero(is_led), moves.leader[is_led]
+    rates = np.where(is_led, moves.write_bytes_per_s, 0)
+    safe_rates = np.where(moves.write_bytes_per_s == UNKNOWN, rates, moves.write_bytes_per_s)
     followers = followers_of(moves)
     left = bytes_left(moves)
-    is_led = moves.is_led()[moves.added.rows]
+    is_sent = is_led[moves.added.rows]
     sources = moves.sources.rows
     return Needs(
-        leader_bytes_to_send=total_by_broker(moves.leader[moves.added.rows[is_led]], left[is_led]),
+        leader_bytes_to_send=total_by_broker(moves.leader[moves.added.rows[is_sent]], left[is_sent]),
         follower_bytes_to_receive=total_by_broker(moves.added.brokers, left),
-        leader_min_bytes_per_s=total_by_broker(leaders, rates, times=followers[led]),
-        follower_min_bytes_per_s=total_by_broker(
-            moves.added.brokers, moves.write_bytes_per_s[moves.added.rows]
-        ),
-        leader_min_write_rate_bytes_per_s=total_by_broker(leaders, rates),
+        leader_min_bytes_per_s=total_by_broker(leaders, rates[led], times=followers[led]),
+        follower_min_bytes_per_s=total_by_broker(moves.added.brokers, rates[moves.added.rows]),
+        leader_min_write_rate_bytes_per_s=total_by_broker(leaders, rates[led]),
         failover_safe_min_bytes_per_s=total_by_broker(
-            moves.sources.brokers, moves.write_bytes_per_s[sources], times=followers[sources]
+            moves.sources.brokers, safe_rates[sources], times=followers[sources]
         ),
         lacking=_lacking(moves, left),
+        without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
         whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
     )
 

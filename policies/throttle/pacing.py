@@ -24,7 +24,7 @@ from policies.throttle.pacing_plan import (
     ThrottleDecision,
     Trigger,
 )
-from policies.throttle.progress import Eta, eta_of, watched
+from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, watched
 from policies.throttle.rates import (
     BrokerRole,
     Load,
@@ -53,7 +53,8 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     if not len(snapshot.moves):
         return _finished(memory)
     needs = needs_of(snapshot.moves)
-    if any(load.min_bytes_per_s is None for load in loads_of(needs)):
+    knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nobody leads anything
+    if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
         return _without_reports(snapshot, memory, settings, needs)
     return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
 
@@ -74,6 +75,8 @@ class _Round:
     settings: ThrottleSettings
     needs: Needs
     loads: tuple[Load, ...]
+    led_loads: tuple[Load, ...]
+    """The same of the partitions that have a leader; rates are made for them."""
     lists: ListSteps
     eta: Eta
     """At the rates in force."""
@@ -88,19 +91,21 @@ class _Round:
         needs: Needs,
     ) -> "_Round":
         loads = loads_of(needs)
+        in_force = plan_in_force(memory.rates(), loads) if memory.is_active else None
+        safe_leader_mins, safe_follower_mins = _safe_mins(memory, needs)
         memory = replace(
             memory,
-            safe_leader_mins=_known(needs.failover_safe_min_bytes_per_s),
-            safe_follower_mins=_known(needs.follower_min_bytes_per_s),
+            safe_leader_mins=safe_leader_mins,
+            safe_follower_mins=safe_follower_mins,
             stale_rounds=0,
             watch=watched(
                 memory.watch,
                 at_ms=snapshot.now_ms,
                 loads=loads,
+                plan=in_force,
                 is_changed=False,
             ),
         )
-        in_force = _plan_of(memory.rates(), loads) if memory.is_active else None
         lists = ListSteps.of(snapshot.lists, memory.added, moves, snapshot.lost)
         return cls(
             snapshot=snapshot,
@@ -108,8 +113,9 @@ class _Round:
             settings=settings,
             needs=needs,
             loads=loads,
+            led_loads=loads_of(needs_of(moves.take(moves.is_led()))) if needs.without_leader else loads,
             lists=lists,
-            eta=eta_of(memory.watch, in_force),
+            eta=_eta(memory.watch, in_force, loads),
         )
 
     @property
@@ -129,7 +135,7 @@ class _Round:
     def rule(self) -> RateRule:
         """How rates are made in this round."""
         left_ms = self.left_ms
-        knows_sizes = all(load.bytes_left is not None for load in self.loads)
+        knows_sizes = all(load.bytes_left is not None for load in self.led_loads)
         return RateRule(
             headroom_ratio=exact(self.settings.headroom_ratio),
             floor_bytes_per_s=self.settings.floor_bytes_per_s,
@@ -142,7 +148,7 @@ class _Round:
 def _with_reports(now: _Round) -> Step:
     wanted, plan = _wanted(now)
     trigger = next(_triggers(now, wanted), None)
-    in_force = _plan_of(now.memory.rates(), now.loads)
+    in_force = plan_in_force(now.memory.rates(), now.loads)
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
             return None, now.memory, _explained(now, "infeasible", trigger, plan)
@@ -164,7 +170,7 @@ def _with_reports(now: _Round) -> Step:
     return (
         decision,
         memory,
-        _explained(replace(now, memory=memory), "decided", trigger, _plan_of(rates, now.loads)),
+        _explained(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
     )
 
 
@@ -172,10 +178,10 @@ def _wanted(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
     """A rate for every broker on a list, whether it leads now or not, and what comes of them."""
     rule = now.rule()
     if now.settings.rates == "uniform":
-        found = uniform_plan(now.loads, rule)
+        found = uniform_plan(now.led_loads, rule)
         rate = found.rate_bytes_per_s or 0
         return dict.fromkeys(now.lists.roles(), rate), found.plan
-    plan = per_broker_plan(now.loads, rule)
+    plan = per_broker_plan(now.led_loads, rule)
     spare = per_broker_plan(_safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     rates = {role: plan.rates.get(role) or spare[role] or 0 for role in now.lists.roles()}
     return rates, plan
@@ -327,7 +333,7 @@ def _remembered(
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)
-        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, is_changed=True)
+        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, plan=None, is_changed=True)
     return replace(
         memory,
         begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,
@@ -340,18 +346,26 @@ def _remembered(
     )
 
 
+def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
+    """Of a round; where bytes are unknown it gave no sample, and what was observed before is not all that is left."""
+    return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
+
+
 def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
+    if now.needs.without_leader and plan.feasible:  # nobody knows what those will take
+        plan = replace(plan, feasible=None)
     return PacingExplanation(
         outcome=outcome,
         wanted_trigger=trigger,
         needs=now.needs,
         plan=plan,
-        eta=eta_of(now.memory.watch, plan),
+        eta=_eta(now.memory.watch, plan, now.loads),
         differs_from_plan=now.memory.differs_from_plan,
     )
 
 
-def _plan_of(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
+def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
+    """What comes of the rates that are set."""
     return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
 
 
@@ -364,5 +378,17 @@ def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists
     return moves.fingerprint() != snapshot.planned_fingerprint
 
 
+def _safe_mins(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
+    """Of leaders and followers; what a partition needed that has just lost its leader is not forgotten."""
+    leaders, followers = _known(needs.failover_safe_min_bytes_per_s), _known(needs.follower_min_bytes_per_s)
+    if not needs.without_leader:
+        return leaders, followers
+    return _at_least(leaders, memory.safe_leader_mins), _at_least(followers, memory.safe_follower_mins)
+
+
 def _known(values: Mapping[int, int | None]) -> dict[int, int]:
     return {broker: value for broker, value in values.items() if value is not None}
+
+
+def _at_least(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
+    return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}

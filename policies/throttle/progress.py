@@ -1,12 +1,17 @@
-"""When a running move is done: from the prediction at first, from the observed slope once there is one.
+"""When a running move is done: from the prediction at first, more and more from the observed slope.
 
-The prediction is bytes left ÷ (rate - minimum). It is off at the start (the quota window is full of credit) and with large
-batches (a held-back follower waits out its fetch backoff), so after some rounds what the move really does counts: the
-slope of the role that is the bottleneck at the rates in force. The others change pace whenever a partition is done and its
-share goes to the rest; the bottleneck is busy to the end. Where the bottleneck is unknown, or a leader that may just have
-taken over because its bytes rose, the slowest follower counts. Whether the move catches up at all is told by followers too.
+The prediction is bytes left ÷ (rate - minimum). What the move really does tells more the longer it is seen, and little at
+first: Kafka begins slowly, the quota window is filling, and a report is off by what is copied while it is read. So the first
+seconds are left out, then the slope's weight grows with the time it covers, up to all of it. The two are weighted as paces,
+not as times: a move that seems to stand still for a moment is not done never.
 
-A watch begins anew when rates change or moves join, because the slope does too. It keeps the newest samples only.
+The slope is a least-squares line through the newest samples, of the role that is the bottleneck at the rates in force. The
+others change pace whenever a partition is done and its share goes to the rest; the bottleneck is busy to the end. Where the
+bottleneck is unknown, or a leader that may just have taken over because its bytes rose, the slowest follower counts. Whether
+the move catches up at all is told by followers too.
+
+A watch begins anew when rates change or moves join, because the slope does too, and when another role has become the
+bottleneck: until then that one was kept waiting, so its slope says little of its own pace.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +21,18 @@ from typing import Literal
 
 from policies.throttle.rates import Load, RatePlan
 
-PREDICTED_UNTIL_MS = 10_000
-"""Up to here the quota window is still filling, and growth says little."""
-OBSERVED_FROM_MS = 20_000
-"""From here only the slope counts; in between the one goes over into the other."""
+SETTLED_AFTER_MS = 10_000
+"""What is seen before is left out: Kafka's quota window is so long, and fetchers start meanwhile."""
+OBSERVED_AFTER_MS = 50_000
+"""So much time under a slope is needed for the prediction to count no more: over 10 s, what reports are off by is a fifth of it,
+over a minute a thirtieth. The samples that are kept cover as much at least."""
+SAMPLE_STEP_MS = 9_000
+"""Samples are so far apart at least, the newest aside: with rounds of any length the kept ones cover a minute."""
+STILL_BUSY_RATIO = 0.7
+"""A bottleneck is watched on as long as it takes this share of the longest: of brokers that are alike, the first is now this
+one, now that one."""
 SAMPLES_MAX = 7
-"""A minute of rounds of 10 s: long enough to be steady, short enough to follow the load."""
+"""With that step, long enough for a slope to count alone, short enough to follow the load."""
 _MS_PER_S = 1000
 
 Basis = Literal["unknown", "predicted", "blended", "observed", "not-catching-up", "done"]
@@ -38,10 +49,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Samples since rates or moves changed last, the oldest first."""
+    """What was seen since rates or moves changed last."""
 
     begun_ms: int = 0
     samples: tuple[Sample, ...] = ()
+    """The oldest first; while the move settles, the newest alone."""
+    bottleneck: str | None = None
+    """The role whose slope counts, as in ``leader:101``; None: not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +68,7 @@ class Eta:
     predicted_s: float | None
     observed_s: float | None
     observed_weight_ratio: float
-    """0: all prediction, 1: all observation."""
+    """0: all prediction, 1: all observation; it grows with the time that was observed."""
     observed_low_s: float | None = None
     """What the quickest stretch between two samples promises; with ``observed_high_s``, how sure it is."""
     observed_high_s: float | None = None
@@ -63,21 +77,50 @@ class Eta:
     """How quickly each role's bytes left shrink; negative: they grow."""
 
 
-def watched(watch: Watch, *, at_ms: int, loads: Iterable[Load], is_changed: bool) -> Watch:
-    """The watch with one sample more; ``is_changed`` begins it anew. Unknown bytes give no sample."""
+UNKNOWN_END = Eta(
+    remaining_s=None, basis="unknown", predicted_s=None, observed_s=None, observed_weight_ratio=0.0
+)
+
+
+def watched(
+    watch: Watch, *, at_ms: int, loads: Iterable[Load], plan: RatePlan | None, is_changed: bool
+) -> Watch:
+    """The watch with one sample more; ``is_changed`` begins it anew. Unknown bytes give no sample.
+
+    ``plan`` is what comes of the rates in force; None: there are none.
+    """
     bytes_left = {str(load.role): load.bytes_left for load in loads}
     known = {role: left for role, left in bytes_left.items() if left is not None}
-    if is_changed or not watch.samples:
+    if is_changed or not watch.samples or not _is_still_busy(watch.bottleneck, plan):
         watch = Watch(begun_ms=at_ms)
     if len(known) < len(bytes_left):
         return watch
-    return Watch(begun_ms=watch.begun_ms, samples=(*watch.samples, Sample(at_ms, known))[-SAMPLES_MAX:])
+    settled = [each for each in watch.samples if each.at_ms - watch.begun_ms >= SETTLED_AFTER_MS]
+    if len(settled) > 1 and settled[-1].at_ms - settled[-2].at_ms < SAMPLE_STEP_MS:
+        settled.pop()
+    return Watch(
+        begun_ms=watch.begun_ms,
+        samples=(*settled, Sample(at_ms, known))[-SAMPLES_MAX:],
+        bottleneck=watch.bottleneck or _bottleneck(plan),
+    )
+
+
+def _bottleneck(plan: RatePlan | None) -> str | None:
+    return None if plan is None or plan.bottleneck is None else str(plan.bottleneck)
+
+
+def _is_still_busy(role: str | None, plan: RatePlan | None) -> bool:
+    """Whether the role that was the bottleneck is about as long at work as the one that is now."""
+    if role is None or plan is None or plan.total_s is None:
+        return True
+    durations = {str(each): seconds for each, seconds in plan.durations_s.items()}
+    return (durations.get(role) or 0.0) >= STILL_BUSY_RATIO * plan.total_s
 
 
 def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     """From the newest sample on; ``plan`` is what comes of the rates in force and of the bytes left in that sample."""
     predicted_s = None if plan is None else plan.total_s
-    bottleneck = None if plan is None or plan.bottleneck is None else str(plan.bottleneck)
+    bottleneck = watch.bottleneck or _bottleneck(plan)
     if watch.samples and not any(watch.samples[-1].bytes_left.values()):
         return Eta(
             remaining_s=0.0, basis="done", predicted_s=predicted_s, observed_s=0.0, observed_weight_ratio=1.0
@@ -93,7 +136,7 @@ def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
             observed_weight_ratio=0.0,
         )
     observed_s = _remaining_s(watch.samples[-1], slopes, bottleneck)
-    weight = _weight(watch) if predicted_s is not None else 1.0
+    weight = _weight(watch.samples) if predicted_s is not None else 1.0
     low_s, high_s = _range(watch.samples, bottleneck)
     remaining_s, basis = _blend(predicted_s, observed_s, weight)
     return Eta(
@@ -108,38 +151,48 @@ def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     )
 
 
-def _weight(watch: Watch) -> float:
-    ran_ms = watch.samples[-1].at_ms - watch.begun_ms
-    share = (ran_ms - PREDICTED_UNTIL_MS) / (OBSERVED_FROM_MS - PREDICTED_UNTIL_MS)
-    return min(max(share, 0.0), 1.0)
+def _weight(samples: tuple[Sample, ...]) -> float:
+    return min((samples[-1].at_ms - samples[0].at_ms) / OBSERVED_AFTER_MS, 1.0)
 
 
 def _blend(predicted_s: float | None, observed_s: float | None, weight: float) -> tuple[float | None, Basis]:
-    if weight == 0.0 or (predicted_s is None and observed_s is None):
-        return predicted_s, "predicted" if predicted_s is not None else "not-catching-up"
-    if observed_s is None:
-        return None, "not-catching-up"
+    """``observed_s`` is None where the move stands still or falls behind."""
     if predicted_s is None or weight == 1.0:
-        return observed_s, "observed"
-    return (1.0 - weight) * predicted_s + weight * observed_s, "blended"
+        return observed_s, "not-catching-up" if observed_s is None else "observed"
+    if predicted_s == 0.0 or observed_s == 0.0:
+        return 0.0, "blended"
+    pace = (1.0 - weight) / predicted_s + (0.0 if observed_s is None else weight / observed_s)
+    return 1.0 / pace, "blended"
 
 
 def _slopes(samples: tuple[Sample, ...]) -> dict[str, float] | None:
-    """From the first sample to the last, of the roles in both; None with fewer than two moments.
-
-    With three samples and more the first stretch is left out: it holds what the full quota window let through at once.
-    """
-    used = samples[1:] if len(samples) > 2 and len(samples) < SAMPLES_MAX else samples  # noqa: PLR2004
-    if len(used) < 2 or used[-1].at_ms <= used[0].at_ms:  # noqa: PLR2004
+    """Of the roles in the first sample and the last; None with fewer than two moments."""
+    if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:  # noqa: PLR2004
         return None
     rose = {
-        role for first, last in pairwise(used) for role, slope in _between(first, last).items() if slope < 0
+        role
+        for first, last in pairwise(samples)
+        for role, slope in _between(first, last).items()
+        if slope < 0
     }
     return {
-        role: slope
-        for role, slope in _between(used[0], used[-1]).items()
-        if not (_leads(role) and role in rose)
+        role: _slope(samples, role)
+        for role in samples[-1].bytes_left
+        if role in samples[0].bytes_left and not (_leads(role) and role in rose)
     }
+
+
+def _slope(samples: tuple[Sample, ...], role: str) -> float:
+    """Least squares over the samples that have the role, which the first and the last do."""
+    now = samples[-1]
+    points = [
+        (each.at_ms - now.at_ms, each.bytes_left[role] - now.bytes_left[role])
+        for each in samples
+        if role in each.bytes_left
+    ]
+    mean_ms = sum(at_ms for at_ms, _ in points) / len(points)
+    spread = sum((at_ms - mean_ms) ** 2 for at_ms, _ in points)
+    return -sum((at_ms - mean_ms) * left for at_ms, left in points) * _MS_PER_S / spread
 
 
 def _leads(role: str) -> bool:

@@ -10,6 +10,7 @@ from state.kafka.snapshot import Seen
 NAME = "reassignment-throttle"
 """The policy's name."""
 
+_NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
     "first-throttle": "what moves is not paced yet, {moving}",
     "moves-joined": "partitions joined the move",
@@ -89,13 +90,24 @@ def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
 def _reason(decision: ThrottleDecision, told: PacingExplanation, seen: Seen) -> str:
     moving = 0 if seen.moves is None else len(seen.moves)
     because = _BECAUSE[decision.trigger].format(moving=f"{moving} partition{'s' * (moving != 1)}")
+    uncounted = "" if (names := leaderless(told)) is None else f" {names}."
     if not decision.set_rates:
-        return f"{because[0].upper()}{because[1:]}."
+        return f"{because[0].upper()}{because[1:]}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
     rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
     roles = f"{len(decision.set_rates)} roles of {len({role.broker for role in decision.set_rates})} brokers"
     eta = "" if told.eta is None or told.eta.remaining_s is None else _done_in(told)
-    return f"{because[0].upper()}{because[1:]}: {rates} bytes/s for {roles}{eta}."
+    return f"{because[0].upper()}{because[1:]}: {rates} bytes/s for {roles}{eta}.{uncounted}"
+
+
+def leaderless(told: PacingExplanation) -> str | None:
+    """Which partitions no minimum counts, and why; None where it counts all."""
+    names = () if told.needs is None else told.needs.without_leader
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    until = "takes no quota until it has" if len(names) == 1 else "take no quota until they have"
+    return f"{', '.join(names[:_NAMES_SHOWN])}{more} {until} a leader"
 
 
 def _done_in(told: PacingExplanation) -> str:

@@ -105,7 +105,8 @@ class ThrottleSummary(msgspec.Struct, frozen=True, kw_only=True):
     eta_s: float | None
     """Seconds until all is copied; null: unknown, or never as it goes."""
     eta_basis: str | None
-    """`predicted` from rates, `observed` from progress, `blended`, `not-catching-up`, `unknown`, or `done`."""
+    """`predicted` from rates, `observed` from progress, `blended` of both, the more of progress the longer it was seen;
+    `not-catching-up`, `unknown`, or `done`."""
     eta_predicted_s: float | None
     """From rates alone."""
     eta_observed_low_s: float | None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from policies.throttle.network import network_limits
-from policies.throttle.pacing import decide
+from policies.throttle.pacing import decide, plan_in_force
 from policies.throttle.pacing_plan import (
     PacingExplanation,
     PacingMemory,
@@ -19,7 +19,7 @@ from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state import control
 from state.kafka import drift, pursuit
-from state.kafka.actions import throttle_action
+from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.settings import KafkaSettings
@@ -221,7 +221,9 @@ def _watched_on(
     """The memory of a round whose decision was held: it saw, and changed nothing."""
     watch = before.watch
     if told.needs is not None and before.is_active:
-        watch = watched(watch, at_ms=seen.at_ms, loads=loads_of(told.needs), is_changed=False)
+        loads = loads_of(told.needs)
+        in_force = plan_in_force(before.rates(), loads)
+        watch = watched(watch, at_ms=seen.at_ms, loads=loads, plan=in_force, is_changed=False)
     return replace(
         before,
         safe_leader_mins=after.safe_leader_mins or before.safe_leader_mins,
@@ -276,10 +278,11 @@ def _remember(
 def _verdict(told: PacingExplanation, decision: ThrottleDecision | None, hold: _Hold | None) -> str:
     if decision is not None and hold is not None:
         return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
+    uncounted = "" if (names := leaderless(told)) is None else f"; {names}"
     if decision is not None:
-        return f"throttle decided: {decision.trigger}"
+        return f"throttle decided: {decision.trigger}{uncounted}"
     wanted = "" if told.wanted_trigger is None else f", {told.wanted_trigger} waits"
-    return f"no throttle decided: {told.outcome}{wanted}"
+    return f"no throttle decided: {told.outcome}{wanted}{uncounted}"
 
 
 def _round_output(

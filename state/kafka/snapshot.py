@@ -253,7 +253,7 @@ class _Reasons:
         topic, _, partition = name.rpartition("-")
         row = next(row for row in self.rows if row.where == (topic, int(partition)))
         if row.leader == NO_LEADER:
-            return "it has no leader"
+            return "it has no leader: nothing of it is written or copied, and no minimum counts it until it has one"
         if row.leader not in self.logs.times_ms:
             return f"its leader, broker {row.leader}, did not report"
         new = self.now.get(row.where)

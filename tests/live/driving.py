@@ -92,6 +92,22 @@ def command(*arguments: str, code: int = 0) -> Result:
     return done
 
 
+@dataclass(slots=True)
+class Patience:
+    """One span of time for all that a test waits for, so that it fails by itself before pytest ends it."""
+
+    span_s: float
+    _end_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._end_s = time.monotonic() + self.span_s
+
+    def until(self, condition: Callable[[], Value], *, what: str, running: Iterable[Running] = ()) -> Value:
+        """As ``until``, for as long as is left of the span."""
+        left_s = max(self._end_s - time.monotonic(), 0.0)
+        return until(condition, what=f"{what} ({self.span_s:g} s for all)", running=running, timeout_s=left_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a page of the health server said."""

@@ -110,10 +110,10 @@ def test_from_half_a_minute_on_the_eta_is_right_within_a_tenth_three_times_of_fo
     for second, _ in enumerate(seconds(copies, dict.fromkeys(ROLES, float(rate)))):
         if second % 10 == 0:
             loads = loads_left(copies)
-            watch = watched(watch, at_ms=second * 1000, loads=loads, is_changed=False)
             plan = plan_at({load.role: rate for load in loads}, loads)
+            watch = watched(watch, at_ms=second * 1000, loads=loads, plan=plan, is_changed=False)
             told.append((second, eta_of(watch, plan)))
-    assert {found.basis for _, found in told} - {"done"} == {"predicted", "observed"}
+    assert {found.basis for _, found in told} - {"done"} == {"predicted", "blended", "observed"}
     checked = [(second - at, found.remaining_s) for at, found in told if at >= 30]
     right = [found == pytest.approx(left, rel=0.1, abs=10) for left, found in checked]
     assert len(checked) > 100

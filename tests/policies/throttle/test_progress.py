@@ -1,17 +1,19 @@
 """The end of a running move: first as predicted, then as observed, and how sure that is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
-from policies.throttle.progress import SAMPLES_MAX, Eta, Watch, eta_of, watched
+from policies.throttle.progress import SAMPLES_MAX, Eta, Sample, Watch, eta_of, watched
 from policies.throttle.rates import BrokerRole, Load, RatePlan
 
 
 def watch(*lefts: dict[int, int | None], step_ms: int = 10_000) -> Watch:
     found = Watch()
     for place, left in enumerate(lefts):
-        found = watched(found, at_ms=1_000_000 + place * step_ms, loads=loads(left), is_changed=False)
+        found = watched(
+            found, at_ms=1_000_000 + place * step_ms, loads=loads(left), plan=None, is_changed=False
+        )
     return found
 
 
@@ -38,21 +40,30 @@ def one(*lefts: int) -> Watch:
     return watch(*({1: left} for left in lefts))
 
 
+def settled(first: dict[int, int | None], last: dict[int, int | None]) -> Watch:
+    """So far apart that only the slope counts."""
+    return watch(first, first, last, step_ms=50_000)
+
+
 @pytest.mark.parametrize(
     ("seen", "predicted", "expected"),
     [
         (Watch(), None, (None, "unknown")),
         (one(1000), 50.0, (50.0, "predicted")),
         (one(1000, 900), 50.0, (50.0, "predicted")),
-        (one(1000, 900), None, (90.0, "observed")),
-        (one(1000, 900, 800), 50.0, (80.0, "observed")),
-        (watch({1: 1000}, {1: 850}, step_ms=15_000), 50.0, (0.5 * 50 + 0.5 * 85, "blended")),
-        (one(1000, 400, 300), 50.0, (30.0, "observed")),
-        (one(1000, 1000, 1000), 50.0, (None, "not-catching-up")),
-        (one(1000, 1100, 1200), 50.0, (None, "not-catching-up")),
+        (one(1000, 900), None, (None, "unknown")),
+        (one(1000, 900, 800), 50.0, (1 / (0.8 / 50 + 0.2 / 80), "blended")),
+        (one(1000, 900, 800, 700), 50.0, (1 / (0.6 / 50 + 0.4 / 70), "blended")),
+        (one(1000, 900, 800, 700, 600, 500, 400), 30.0, (40.0, "observed")),
+        (one(1000, 900, 800), None, (80.0, "observed")),
+        (one(1000, 400, 300), None, (30.0, "observed")),
+        (one(1000, 1000, 1000), 50.0, (50 / 0.8, "blended")),
+        (one(1000, 1000, 1000, 1000, 1000, 1000, 1000), 50.0, (None, "not-catching-up")),
+        (one(1000, 1100, 1200, 1300, 1400, 1500, 1600), 50.0, (None, "not-catching-up")),
+        (one(1000, 1100, 1200), None, (None, "not-catching-up")),
         (one(1000, 500, 0), 50.0, (0.0, "done")),
-        (watch({1: 1000, 2: 100}, {1: 900, 2: 50}, {1: 800, 2: 0}), 50.0, (80.0, "observed")),
-        (watch({1: 1000}, {1: None}, {1: 700}), 50.0, (70 / 3 * 2, "observed")),
+        (watch({1: 1000, 2: 100}, {1: 900, 2: 50}, {1: 800, 2: 0}), None, (80.0, "observed")),
+        (watch({1: 1000}, {1: 800}, {1: None}, {1: 700}), None, (70 * 2, "observed")),
     ],
 )
 def test_the_prediction_goes_over_into_the_observed_slope(
@@ -63,23 +74,31 @@ def test_the_prediction_goes_over_into_the_observed_slope(
     assert found.remaining_s == (None if expected[0] is None else pytest.approx(expected[0]))
 
 
-def test_what_the_full_quota_window_let_through_at_once_is_left_out_of_the_slope() -> None:
+def test_the_first_seconds_in_which_the_quota_window_fills_are_left_out_of_the_slope() -> None:
     assert eta_of(one(10_000, 1000, 900, 800), None).slopes_bytes_per_s == {"follower:1": 10.0}
 
 
+def test_the_slope_is_the_line_through_all_samples() -> None:
+    found = eta_of(one(0, 900, 820, 680, 600), None).slopes_bytes_per_s["follower:1"]
+    assert found == pytest.approx((15 * 900 + 5 * 820 - 5 * 680 - 15 * 600) / (2 * 15**2 + 2 * 5**2))
+
+
 def test_how_sure_it_is_stands_beside_it() -> None:
-    found = eta_of(one(1000, 900, 850, 700), None)
+    found = eta_of(one(1000, 1000, 900, 850, 700), None)
     assert (found.observed_low_s, found.observed_high_s) == (700 / 15, 140.0)
-    assert eta_of(one(1000, 900, 900, 700), None).observed_high_s is None
+    assert eta_of(one(1000, 1000, 900, 900, 700), None).observed_high_s is None
 
 
-@pytest.mark.parametrize("lefts", [[1000, 900, 800], [1000 - 7 * step for step in range(100)]])
-def test_the_newest_samples_are_kept(lefts: Sequence[int]) -> None:
-    assert len(one(*lefts).samples) == min(len(lefts), SAMPLES_MAX)
+@pytest.mark.parametrize("step_ms", [1000, 5000, 6000, 10_000, 30_000, 60_000])
+def test_the_newest_samples_are_kept_and_cover_a_minute_whatever_a_round_takes(step_ms: int) -> None:
+    seen = watch(*({1: 10**6 - 7 * step} for step in range(200)), step_ms=step_ms)
+    assert len(seen.samples) == SAMPLES_MAX
+    assert seen.samples[-1].at_ms - seen.samples[0].at_ms >= 50_000
+    assert seen.samples[-1] == Sample(1_000_000 + 199 * step_ms, {"follower:1": 10**6 - 7 * 199})
 
 
 def test_a_change_begins_anew() -> None:
-    seen = watched(one(1000, 900, 800), at_ms=1_030_000, loads=loads({1: 700}), is_changed=True)
+    seen = watched(one(1000, 900, 800), at_ms=1_030_000, loads=loads({1: 700}), plan=None, is_changed=True)
     assert eta_of(seen, plan(30.0)) == Eta(
         remaining_s=30.0, basis="predicted", predicted_s=30.0, observed_s=None, observed_weight_ratio=0.0
     )
@@ -88,14 +107,50 @@ def test_a_change_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (watch({1: 1000, -9: 500}, {1: 900, -9: 480}, {1: 800, -9: 460}), (230.0, "observed")),
-        (watch({1: 1000, -9: 500}, {1: 900, -9: 10}, {1: 800, -9: 600}), (80.0, "observed")),
-        (watch({1: 1000, -9: 500}, {1: 1000, -9: 480}, {1: 1000, -9: 460}), (None, "not-catching-up")),
+        (settled({1: 900, -9: 480}, {1: 500, -9: 400}), (250.0, "observed")),
+        (settled({1: 900, -9: 10}, {1: 500, -9: 600}), (62.5, "observed")),
+        (settled({1: 900, -9: 480}, {1: 900, -9: 400}), (None, "not-catching-up")),
     ],
     ids=["its own slope", "a leader that took over: the slowest follower", "a follower that stands still"],
 )
 def test_the_bottleneck_decides_unless_a_follower_stands_still(
     seen: Watch, expected: tuple[float | None, str]
 ) -> None:
-    found = eta_of(seen, plan(50.0, BrokerRole("leader", 9)))
+    found = eta_of(seen, plan(30.0, BrokerRole("leader", 9)))
     assert (found.remaining_s, found.basis) == expected
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        ({1: 90.0, 2: 100.0}, (5, "follower:1")),
+        ({1: 60.0, 2: 100.0}, (1, "follower:2")),
+        ({1: 0.0, 2: 100.0}, (1, "follower:2")),
+        ({1: 100.0, 2: 10.0}, (5, "follower:1")),
+    ],
+    ids=["about as long", "much sooner done", "done", "still the last"],
+)
+def test_the_slope_of_a_role_that_was_kept_waiting_says_nothing_of_its_pace(
+    later: Mapping[int, float], expected: tuple[int, str]
+) -> None:
+    found = Watch()
+    for place in range(6):
+        durations = {1: 100.0, 2: 50.0} if place < 5 else later
+        found = watched(
+            found,
+            at_ms=1_000_000 + place * 10_000,
+            loads=loads({1: 1000 - place, 2: 500 - place}),
+            plan=plan_of(durations),
+            is_changed=False,
+        )
+    assert (len(found.samples), found.bottleneck) == expected
+    assert found.samples[-1].at_ms == 1_050_000
+
+
+def plan_of(durations_s: Mapping[int, float]) -> RatePlan:
+    """Of followers."""
+    roles = {BrokerRole("follower", broker): seconds for broker, seconds in durations_s.items()}
+    last = max(roles, key=lambda role: roles[role])
+    return RatePlan(
+        rates={}, feasible=True, violations=(), durations_s=roles, total_s=roles[last], bottleneck=last
+    )

@@ -60,7 +60,10 @@ def everything(rows: list[Partition], rule: RateRule) -> object:
 
 
 def dumb_minimums(rows: list[Partition]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-    """Leader, follower and failover-safe minimum, partition by partition; every rate known."""
+    """Leader, follower and failover-safe minimum, partition by partition; every rate known.
+
+    To a partition without a leader nothing is written.
+    """
     leader: dict[int, int] = {}
     follower: dict[int, int] = {}
     safe: dict[int, int] = {}
@@ -68,11 +71,13 @@ def dumb_minimums(rows: list[Partition]) -> tuple[dict[int, int], dict[int, int]
         added = set(row.target) - set(row.replicas)
         if not added:
             continue
+        is_led = row.leader is not None and row.leader >= 0
+        writes = (row.writes or 0) if is_led else 0
         need = (row.writes or 0) * (len(set(row.replicas) | added) - 1)
-        if row.leader is not None and row.leader >= 0:
+        if is_led:
             leader[row.leader] = leader.get(row.leader, 0) + need
         for broker in added:
-            follower[broker] = follower.get(broker, 0) + (row.writes or 0)
+            follower[broker] = follower.get(broker, 0) + writes
         for broker in row.replicas:
             safe[broker] = safe.get(broker, 0) + need
     return leader, follower, safe

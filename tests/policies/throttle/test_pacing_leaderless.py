@@ -1,0 +1,116 @@
+"""A partition without a leader: nothing is written to it and nothing of it is copied, so the others are paced without it."""
+
+from dataclasses import replace
+
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.settings import ThrottleSettings
+from tests.policies.throttle.moving import GB, MB, Partition
+from tests.policies.throttle.test_pacing import MOVE, Cluster, rates
+
+DEAD = Partition("t-9", [4, 5], [5, 6], None, None, leader=-1)
+"""Nobody can tell its write rate or size."""
+BACK = replace(DEAD, writes=7 * MB, size=20 * GB, leader=5)
+"""Leader 5 then needs 14 MB/s."""
+
+
+def told_of(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
+    assert cluster.told is not None
+    assert cluster.told.needs is not None
+    return cluster.outcome, cluster.told.needs.without_leader
+
+
+def test_the_others_get_their_first_throttle_and_it_is_on_the_lists_for_the_day_it_has_a_leader() -> None:
+    cluster = Cluster()
+    decision = cluster.round(MOVE, DEAD)
+    assert decision is not None
+    assert decision.trigger == "first-throttle"
+    assert decision.add == ThrottledLists(leader={"t": "0:1,0:2,9:4,9:5"}, follower={"t": "0:3,9:6"})
+    assert rates(decision) == dict.fromkeys(
+        ["leader:1", "leader:2", "leader:4", "leader:5", "follower:3", "follower:6"], 9_600_000
+    )
+    assert told_of(cluster) == ("decided", ("t-9",))
+
+
+def test_a_rate_of_its_own_is_at_least_the_floor() -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
+    assert rates(cluster.round(MOVE, DEAD)) == {
+        "leader:1": 9_600_000,
+        "leader:2": 9_600_000,
+        "leader:4": 1_048_576,
+        "leader:5": 1_048_576,
+        "follower:3": 4_800_000,
+        "follower:6": 1_048_576,
+    }
+
+
+def test_nobody_knows_when_it_is_done_or_whether() -> None:
+    cluster = Cluster()
+    cluster.round(MOVE, DEAD)
+    for _ in range(3):
+        assert cluster.told is not None
+        assert cluster.told.plan is not None
+        assert cluster.told.eta is not None
+        assert (cluster.told.plan.feasible, cluster.told.plan.total_s) == (None, None)
+        assert (cluster.told.eta.remaining_s, cluster.told.eta.basis) == (None, "unknown")
+        cluster.round(MOVE, DEAD)
+
+
+def test_what_was_observed_before_says_nothing_of_the_end_either() -> None:
+    cluster = Cluster()
+    for step in range(1, 8):
+        cluster.round(replace(MOVE, present={3: step * GB}), replace(BACK, present={6: step * GB}))
+    assert cluster.told is not None
+    assert cluster.told.eta is not None
+    assert cluster.told.eta.basis == "observed"
+    cluster.round(MOVE, DEAD)
+    assert (cluster.told.eta.remaining_s, cluster.told.eta.basis) == (None, "unknown")
+
+
+def test_the_others_still_keep_the_deadline() -> None:
+    cluster = Cluster(settings=ThrottleSettings(deadline_s=1000))
+    assert rates(cluster.round(MOVE, DEAD))["leader:1"] == 18 * MB
+
+
+def test_a_minimum_that_it_takes_once_it_has_a_leader_is_answered_at_once() -> None:
+    cluster = Cluster()
+    cluster.round(MOVE, DEAD)
+    assert cluster.round(MOVE, replace(BACK, writes=None)) is None, "its write rate is not known yet"
+    decision = cluster.round(MOVE, BACK)
+    assert decision is not None
+    assert decision.trigger == "minimum-rose"
+    assert rates(decision)["leader:5"] == 16_800_000
+    assert told_of(cluster) == ("decided", ())
+
+
+@pytest.mark.parametrize("mode", ["uniform", "per-broker"])
+def test_a_partition_that_loses_its_leader_leaves_the_throttle_as_it_is(mode: str) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    cluster.round(MOVE, BACK)
+    for _ in range(10):
+        assert cluster.round(MOVE, DEAD) is None
+        assert told_of(cluster) == ("kept", ("t-9",))
+
+
+def test_missing_reports_then_fall_back_to_what_it_needed_when_it_had_one() -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates="per-broker"))
+    cluster.round(MOVE, BACK)
+    cluster.round(MOVE, DEAD)
+    decisions = [cluster.round(reported=False) for _ in range(3)]
+    assert decisions[:2] == [None, None]
+    assert cluster.memory.safe_leader_mins[4] == 14 * MB
+    assert cluster.memory.rates()[("leader", 4)] >= 16_800_000  # type: ignore[index]
+
+
+def test_where_none_has_a_leader_nothing_is_known() -> None:
+    cluster = Cluster()
+    for _ in range(3):
+        assert cluster.round(DEAD) is None
+        assert told_of(cluster) == ("unknown", ("t-9",))
+
+
+def test_one_with_a_leader_and_an_unknown_write_rate_still_gives_no_number() -> None:
+    cluster = Cluster()
+    assert cluster.round(replace(MOVE, writes=None), DEAD) is None
+    assert told_of(cluster) == ("unknown", ("t-9",))
