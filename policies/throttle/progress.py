@@ -3,7 +3,7 @@
 The prediction is bytes left ÷ (rate - minimum). What the move really does tells more the longer it is seen, and little at
 first: Kafka begins slowly, the quota window is filling, and a report is off by what is copied while it is read. So the first
 seconds are left out, then the slope's weight grows with the time it covers, up to all of it. The two are weighted as paces,
-not as times: a move that seems to stand still for a moment is not done never.
+not as times: one moment without progress does not make the end infinitely far.
 
 The slope is a least-squares line through the newest samples, of the role that is the bottleneck at the rates in force. The
 others change pace whenever a partition is done and its share goes to the rest; the bottleneck is busy to the end. Where the
