@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.cli import main
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
-from tests.live.driving import Patience, Running, Warm, ask, until
+from tests.live.driving import Patience, Running, Warm, until
 from tests.live.moving import Moving, pipeline, planned
 from tests.live.stage import Stage
 from tests.streaming.http_broker import Answer, Asked, http_brokers
@@ -45,9 +45,11 @@ lateness_s = 2
 
 [kafka.throttle]
 deadline_s = {DEADLINE_S}
+min_change_interval_s = 600
 
 [targets."{CLUSTER}".kafka]
 """
+"""Changes that can wait do: all that is decided meanwhile is an answer to what happens in the test."""
 
 
 @pytest.fixture
@@ -123,7 +125,6 @@ def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
     stage = Stage(brokers.bootstrap, f"t-{moving.topic}", tmp_path)
     stage.create_topics()
     plan = tmp_path / "reassignment.json"
-    planned(plan, moving.topic, TARGET)
     target = (
         f'bootstrap = "{brokers.bootstrap}"\nplanned_file = "{plan}"\nmetrics_url = "{metrics}/{{broker}}"\n'
     )
@@ -131,9 +132,12 @@ def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
     settings = load(file=config, flags={}, environ={}).settings
     with told_of(stage), warm.start("run", "--config", str(config), "--from", "earliest") as run:
         moving.fill(FILL)
-        until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
-        patience = Patience(BUDGET_S)
-        with moving.written(WRITES), pipeline(settings, cluster=CLUSTER):
+        with ExitStack() as stack:
+            stack.enter_context(pipeline(settings, cluster=CLUSTER))
+            until(lambda: summaries(stage), what="rounds, so that all else is prompt", running=[run])
+            patience = Patience(BUDGET_S)
+            stack.enter_context(moving.written(WRITES))
+            planned(plan, moving.topic, TARGET)
             rate = _throttled_before_it_starts(stage, moving, run, patience)
             moving.begin(TARGET)
             began_s = time.monotonic()
