@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from streaming.execute.orders import Order, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar_admin import AdminError, BundleName, PulsarAdmin
@@ -20,11 +20,14 @@ from streaming.pulsar_admin.bundles import topic_hash
 
 __all__ = ["Done", "Executor"]
 
+Value = TypeVar("Value")
+
 _POLL_S = 0.2
 _PROBE_TOPICS_MAX = 100_000
 """Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
 _PASSING = ("broker-failed", "conflict", "busy")
-"""Failures that often pass: a bundle just unloaded or split is not served for a second or two."""
+"""Failures that often pass: a bundle just unloaded or split is not served for a second or two, and a broker that just lost the
+race for one answers even the question what it owns with 500."""
 _ATTEMPTS_MAX = 4
 _NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
 
@@ -73,7 +76,7 @@ class Executor:
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
             return found
-        owner = self._owner(bundle, first=(action.precondition.owner, destination))
+        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         skip = self._changed(order, found, owner) or self._unreachable(destination)
@@ -83,7 +86,7 @@ class Executor:
             return Skip(
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
-        topic = next(iter(self._admin.topics(bundle)), None)
+        topic = next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
         failure = self._insist(lambda: self._admin.unload(bundle, destination=destination))
         return self._landed(order, topic, failure)
 
@@ -96,7 +99,8 @@ class Executor:
             return found
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
-        skip = self._changed(order, found, self._owner(bundle, first=(action.precondition.owner,)))
+        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner,)))
+        skip = self._changed(order, found, owner)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -109,7 +113,7 @@ class Executor:
     def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
         """Boundaries of the bundle's namespace, unless it is gone."""
         try:
-            return self._admin.boundaries(bundle.namespace)
+            return self._patiently(lambda: self._admin.boundaries(bundle.namespace))
         except AdminError as error:
             if error.failure != "not-found":
                 raise
@@ -126,7 +130,9 @@ class Executor:
         return None
 
     def _unreachable(self, destination: str | None) -> Skip | None:
-        if destination is None or destination in self._admin.brokers(self._pulsar_cluster):
+        if destination is None:
+            return None
+        if destination in self._patiently(lambda: self._admin.brokers(self._pulsar_cluster)):
             return None
         return Skip("destination-gone", f"broker {destination} is not alive")
 
@@ -139,18 +145,24 @@ class Executor:
                 return broker
         return None
 
-    def _insist(self, call: Callable[[], None]) -> AdminError | None:
-        """Call, again a few times where that may help. The error is no verdict yet: what is seen afterwards counts."""
-        for attempt in range(1, _ATTEMPTS_MAX + 1):
+    def _patiently(self, call: Callable[[], Value]) -> Value:
+        """Call, again a few times where that may help. Raises ``AdminError``."""
+        for attempt in range(1, _ATTEMPTS_MAX):
             try:
-                call()
+                return call()
             except AdminError as error:
-                if error.failure not in _PASSING or attempt == _ATTEMPTS_MAX:
-                    return error
+                if error.failure not in _PASSING:
+                    raise
                 self._pause(_POLL_S * 2**attempt)
-            else:
-                return None
-        raise AssertionError("every attempt returns")
+        return call()
+
+    def _insist(self, call: Callable[[], None]) -> AdminError | None:
+        """Call patiently. The error is no verdict yet: what is seen afterwards counts."""
+        try:
+            self._patiently(call)
+        except AdminError as error:
+            return error
+        return None
 
     def _landed(self, order: Order, topic: str | None, failure: AdminError | None) -> Done:
         """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then."""

@@ -10,7 +10,7 @@ import pytest
 
 from streaming.execute.carry_out import Done, Executor
 from streaming.execute.orders import Order, Precondition, Skip, SplitOrder, UnloadOrder
-from streaming.pulsar_admin import BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 
@@ -34,6 +34,8 @@ class Cluster:
     """The call, from 1 on, that really does it; 0 for none."""
     boundaries: list[int] = field(default_factory=lambda: [0, 0x80000000, 0xFFFFFFFF])
     changes: list[Asked] = field(default_factory=list)
+    stumbles: dict[str, int] = field(default_factory=dict)
+    """How often still a question is answered with 500, by how its path begins."""
     brokers: list[Broker] = field(init=False)
     owner: str = field(init=False)
 
@@ -49,6 +51,19 @@ class Cluster:
         path = asked.path.partition("?")[0]
         if asked.method == "PUT":
             return self._change(asked)
+        if self._stumbles(path):
+            return refusal(500)
+        return self._said(path, at)
+
+    def _stumbles(self, path: str) -> bool:
+        question = next(
+            (each for each, times in self.stumbles.items() if times and path.startswith(each)), None
+        )
+        if question is not None:
+            self.stumbles[question] -= 1
+        return question is not None
+
+    def _said(self, path: str, at: int) -> Answer:
         if path.endswith("/ownedNamespaces"):
             return self._json({str(BUNDLE): {}} if self.ids[at] == self.owner else {})
         if path.endswith("/brokers/c"):
@@ -137,6 +152,32 @@ def test_what_is_seen_afterwards_counts_and_only_what_may_pass_is_tried_again(
         said = "not seen elsewhere within 0.6 s" if kind == "unload" else "fewer than two topics"
     assert (done.outcome, said in (done.reason or "")) == (outcome, True), done.reason
     assert len(pulsar.changes) == calls
+
+
+QUESTIONS = ["/admin/v2/brokers/c", "/admin/v2/brokers/c/", "/admin/v2/namespaces/", "/admin/v2/persistent/"]
+
+
+@pytest.mark.parametrize("kind", ["unload", "split"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_broker_that_fails_to_answer_beforehand_is_asked_again(
+    cluster: Callable[..., Cluster], kind: str, question: str
+) -> None:
+    pulsar = cluster([OK], 1)
+    pulsar.stumbles = {question: 3}
+    done = pulsar.unload() if kind == "unload" else pulsar.split()
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["unload", "split"])
+def test_nothing_is_called_where_it_cannot_be_asked_beforehand(
+    cluster: Callable[..., Cluster], kind: str
+) -> None:
+    pulsar = cluster([OK], 1)
+    pulsar.stumbles = {"/admin/v2/namespaces/": 99}
+    with pytest.raises(AdminError, match="the broker's log says more"):
+        pulsar.unload() if kind == "unload" else pulsar.split()
+    assert not pulsar.changes
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])

@@ -53,7 +53,7 @@ def test_an_unload_lands_on_its_destination_and_a_split_has_the_boundaries_asked
         str(BundleName(lab.namespace, low, high))
         for low, high in ((cut.low, middle), (middle, middle + 7), (middle + 7, cut.high))
     ]
-    assert results[split]["outcome"] == "succeeded"
+    assert results[split]["outcome"] == "succeeded", results[split]
     assert results[split]["bundles"] == children
     assert results[split]["took_s"] < 15
     assert set(children) <= set(map(str, lab.bundles()))
