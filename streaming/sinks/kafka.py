@@ -246,8 +246,7 @@ class KafkaPublisher(Closing):
 
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
-        if producer is not None:
-            end(producer)  # what is not committed by now must not be sent any more
+        end(producer)  # what is not committed by now must not be sent any more
 
 
 def _within(timeout_s: float, call: Callable[[], None]) -> None:

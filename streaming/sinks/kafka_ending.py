@@ -14,8 +14,10 @@ __all__ = ["end"]
 _LOG = logging.getLogger(__name__)
 
 
-def end(producer: KafkaProducer, *, wait_s: float = 0.0) -> None:
-    """Close; what is not written within ``wait_s`` is given up and not sent any more."""
+def end(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
+    """Close; what is not written within ``wait_s`` is given up and not sent any more. None: there is none yet."""
+    if producer is None:
+        return
     try:
         producer.close(timeout=wait_s)
     except KafkaTimeoutError:
