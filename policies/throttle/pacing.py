@@ -76,7 +76,7 @@ class _Round:
     needs: Needs
     loads: tuple[Load, ...]
     led_loads: tuple[Load, ...]
-    """The same of the partitions that have a leader; rates are made for them."""
+    """The same without what partitions that have no leader lack; rates are made for them."""
     lists: ListSteps
     eta: Eta
     """At the rates in force."""
@@ -113,7 +113,7 @@ class _Round:
             settings=settings,
             needs=needs,
             loads=loads,
-            led_loads=loads_of(needs_of(moves.take(moves.is_led()))) if needs.without_leader else loads,
+            led_loads=_led(moves, loads) if needs.without_leader else loads,
             lists=lists,
             eta=_eta(memory.watch, in_force, loads),
         )
@@ -200,7 +200,8 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
-    if now.memory.is_fallback and _is_changed(now, rates, wanted, up=True, down=True):
+    is_whole = not now.needs.without_leader  # else ``wanted`` lacks what those will need
+    if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
         yield "reports-back"
     if _is_late(now) and any(wanted[role] > rates[role] for role in wanted):
         yield "deadline-at-risk"
@@ -256,6 +257,8 @@ def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[B
 def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
     """A raise lowers nobody; only what is meant to lower does."""
     rates = now.memory.rates()
+    if trigger == "over-cap" and now.needs.without_leader:
+        return _capped(now, rates, wanted)
     if trigger in {"first-throttle", "over-cap", "reports-back"}:
         return dict(wanted)
     if trigger == "moves-left":
@@ -264,6 +267,16 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
     if now.settings.rates == "uniform":  # the one rate of all, whatever somebody gave to a single broker
         least = min((rates[role] for role in wanted if role in rates), default=0)
     return {role: max(rate, rates.get(role, 0), least) for role, rate in wanted.items()}
+
+
+def _capped(
+    now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
+) -> dict[BrokerRole, int]:
+    """The same rates, at most the caps: nobody knows what partitions without a leader will need."""
+    caps = {role: cap for role in wanted if (cap := now.snapshot.caps.of(role)) is not None}
+    if now.settings.rates == "uniform":
+        caps = dict.fromkeys(wanted, min(caps.values()))
+    return {role: min(rates[role], caps.get(role, rates[role])) for role in wanted}
 
 
 def _without_reports(
@@ -344,6 +357,12 @@ def _remembered(
         is_fallback=memory.is_fallback and needs is None,
         watch=watch,
     )
+
+
+def _led(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
+    """Roles that only partitions without a leader need have nothing to do yet; their caps count all the same."""
+    led = {load.role: load for load in loads_of(needs_of(moves.take(moves.is_led())))}
+    return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
 
 
 def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:

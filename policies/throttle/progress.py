@@ -25,14 +25,16 @@ SETTLED_AFTER_MS = 10_000
 """What is seen before is left out: Kafka's quota window is so long, and fetchers start meanwhile."""
 OBSERVED_AFTER_MS = 50_000
 """So much time under a slope is needed for the prediction to count no more: over 10 s, what reports are off by is a fifth of it,
-over a minute a thirtieth. The samples that are kept cover as much at least."""
+over a minute a thirtieth."""
 SAMPLE_STEP_MS = 9_000
-"""Samples are so far apart at least, the newest aside: with rounds of any length the kept ones cover a minute."""
+"""Samples are so far apart at least, the newest aside, so that the kept ones cover more than what counts alone."""
 STILL_BUSY_RATIO = 0.7
 """A bottleneck is watched on as long as it takes this share of the longest: of brokers that are alike, the first is now this
 one, now that one."""
-SAMPLES_MAX = 7
-"""With that step, long enough for a slope to count alone, short enough to follow the load."""
+SAMPLES_MAX = 8
+"""With that step and rounds of any length, long enough for a slope to count alone, short enough to follow the load."""
+STANDSTILL_SAMPLES = 4
+"""A line through so many that does not fall is a move that does not catch up, whatever was predicted."""
 _MS_PER_S = 1000
 
 Basis = Literal["unknown", "predicted", "blended", "observed", "not-catching-up", "done"]
@@ -120,7 +122,8 @@ def _is_still_busy(role: str | None, plan: RatePlan | None) -> bool:
 def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     """From the newest sample on; ``plan`` is what comes of the rates in force and of the bytes left in that sample."""
     predicted_s = None if plan is None else plan.total_s
-    bottleneck = watch.bottleneck or _bottleneck(plan)
+    is_known = plan is None or plan.total_s is not None
+    bottleneck = (watch.bottleneck or _bottleneck(plan)) if is_known else None
     if watch.samples and not any(watch.samples[-1].bytes_left.values()):
         return Eta(
             remaining_s=0.0, basis="done", predicted_s=predicted_s, observed_s=0.0, observed_weight_ratio=1.0
@@ -138,7 +141,8 @@ def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
     observed_s = _remaining_s(watch.samples[-1], slopes, bottleneck)
     weight = _weight(watch.samples) if predicted_s is not None else 1.0
     low_s, high_s = _range(watch.samples, bottleneck)
-    remaining_s, basis = _blend(predicted_s, observed_s, weight)
+    stands_still = observed_s is None and len(watch.samples) >= STANDSTILL_SAMPLES
+    remaining_s, basis = _blend(predicted_s, observed_s, 1.0 if stands_still else weight)
     return Eta(
         remaining_s=remaining_s,
         basis=basis,
@@ -213,7 +217,7 @@ def _remaining_s(now: Sample, slopes: Mapping[str, float], bottleneck: str | Non
     followers = {role: left for role, left in now.bytes_left.items() if left and not _leads(role)}
     if any(slopes.get(role, 0.0) <= 0 for role in followers):
         return None
-    if bottleneck is not None and slopes.get(bottleneck, 0.0) > 0:
+    if bottleneck is not None and now.bytes_left.get(bottleneck) and slopes.get(bottleneck, 0.0) > 0:
         return now.bytes_left[bottleneck] / slopes[bottleneck]
     return max((left / slopes[role] for role, left in followers.items()), default=0.0)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from policies.throttle.lists import ThrottledLists
+from policies.throttle.rates import BrokerRole, Caps
 from policies.throttle.settings import ThrottleSettings
 from tests.policies.throttle.moving import GB, MB, Partition
 from tests.policies.throttle.test_pacing import MOVE, Cluster, rates
@@ -101,6 +102,42 @@ def test_missing_reports_then_fall_back_to_what_it_needed_when_it_had_one() -> N
     assert decisions[:2] == [None, None]
     assert cluster.memory.safe_leader_mins[4] == 14 * MB
     assert cluster.memory.rates()[("leader", 4)] >= 16_800_000  # type: ignore[index]
+
+
+def test_reports_that_are_back_lower_nothing_before_it_has_a_leader_again() -> None:
+    other, nobody = replace(MOVE, name="t-1", leader=2), {"writes": None, "leader": -1}
+    cluster = Cluster()
+    before = rates(cluster.round(MOVE, other))
+    for _ in range(3):
+        cluster.round(reported=False)
+    assert set(cluster.memory.rates().values()) == {2 * before["leader:1"]}, "one may have to lead both"
+    for _ in range(10):
+        assert cluster.round(MOVE, replace(other, **nobody)) is None  # type: ignore[arg-type]
+        assert cluster.round(replace(MOVE, **nobody), replace(other, **nobody)) is None  # type: ignore[arg-type]
+    decision = cluster.round(MOVE, other)
+    assert decision is not None
+    assert decision.trigger == "reports-back"
+
+
+@pytest.mark.parametrize("mode", ["uniform", "per-broker"])
+def test_a_cap_counts_for_it_too_and_lowers_the_others_no_further(mode: str) -> None:
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    caps = Caps(roles={BrokerRole("follower", 6): 9 * MB})
+    decision = cluster.round(MOVE, DEAD, caps=caps)
+    assert rates(decision)["follower:6"] <= 9 * MB
+    for _ in range(10):
+        assert cluster.round(MOVE, DEAD, caps=caps) is None, "nothing is left to be changed"
+
+    cluster = Cluster(settings=ThrottleSettings(rates=mode))  # type: ignore[arg-type]
+    before = rates(cluster.round(MOVE, BACK))
+    cap = before["follower:6"] // 2
+    caps, nobody_leads = Caps(roles={BrokerRole("follower", 6): cap}), replace(MOVE, writes=None, leader=-1)
+    lowered = [cluster.round(nobody_leads, DEAD, caps=caps) for _ in range(10)]
+    found = [each for each in lowered if each is not None]
+    assert [each.trigger for each in found] == ["over-cap"]
+    assert rates(found[0]) == (
+        dict.fromkeys(before, cap) if mode == "uniform" else before | {"follower:6": cap}
+    )
 
 
 def test_where_none_has_a_leader_nothing_is_known() -> None:

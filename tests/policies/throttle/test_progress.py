@@ -1,10 +1,11 @@
 """The end of a running move: first as predicted, then as observed, and how sure that is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from policies.throttle.progress import SAMPLES_MAX, Eta, Sample, Watch, eta_of, watched
+from policies.throttle.progress import OBSERVED_AFTER_MS, SAMPLES_MAX, Eta, Sample, Watch, eta_of, watched
 from policies.throttle.rates import BrokerRole, Load, RatePlan
 
 
@@ -61,6 +62,8 @@ def settled(first: dict[int, int | None], last: dict[int, int | None]) -> Watch:
         (one(1000, 1000, 1000, 1000, 1000, 1000, 1000), 50.0, (None, "not-catching-up")),
         (one(1000, 1100, 1200, 1300, 1400, 1500, 1600), 50.0, (None, "not-catching-up")),
         (one(1000, 1100, 1200), None, (None, "not-catching-up")),
+        (one(1000, 1000, 1000, 1000), 50.0, (50 / 0.6, "blended")),
+        (one(1000, 1000, 1000, 1000, 1000), 50.0, (None, "not-catching-up")),
         (one(1000, 500, 0), 50.0, (0.0, "done")),
         (watch({1: 1000, 2: 100}, {1: 900, 2: 50}, {1: 800, 2: 0}), None, (80.0, "observed")),
         (watch({1: 1000}, {1: 800}, {1: None}, {1: 700}), None, (70 * 2, "observed")),
@@ -89,12 +92,26 @@ def test_how_sure_it_is_stands_beside_it() -> None:
     assert eta_of(one(1000, 1000, 900, 900, 700), None).observed_high_s is None
 
 
-@pytest.mark.parametrize("step_ms", [1000, 5000, 6000, 10_000, 30_000, 60_000])
-def test_the_newest_samples_are_kept_and_cover_a_minute_whatever_a_round_takes(step_ms: int) -> None:
-    seen = watch(*({1: 10**6 - 7 * step} for step in range(200)), step_ms=step_ms)
-    assert len(seen.samples) == SAMPLES_MAX
-    assert seen.samples[-1].at_ms - seen.samples[0].at_ms >= 50_000
-    assert seen.samples[-1] == Sample(1_000_000 + 199 * step_ms, {"follower:1": 10**6 - 7 * 199})
+@pytest.mark.parametrize("step_ms", [1000, 3000, 5000, 6000, 10_000, 30_000, 60_000])
+def test_the_newest_samples_are_kept_and_cover_what_counts_alone_whatever_a_round_takes(step_ms: int) -> None:
+    seen = Watch()
+    for step in range(200):
+        at_ms, left = 1_000_000 + step * step_ms, 10**6 - 7 * step
+        seen = watched(seen, at_ms=at_ms, loads=loads({1: left}), plan=None, is_changed=False)
+        assert seen.samples[-1] == Sample(at_ms, {"follower:1": left})
+        assert len(seen.samples) <= SAMPLES_MAX
+        assert step < 100 or seen.samples[-1].at_ms - seen.samples[0].at_ms >= OBSERVED_AFTER_MS
+
+
+def test_a_bottleneck_that_is_done_does_not_end_a_move_that_goes_on() -> None:
+    seen = replace(settled({1: 400, 2: 1000}, {1: 0, 2: 500}), bottleneck="follower:1")
+    for at_these_rates in (plan(None), None, plan(20.0, BrokerRole("follower", 1))):
+        assert eta_of(seen, at_these_rates).remaining_s == 50.0
+
+
+def test_a_bottleneck_is_not_kept_while_nobody_knows_who_is_the_last() -> None:
+    seen = replace(settled({1: 900, 2: 1000}, {1: 10, 2: 500}), bottleneck="follower:1")
+    assert eta_of(seen, plan(None)).remaining_s == 50.0
 
 
 def test_a_change_begins_anew() -> None:
