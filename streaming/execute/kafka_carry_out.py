@@ -52,8 +52,8 @@ class ThrottleExecutor:
     def carry_out(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
         """Check what must hold, set it, look.
 
-        Raises ``ClusterError`` or ``KafkaError`` where the cluster does not take it, and ``PublishError`` where it cannot
-        be remembered.
+        Raises ``ClusterError``, or a ``KafkaError`` that ``admin_of`` turns into one, where the cluster does not take it,
+        and ``PublishError`` where it cannot be remembered.
         """
         changed = _changed(admin, action)
         if changed is not None:

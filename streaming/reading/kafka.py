@@ -1,5 +1,6 @@
 """Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,8 @@ __all__ = ["TopicReader", "explained"]
 
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
+_SILENCE_S = 30.0
+"""A partition that has lost its leader answers no fetch, and is no error to the client."""
 
 
 @contextmanager
@@ -74,8 +77,17 @@ class TopicReader(Closing):
         """
         with self._explained():
             ends = self._consumer.end_offsets(self._partitions)
+        heard_s = time.monotonic()
         while not self._is_answered() or self._is_before(ends):
-            yield from self._poll()
+            records = self._poll()
+            yield from records
+            if records:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > _SILENCE_S:
+                raise Refused(
+                    f"the topic {self.topic} at {self._link.bootstrap} could not be read to its end: nothing came for "
+                    f"{_SILENCE_S:g} s. Check that each of its partitions has a leader."
+                )
 
     def follow(self) -> Iterator[ConsumerRecord]:
         """The records from here on, for ever."""

@@ -102,13 +102,15 @@ def measure_throttle_live(*, quick: bool) -> Section:
                 name="the same of the round that was off most, from then on",
                 value=max(run.off_percent(said) for said in run.observed),
                 unit="%",
+                limit=Limit(value=10.0),
             ),
         ]
     return Section(
         title="A real reassignment",
         method="Two partitions of a topic on three local brokers gain a replica on the third, both written to at 1 MB/s; collector, "
         "service and executor pace them at one rate, for the end is foretold at the rates in force. *measured ÷ predicted* is the "
-        "larger of the quotient and its inverse.",
+        "larger of the quotient and its inverse. The first round with a slope leans on the prediction still; in later ones the slope "
+        "counts more and more, and alone in the end.",
         rows=rows,
     )
 

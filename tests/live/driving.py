@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,15 +75,15 @@ def until(
 
 @contextmanager
 def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Do some work in a thread to the end of the block, where the event is set and waited for."""
+    """Do some work in a thread to the end of the block, where the event is set and waited for; its error is the block's."""
     stop = threading.Event()
-    thread = threading.Thread(target=work, args=(stop,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        done = pool.submit(work, stop)
+        try:
+            yield
+        finally:
+            stop.set()
+            done.result()
 
 
 def command(*arguments: str, code: int = 0) -> Result:
