@@ -21,13 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cli import main
+from streaming.closing import Closing
 
 ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")
@@ -138,7 +138,7 @@ def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
 
 
 @dataclass(slots=True)
-class Child:
+class Child(Closing):
     """A process in a session of its own (Spark's Python workers leave its group) that does not outlive the tests."""
 
     command: tuple[str, ...]
@@ -195,14 +195,6 @@ class Child:
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGKILL)
         self.process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +255,7 @@ class Warm:
 
 
 @dataclass(slots=True)
-class WarmRun:
+class WarmRun(Closing):
     """One command in the warm process."""
 
     child: Child
@@ -300,14 +292,6 @@ class WarmRun:
         """End it, for the next one to begin."""
         if self.child.process.poll() is None and not self.exit.exists():
             self.child.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _served(said: str) -> str | None:

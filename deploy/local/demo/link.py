@@ -7,8 +7,6 @@ same source says once a newer one has spoken (header `trimtab-epoch`). Not for s
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Self
 
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -16,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.outputs import RoundSummary, Split, Unload
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from streaming.closing import Closing
 from streaming.settings import Settings
 from streaming.sinks.kafka import EPOCH_HEADER
 from streaming.sinks.kafka_ending import end
@@ -69,7 +68,7 @@ _summary = msgspec.json.Decoder(RoundSummary)
 _encoder = msgspec.json.Encoder()
 
 
-class Link:
+class Link(Closing):
     """A producer and a consumer of one fleet; a context manager that closes both."""
 
     def __init__(self, bootstrap: str, settings: Settings) -> None:
@@ -84,12 +83,8 @@ class Link:
         )
         self._epochs: dict[tuple[str, str], int] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close both connections; what is not written within two seconds is given up."""
         self._consumer.close()
         end(self._producer, wait_s=2)
 

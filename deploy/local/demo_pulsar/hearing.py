@@ -5,8 +5,6 @@ same source are dropped once a newer one has spoken, as any consumer of actions 
 """
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 import msgspec
 from kafka import KafkaConsumer, TopicPartition
@@ -14,6 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
 from deploy.local.demo.link import Closed, Decided, Said, controllers
 from state.events import is_system_bundle
+from streaming.closing import Closing
 from streaming.settings import Settings
 from streaming.sinks.kafka import EPOCH_HEADER
 from streaming.wire.messages import (
@@ -84,7 +83,7 @@ def _bundles(report: BrokerReport) -> Sequence[str]:
     return [name for name in report.bundles or () if not is_system_bundle(name)]
 
 
-class Hearing:
+class Hearing(Closing):
     """A consumer of all topics; a context manager that closes it."""
 
     def __init__(self, bootstrap: str, settings: Settings, *, cluster: str, loads: Loads) -> None:
@@ -98,12 +97,8 @@ class Hearing:
         topics = (names.input, names.actions, names.actions_dry_run, names.audit)
         self._consumer.assign([TopicPartition(name, 0) for name in topics])
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._consumer.close()
 
     def hear(self, wait_s: float) -> list[Heard]:
