@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
 import pulsar
 
@@ -14,7 +13,7 @@ from deploy.local.pulsar import StandalonePulsar
 from tests.bench.end_to_end import closing, first_round
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Row, Section
-from tests.bench.running import Clients, Controller, local_kafka, running, wait_for
+from tests.bench.running import Clients, Controller, System, local_kafka, running, wait_for
 from tests.bench.timing import percentile
 
 _BROKERS_COUNT = 20
@@ -25,16 +24,7 @@ _BACKLOG_BROKERS_COUNT = 100
 _POLL_MS = 20
 
 
-class System(Protocol):
-    """What is asked of either side's clients."""
-
-    def send(self, controller: Controller, values: Sequence[bytes]) -> None: ...
-    def drain(self) -> None: ...
-    def answered_s(self, controller: Controller, closing: bytes) -> float: ...
-    def answers(self, controller: Controller) -> list[bytes]: ...
-
-
-class PulsarClients:
+class PulsarClients(System):
     """As ``Clients``, on Pulsar."""
 
     def __init__(self, broker: StandalonePulsar, controller: Controller) -> None:
@@ -56,13 +46,6 @@ class PulsarClients:
         """Forget the decisions readable now."""
         while self._next(10 * _POLL_MS) is not None:
             pass
-
-    def answered_s(self, controller: Controller, closing: bytes) -> float:
-        """Seconds from sending an event to reading the first decision that follows it."""
-        begun = time.perf_counter()
-        self.send(controller, [closing])
-        wait_for(lambda: bool(self.answers(controller)), controller)
-        return time.perf_counter() - begun
 
     def answers(self, controller: Controller) -> list[bytes]:
         """A decision that has become readable; waits a moment for one."""

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -144,7 +145,30 @@ def local_kafka(directory: Path) -> Iterator[LocalKafka]:
         yield kafka
 
 
-class Clients:
+class System(ABC):
+    """Clients of controllers: what sends them events and reads their decisions, on Kafka or on Pulsar."""
+
+    @abstractmethod
+    def send(self, controller: Controller, values: Sequence[bytes]) -> None:
+        """Send events of the cluster, and wait until the log has them."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Forget the decisions readable now."""
+
+    @abstractmethod
+    def answers(self, controller: Controller) -> list[bytes]:
+        """Decisions that have become readable; waits a moment for one."""
+
+    def answered_s(self, controller: Controller, closing: bytes) -> float:
+        """Seconds from sending an event to reading the first decision that follows it."""
+        begun = time.perf_counter()
+        self.send(controller, [closing])
+        wait_for(lambda: bool(self.answers(controller)), controller)
+        return time.perf_counter() - begun
+
+
+class Clients(System):
     """One producer, and one committed reader of the decisions of every controller given."""
 
     def __init__(self, kafka: LocalKafka, *controllers: Controller) -> None:
@@ -178,13 +202,6 @@ class Clients:
         """Forget the decisions readable now."""
         while self._consumer.poll(timeout_ms=10 * _POLL_MS):
             pass
-
-    def answered_s(self, controller: Controller, closing: bytes) -> float:
-        """Seconds from sending an event to reading the first decision that follows it."""
-        begun = time.perf_counter()
-        self.send(controller, [closing])
-        wait_for(lambda: bool(self.answers(controller)), controller)
-        return time.perf_counter() - begun
 
     def answers(self, controller: Controller) -> list[bytes]:
         """Decisions that have become readable; waits a moment for one."""
