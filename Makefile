@@ -11,6 +11,8 @@ PULSAR_LOCK := deploy/local/locks/pulsar.lock
 LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Spark starts Python again and again: what is compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-pulsar watch test test-slow check bench docs clean
@@ -59,6 +61,9 @@ clean: ## Remove .venv, caches and build products of this folder
 	rm -rf metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Spark puts pyspark.zip before the installed pyspark on its workers' path, and from a zip every one of the ten processes of
+# a start compiles it again, a second each.
+#
 # A name on the PATH may be a stub that runs nothing, so every candidate is asked. The first that is new enough and
 # can make environments wins.
 $(PACKAGES): requirements.lock pyproject.toml
@@ -80,6 +85,7 @@ $(PACKAGES): requirements.lock pyproject.toml
 	"$$chosen" -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --no-deps --editable .
+	@rm -f $(VENV)/lib/python3*/site-packages/pyspark/python/lib/pyspark.zip
 	@touch $@
 
 $(JARS): $(PACKAGES) $(LOCKS)

@@ -1,12 +1,13 @@
-"""A real standalone Pulsar on loopback that asks for a token, and serves its admin API over TLS too.
+"""A real standalone Pulsar on loopback that asks for a token, and speaks TLS to clients and on its admin API too.
 
     with SecurePulsar(tmp_path) as pulsar:
-        pulsar.secure_admin_url, pulsar.ca_file, pulsar.token_of("admin")      # "admin" is the super-user
+        pulsar.secure_service_url, pulsar.secure_admin_url, pulsar.ca_file
+        pulsar.token_of("admin")                                               # "admin" is the super-user
 
 Certificates are made for the run by an authority of its own (trustme), tokens are JSON web tokens signed with a key of
 the run (HS256), as `pulsar tokens create` makes them.
 
-WARNING: for tests only; the plain port asks for a token as well.
+WARNING: for tests only; the plain ports ask for a token as well.
 """
 
 import base64
@@ -30,9 +31,10 @@ from cryptography.hazmat.primitives.serialization import (
 from deploy.local.ports import free_ports
 from deploy.local.pulsar import StandalonePulsar
 
-__all__ = ["SecurePulsar"]
+__all__ = ["SUPER_USER", "SecurePulsar"]
 
 SUPER_USER = "admin"
+"""The only role that may do everything."""
 _AUTHENTICATION = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 _CLIENT = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 
@@ -44,6 +46,12 @@ class SecurePulsar(StandalonePulsar):
         super().__init__(directory, load_manager="modular")
         self._key = secrets.token_bytes(32)
         self._secure_port = 0
+        self._secure_service_port = 0
+
+    @property
+    def secure_service_url(self) -> str:
+        """`pulsar+ssl://127.0.0.1:port`, for clients."""
+        return f"pulsar+ssl://127.0.0.1:{self._secure_service_port}"
 
     @property
     def secure_admin_url(self) -> str:
@@ -66,11 +74,18 @@ class SecurePulsar(StandalonePulsar):
         signature = hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
         return f"{signed}.{_base64url(signature)}"
 
+    def token_file(self, role: str) -> Path:
+        """A file with ``token_of(role)``."""
+        file = self.directory / f"{role}.token"
+        file.write_text(f"{self.token_of(role)}\n")
+        return file
+
     def configure(self) -> None:
-        (self._secure_port,) = free_ports(1)
+        self._secure_port, self._secure_service_port = free_ports(2)
         self._make_certificates()
         self._extra = {
             "webServicePortTls": self._secure_port,
+            "brokerServicePortTls": self._secure_service_port,
             "tlsCertificateFilePath": self.directory / "broker.pem",
             "tlsKeyFilePath": self.directory / "key.pem",
             "authenticationEnabled": "true",

@@ -14,11 +14,12 @@ _TIMEOUT_S = 20.0
 
 def write_to_pulsar(link: PulsarLink, topic: str, events: Sequence[Planned]) -> None:
     """Returns when the brokers have them. Raises ``exits.Refused``."""
-    with explained(link):
+    name = link.full_name(topic)
+    with explained(link, name, "produce"):
         client = link.client(timeout_s=_TIMEOUT_S)
         try:
             producer = client.create_producer(
-                link.full_name(topic), send_timeout_millis=round(_TIMEOUT_S * 1000), batching_enabled=False
+                name, send_timeout_millis=round(_TIMEOUT_S * 1000), batching_enabled=False
             )
             for event in events:
                 producer.send(event.value, partition_key=event.cluster)

@@ -10,6 +10,7 @@ import pulsar
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from streaming import pulsar_denied
 from streaming.closing import Closing
 from streaming.denied import told
 from streaming.link import input_link
@@ -116,7 +117,7 @@ class PulsarControl(ControlView):
             self._reader = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
         except pulsar.PulsarException as error:
             self._client.close()
-            raise PublishError(f"the control topic {self._topic} cannot be read: {error!r}") from error
+            raise self._unreadable(error) from error
 
     def newest(self) -> ControlData | None:
         """See ``ControlView``."""
@@ -126,12 +127,16 @@ class PulsarControl(ControlView):
                 if message.partition_key() == self._cluster:
                     self._take(message.data())
         except pulsar.PulsarException as error:
-            raise PublishError(f"the control topic {self._topic} cannot be read: {error!r}") from error
+            raise self._unreadable(error) from error
         return self._data
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+    def _unreadable(self, error: Exception) -> PublishError:
+        why = pulsar_denied.told(error, self._topic, "consume")
+        return PublishError(f"the control topic {self._topic} cannot be read: {why}")
 
 
 def control_of(settings: Settings, *, cluster: str) -> ControlView:

@@ -15,6 +15,7 @@ from streaming.execute.actions_topic import EPOCH_HEADER, LOOKBACK_S, ActionReco
 from streaming.execute.orders import Epochs
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_denied import told
 from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.topics import topic_path
@@ -155,7 +156,8 @@ class PulsarActions(Closing):
             return  # it was told to be unreadable when it was taken up
 
     def _unreadable(self, error: Exception) -> PublishError:
-        return PublishError(f"{self._topic} at {self._link.service_url} cannot be read: {error!r}")
+        why = told(error, self._topic, "consume")
+        return PublishError(f"{self._topic} at {self._link.service_url} cannot be read: {why}")
 
 
 def _epoch_of(message: pulsar.Message) -> bytes | None:

@@ -7,6 +7,7 @@ import pulsar
 from streaming.execute.kafka_memory import Remembered
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_denied import told
 from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.topics import partitions_count
@@ -31,7 +32,8 @@ class PulsarExecutorMemory:
             self._require_topic()
             found = self._newest()
         except (pulsar.PulsarException, AdminError, CredentialsError) as error:
-            raise PublishError(f"the topic {self._full_name} cannot be read: {error!r}") from error
+            why = told(error, self._full_name, "consume")
+            raise PublishError(f"the topic {self._full_name} cannot be read: {why}") from error
         return Remembered.parse(found or None)
 
     def write(self, remembered: Remembered) -> None:
@@ -43,9 +45,8 @@ class PulsarExecutorMemory:
             )
             producer.send(remembered.value() or b"", partition_key=self.cluster)
         except pulsar.PulsarException as error:
-            raise PublishError(
-                f"{self._full_name} could not be written, so nothing is set: {error!r}"
-            ) from error
+            why = told(error, self._full_name, "produce")
+            raise PublishError(f"{self._full_name} could not be written, so nothing is set: {why}") from error
         finally:
             close(client)
 

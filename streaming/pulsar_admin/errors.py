@@ -31,8 +31,8 @@ _BY_STATUS: Mapping[int, Failure] = {
 
 _REMEDIES: Mapping[Failure, str] = {
     "unauthorized": "the token is missing, expired or of another cluster: check token_file or token_env of the target; "
-    "Pulsar says the same to a role that is no super-user (broker.conf superUserRoles)",
-    "forbidden": "the token's role lacks permission: this call needs a super-user (broker.conf superUserRoles)",
+    "Pulsar says the same to a role that may not do this. A target's role is a super-user (broker.conf superUserRoles)",
+    "forbidden": "the token's role may not do this. A target's role is a super-user (broker.conf superUserRoles)",
     "not-found": "Pulsar does not know it (any more), or the address is not that of an admin API",
     "conflict": "something else changed it at the same time, or the destination is not alive",
     "refused": "Pulsar finds the request impossible as things are now; read the cluster again before retrying",

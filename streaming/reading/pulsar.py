@@ -1,7 +1,7 @@
 """Reads a topic on Pulsar for a person, as ``streaming.reading.kafka`` does on Kafka: no subscription stays behind."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import pulsar
 
@@ -9,6 +9,7 @@ from streaming.closing import Closing
 from streaming.exits import Refused
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_denied import AuthAction, is_denied, told
 from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
 from streaming.pulsar_log.positions import Position, pack
@@ -22,18 +23,23 @@ _POLL_MS = 200
 
 
 @contextmanager
-def explained(link: PulsarLink) -> Iterator[None]:
-    """Turn Pulsar's errors into refusals that name the brokers and the settings."""
+def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
+    """Turn Pulsar's errors into refusals that name the brokers and the settings, or the permission that is missing.
+
+    ``topic`` is its full name, and ``action`` what is tried on it.
+    """
     section = link.section
     try:
         yield
+    except (AdminError, CredentialsError) as error:
+        raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
     except pulsar.PulsarException as error:
+        if is_denied(error):
+            raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
         raise Refused(
             f"Pulsar at {link.service_url} does not answer as expected: {error!r}. Check that {section}.url is right, "
             f"that the brokers are up, and [{section}.pulsar]."
         ) from error
-    except (AdminError, CredentialsError) as error:
-        raise Refused(f"[{section}.pulsar]: {error}") from error
 
 
 class PulsarTopicReader(Closing):
@@ -42,7 +48,7 @@ class PulsarTopicReader(Closing):
     def __init__(self, link: PulsarLink, topic: str, *, begin: Begin = "earliest") -> None:
         self._link = link
         self._topic = link.full_name(topic)
-        with explained(link):
+        with self._explained():
             partitions = self._partitions()
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
             at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
@@ -53,7 +59,7 @@ class PulsarTopicReader(Closing):
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The messages up to the end of the topic."""
-        with explained(self._link):
+        with self._explained():
             for reader in self._readers:
                 while reader.has_message_available():
                     yield record_of(reader.read_next(timeout_millis=_TIMEOUT_MS))
@@ -62,7 +68,7 @@ class PulsarTopicReader(Closing):
         """The messages from here on, for ever."""
         while True:
             for reader in self._readers:
-                with explained(self._link):
+                with self._explained():
                     try:
                         found = reader.read_next(timeout_millis=_POLL_MS)
                     except pulsar.Timeout:
@@ -72,6 +78,9 @@ class PulsarTopicReader(Closing):
     def close(self) -> None:
         """Close the connections."""
         close(self._client)
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._link, self._topic, "consume")
 
     def _partitions(self) -> list[str]:
         with self._link.admin() as admin:

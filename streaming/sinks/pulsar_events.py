@@ -4,6 +4,7 @@ import threading
 
 import pulsar
 
+from streaming.pulsar_denied import told
 from streaming.pulsar_log.clients import connect
 from streaming.settings import Settings
 from streaming.sinks import PublishError
@@ -33,7 +34,8 @@ class PulsarEvents:
             ) from error
         except pulsar.PulsarException as error:
             self._client.close()
-            raise PublishError(f"no producer of {self._topic} at {settings.input.url}: {error!r}") from error
+            why = told(error, self._topic, "produce")
+            raise PublishError(f"no producer of {self._topic} at {settings.input.url}: {why}") from error
         self._lock = threading.Lock()
         self._failures: list[str] = []
 

@@ -15,6 +15,7 @@ import msgspec
 
 from streaming.pulsar_admin import AdminError, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar_denied import administrator_needed
 from streaming.pulsar_link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.pulsar_log.topics import partitions_count, topic_path
 from streaming.settings import Settings
@@ -267,6 +268,7 @@ def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
                 f"pulsar-admin namespaces set-deduplication {place.namespace} --enable; pulsar-admin namespaces "
                 f"set-retention {place.namespace} --time 30d --size -1"
             ) from error
-        raise StartError(f"[{link.section}.pulsar]: {error}") from error
+        why = administrator_needed(error, place.namespace) or error
+        raise StartError(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:
         raise StartError(f"[{link.section}.pulsar]: {error}") from error

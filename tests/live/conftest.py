@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.secure_kafka import SecureKafka
+from deploy.local.secure_pulsar import SecurePulsar
 from tests.live.access import USERS, Access, password_of
 from tests.live.driving import Warm
 from tests.live.moving import UsualFetches
@@ -54,6 +55,13 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Its users are allowed nothing until a test allows it; each is one test's own."""
     passwords = {user: password_of(user) for user in USERS}
     with SecureKafka(tmp_path_factory.mktemp("secure"), users=passwords) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
+    """Roles are each test's own."""
+    with SecurePulsar(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 

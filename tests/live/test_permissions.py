@@ -1,12 +1,9 @@
 """Each component on a real Kafka with access control: its documented permissions are enough, and any one less is named."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
 from kafka import KafkaAdminClient
@@ -18,15 +15,11 @@ from streaming.kafka_admin.throttles import read_throttle
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
 from tests.live.driving import command
+from tests.live.golden_events import CLUSTER, decided, publish, results, said_to_the_controller, throttle_of
 from tests.live.moving import planned
 from tests.live.stage import Stage, staged
-from tests.streaming.golden import folders, messages
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
-
-CLUSTER = "east-1"
-FOR_EVER = "2999-01-01T00:00:00.000Z"
-GOLDEN = messages(folders()[-1])
 
 
 @pytest.fixture
@@ -70,19 +63,6 @@ def one_less(access: Access, user: str, entries: list[Entry]) -> Iterator[Iterat
     yield each()
 
 
-def golden_action(kind: str, **data: object) -> dict[str, Any]:
-    event = json.loads(json.dumps(GOLDEN[f"trimtab.action.{kind}.v1"]))
-    event |= {"id": uuid4().hex, "cluster": CLUSTER}
-    event["data"] |= {"cluster": CLUSTER, "dry_run": False, "expires_at": FOR_EVER, **data}
-    return dict(event)
-
-
-def publish(stage: Stage, topic: str, event: dict[str, Any]) -> None:
-    header = ("trimtab-epoch", b"1")
-    stage.send_raw(CLUSTER.encode(), json.dumps(event).encode(), to=topic, headers=[header])
-    stage.flush()
-
-
 def test_an_operators_commands_work_with_their_permissions_and_write_nothing_before_naming_the_one_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access
 ) -> None:
@@ -99,11 +79,7 @@ def test_an_operators_commands_work_with_their_permissions_and_write_nothing_bef
 def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
     secure: SecureKafka, stage: Stage, access: Access
 ) -> None:
-    action = golden_action("unload")
-    summary = json.loads(json.dumps(GOLDEN["trimtab.round.v1"])) | {"cluster": CLUSTER}
-    summary["data"] |= {"cluster": CLUSTER, "round": action["data"]["round"]}
-    publish(stage, stage.topics.actions, action)
-    publish(stage, stage.topics.audit, summary)
+    action = decided(stage)
     config = str(settings_of(secure, stage, "onlooker", "SCRAM-SHA-512"))
     why = ("actions", "why", "--config", config, action["id"])
     with one_less(access, "onlooker", entries_of("Watching", stage)) as each:
@@ -196,27 +172,6 @@ def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -
     return f"{reached}\n" + by_password(secure, stage, user, "SCRAM-SHA-256", section=f"{section}.security")
 
 
-def throttle_of(topic: str, *, number: int) -> dict[str, Any]:
-    """The golden action for one topic of broker 1; each number has another rate and another entry to add."""
-    return golden_action(
-        "throttle",
-        precondition={"reassignments": "planned"},
-        add_leader_throttled_replicas={topic: f"0:{number}"},
-        add_follower_throttled_replicas={},
-        leader_rate_bytes_per_s={"1": number * 1_000_000},
-        follower_rate_bytes_per_s={},
-    )
-
-
-def said_to_the_controller(stage: Stage, kind: str) -> list[dict[str, Any]]:
-    said = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in said if event["type"] == kind]
-
-
 def failures(stage: Stage) -> dict[str, str]:
     """Of the newest sweep."""
     return dict(said_to_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
-
-
-def results(stage: Stage) -> list[dict[str, Any]]:
-    return said_to_the_controller(stage, "trimtab.action-result.v1")

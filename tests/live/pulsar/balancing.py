@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.collect.reports import read_report
-from tests.live.driving import TRIMTAB, Child, Running, Warm, until
+from tests.live.driving import TRIMTAB, Child, Running, Warm, WarmRun, until
 from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.stage import Stage
 
@@ -125,22 +125,28 @@ class Trio:
 
 
 @contextmanager
-def trio(lab: Lab, stage: Stage, warm: Warm, directory: Path) -> Iterator[Trio]:
-    """Start the three and, if the block ends well, stop them in order."""
-    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{lab.pulsar.admin_url}"\n'
+def controller(pulsar: LocalPulsar, stage: Stage, warm: Warm) -> Iterator[WarmRun]:
+    """Begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
+    target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
     config = stage.settings(base=f"{SETTINGS}\n{target}")
+    with warm.start("run", "--config", str(config)) as running:
+        yield running
+        assert running.terminate() == 0
+
+
+@contextmanager
+def trio(lab: Lab, stage: Stage, running: WarmRun, directory: Path) -> Iterator[Trio]:
+    """Put collector and executor beside the controller and, if the block ends well, stop them in order."""
+    until(lambda: "has epoch" in running.said, what="the controller", running=[lab.pulsar, running])
     with ExitStack() as stack:
-        running = stack.enter_context(warm.start("run", "--config", str(config)))
-        until(lambda: "has epoch" in running.said, what="the controller", running=[lab.pulsar, running])
         children = []
         for name in ("collect", "execute"):
-            command = (*TRIMTAB, name, "pulsar", CLUSTER, "--config", str(config))
+            command = (*TRIMTAB, name, "pulsar", CLUSTER, "--config", str(stage.directory / "trimtab.toml"))
             children.append(Child(command, directory / f"{name}.log"))
             stack.callback(children[-1].close)
         yield Trio(lab, stage, running, children)
         for child in children:
             assert child.terminate() == 0
-        assert running.terminate() == 0
 
 
 @contextmanager

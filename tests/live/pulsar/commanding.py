@@ -21,9 +21,10 @@ SOURCE = "/trimtab/controller"
 class Commander:
     """Says actions on a stage's topics as a controller would, and reads their results."""
 
-    def __init__(self, stage: Stage, pulsar: LocalPulsar) -> None:
+    def __init__(self, stage: Stage, pulsar: LocalPulsar, *, verify_timeout_s: int = 15) -> None:
         self.stage = stage
-        target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\nverify_timeout_s = 15\n'
+        target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
+        target += f"verify_timeout_s = {verify_timeout_s}\n"
         self.config = stage.settings(base=target)
         self.settings: Settings = load(file=self.config, flags={}, environ={}).settings
         self._count = 0

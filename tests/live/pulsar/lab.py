@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import uuid4
 
-import httpx
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from streaming.pulsar_admin import BundleName, HttpClient, PulsarAdmin
+from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
+from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
+from streaming.pulsar_admin.http import Method
+from streaming.pulsar_log.clients import connect
 from streaming.settings import PulsarTarget
 from tests.live.driving import meanwhile, until
 
@@ -33,7 +35,7 @@ class Lab:
     target: PulsarTarget = field(init=False)
 
     def __post_init__(self) -> None:
-        self.target = PulsarTarget(admin_url=self.pulsar.admin_url)
+        self.target = target_of(self.pulsar)
         self.admin = PulsarAdmin(HttpClient(self.target), self.target)
         self.namespace = f"{TENANT}/n{uuid4().hex[:8]}"
         self.put(
@@ -74,9 +76,7 @@ class Lab:
     @contextmanager
     def traffic(self, topics: Sequence[str], *, payload_bytes: int = 100) -> Iterator[None]:
         """Messages on each topic, some fifty a second, until the end of the block."""
-        client = pulsar_client.Client(
-            self.pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
-        )
+        client = connected(self.pulsar)
         producers = [client.create_producer(topic, block_if_queue_full=True) for topic in topics]
 
         def send(stop: threading.Event) -> None:
@@ -102,10 +102,35 @@ class Lab:
         """See ``post``; ``known`` are further statuses that are well."""
         self._ask("PUT", path, body, known=known)
 
-    def _ask(self, method: str, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
-        url = f"{self.pulsar.admin_url.split(',')[0]}/admin/v2/{path}"
-        answer = httpx.request(method, url, json=body, follow_redirects=True, timeout=20, trust_env=False)
-        assert answer.is_success or answer.status_code in known, answer.text
+    def _ask(self, method: Method, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
+        try:
+            self.admin.call(method, f"/admin/v2/{path}", body=body)
+        except AdminError as error:
+            if error.status not in known:
+                raise
+
+
+def target_of(pulsar: LocalPulsar | StandalonePulsar) -> PulsarTarget:
+    """As one who may do everything."""
+    if not isinstance(pulsar, SecurePulsar):
+        return PulsarTarget(admin_url=pulsar.admin_url)
+    return PulsarTarget(
+        admin_url=pulsar.secure_admin_url,
+        ca_file=str(pulsar.ca_file),
+        token_file=str(pulsar.token_file(SUPER_USER)),
+        web_port=pulsar.secure_port,
+    )
+
+
+def service_url_of(pulsar: LocalPulsar | StandalonePulsar) -> str:
+    """Encrypted where it can be."""
+    return pulsar.secure_service_url if isinstance(pulsar, SecurePulsar) else pulsar.service_url
+
+
+def connected(pulsar: LocalPulsar | StandalonePulsar) -> pulsar_client.Client:
+    """A client that says little and may do everything."""
+    target = target_of(pulsar)
+    return connect(service_url_of(pulsar), token_file=target.token_file, ca_file=target.ca_file)
 
 
 def other_than(lab: Lab, *brokers: str) -> str:

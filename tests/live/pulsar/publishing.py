@@ -13,8 +13,8 @@ from streaming.sinks import EPOCH_HEADER
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
 from tests.live.driving import ROOT
-from tests.live.pulsar.lab import Lab
-from tests.live.pulsar.stage import connected, messages
+from tests.live.pulsar.lab import Lab, connected
+from tests.live.pulsar.stage import messages
 
 QUERY = "11111111-1111-1111-1111-111111111111"
 ACTIONS, AUDIT, COMMITS = "trimtab.actions", "trimtab.audit", "trimtab.commits"

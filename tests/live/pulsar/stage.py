@@ -1,5 +1,6 @@
 """What a live test plays on when the input, the output or both are on Pulsar: a namespace of its own, and ``Stage``."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,18 +8,10 @@ from uuid import uuid4
 
 import pulsar as pulsar_client
 
-from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.settings import Settings, load
 from streaming.topics.both import create_all
-from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.lab import Lab, connected, service_url_of
 from tests.live.stage import Stage
-
-
-def connected(pulsar: LocalPulsar | StandalonePulsar) -> pulsar_client.Client:
-    """A client that says little."""
-    return pulsar_client.Client(
-        pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +43,8 @@ class PulsarStage(Stage):
 
     lab: Lab | None = None
     on_pulsar: frozenset[str] = frozenset({"input", "output"})
+    token_file: Path | None = None
+    """Of the role whose settings are made; the lab's own where none is named."""
     _client: pulsar_client.Client = field(init=False)
     _producers: dict[str, pulsar_client.Producer] = field(init=False, default_factory=dict)
 
@@ -78,19 +73,21 @@ class PulsarStage(Stage):
     def settings(self, *, base: str | None = None, file: str = "trimtab.toml", **overrides: object) -> Path:
         """As ``Stage.settings``, with the addresses of both sides."""
         assert self.lab is not None
-        pulsar = self.lab.pulsar
+        target = self.lab.target
         kafka = f"kafka://{self.bootstrap}"
         sides = {
-            f"{side}__url": pulsar.service_url if side in self.on_pulsar else kafka
+            f"{side}__url": service_url_of(self.lab.pulsar) if side in self.on_pulsar else kafka
             for side in ("input", "output")
         }
         keywords = {} if base is None else {"base": base}
         made = Stage.settings(self, file=file, **keywords, **sides, **overrides)  # type: ignore[arg-type]
+        token = self.token_file or target.token_file
+        place = {"admin_url": target.admin_url, "namespace": self.lab.namespace}
+        place |= {"ca_file": target.ca_file} if target.ca_file else {}
+        place |= {"token_file": str(token)} if token else {}
+        lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in place.items())
         with made.open("a") as text:
-            for side in sorted(self.on_pulsar):
-                text.write(
-                    f'\n[{side}.pulsar]\nadmin_url = "{pulsar.admin_url}"\nnamespace = "{self.lab.namespace}"\n'
-                )
+            text.writelines(f"\n[{side}.pulsar]\n{lines}" for side in sorted(self.on_pulsar))
         return made
 
     def send_raw(

@@ -14,7 +14,7 @@ from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.bundles import topic_hash
 from tests.live.driving import Warm, until
-from tests.live.pulsar.balancing import all_at_first, rates, trio, unbalanced
+from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, unbalanced
 from tests.live.pulsar.lab import Lab
 from tests.live.stage import Stage
 
@@ -34,9 +34,9 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
     hot = Lab(pulsar, bundles_count=1)
     (bundle,) = hot.bundles()
     hot_topics = [hot.topic_in(bundle, number=number) for number in range(HOT_TOPICS)]
-    with unbalanced(pulsar) as lab:
+    with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
         before = until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
-        with trio(lab, stage, warm, tmp_path) as three:
+        with trio(lab, stage, running, tmp_path) as three:
 
             def balanced() -> list[float]:
                 found = rates(lab, pulsar.broker_ids)
@@ -76,9 +76,9 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
 def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_rest_is_balanced(
     pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
 ) -> None:
-    with unbalanced(pulsar) as lab:
+    with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
         until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
-        with trio(lab, stage, warm, tmp_path) as three:
+        with trio(lab, stage, running, tmp_path) as three:
             until(three.results, what="a first move", running=three.alive)
             killed = next(iter(three.actions().values()))["destination_broker"]
             left = [broker for broker in pulsar.broker_ids if broker != killed]

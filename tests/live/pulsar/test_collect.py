@@ -4,14 +4,13 @@ import json
 import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
-from streaming.collect.pulsar import PulsarCollector, StartRefused
+from streaming.collect.pulsar import StartRefused
 from streaming.pulsar_admin.bundles import topic_hash
-from streaming.settings import PulsarTarget, Settings
+from streaming.settings import PulsarTarget
 from streaming.wire.decode import decode
 from streaming.wire.messages import (
     LoadReportMessage,
@@ -21,36 +20,11 @@ from streaming.wire.messages import (
     type_of,
 )
 from tests.live.driving import ROOT, TRIMTAB, command, until
+from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.stage import Stage
 
 pytestmark = pytest.mark.live
-
-
-class Heard:
-    """Keeps what a collector says."""
-
-    def __init__(self) -> None:
-        self.values: list[bytes] = []
-
-    def send(self, key: str, value: bytes) -> None:
-        assert key == CLUSTER
-        self.values.append(value)
-
-    def flush(self) -> None:
-        """All is here."""
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def of(self, kind: type[msgspec.Struct]) -> dict[str, dict[str, object]]:
-        """`data` of the newest event of a type, by subject."""
-        events = [json.loads(value) for value in self.values]
-        return {each["subject"]: each["data"] for each in events if each["type"] == type_of(kind)}
-
-
-def collector(target: PulsarTarget, heard: Heard) -> PulsarCollector:
-    return PulsarCollector(Settings(), cluster=CLUSTER, target=target, sink=heard)
 
 
 def test_reports_and_statistics_of_real_traffic_can_be_decoded_by_the_controller(pulsar: LocalPulsar) -> None:
@@ -142,30 +116,6 @@ def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
     (summary,) = map(json.loads, replayed.stdout.splitlines())
     assert summary["data"]["brokers_reporting"] == sorted(pulsar.broker_ids)
     assert summary["data"]["brokers_asked"] == sorted(pulsar.broker_ids)
-
-
-def test_a_killed_broker_fails_by_name_and_the_others_are_read_without_waiting(pulsar: LocalPulsar) -> None:
-    heard = Heard()
-    collecting = collector(PulsarTarget(admin_url=pulsar.admin_url), heard)
-    *rest, killed = pulsar.broker_ids
-    pulsar.kill_broker(3)
-    try:
-        assert collecting.sweep()
-        assert set(heard.of(LoadReportMessage)) == set(rest)
-        tick = heard.of(TickMessage)["tick"]
-        assert tick["asked"] == sorted(pulsar.broker_ids), "ZooKeeper still lists it"
-        assert "check admin_url" in tick["failed"][killed]
-
-        def gone() -> bool:
-            assert collecting.sweep()
-            return heard.of(TickMessage)["tick"] == {"asked": sorted(rest), "failed": {}}
-
-        until(gone, what="the end of the broker's session", running=[pulsar])
-    finally:
-        pulsar.start_broker(3)
-    assert collecting.sweep()
-    assert set(heard.of(LoadReportMessage)) == set(pulsar.broker_ids), "and it is read again at once"
-    collecting.close()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from streaming.sinks.publisher import publisher_of
 from tests.live.crashing import BATCHES_COUNT, RECORDS_PER_BATCH, crash_through
 from tests.live.driving import Warm
 from tests.live.loads import played
-from tests.live.operating import operate
 from tests.live.pulsar.dying import POINTS
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
@@ -43,6 +42,22 @@ def test_killed_when_the_first_message_of_a_batch_is_out_every_action_is_seen_on
     assert sorted(set(on_pulsar.epochs(on_pulsar.topics.audit))) == [1, 2]
 
 
+def test_from_pulsar_to_kafka_what_comes_in_is_decided_as_in_replay(
+    pulsar: LocalPulsar, kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    stage = PulsarStage.of(Lab(pulsar), tmp_path, bootstrap=kafka.bootstrap, on_pulsar=["input"])
+    config = stage.settings()
+    wanted = replayed(config, played(range(8)))
+    assert wanted.actions_count > 0
+    stage.send(played(range(8)))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for_outputs(wanted, running=[run])
+        assert run.terminate() == 0
+    assert stage.published() == wanted
+    assert stage.rejected() == []
+    stage.close()
+
+
 def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_that_is_gone_is_refused(
     pulsar: LocalPulsar, kafka: LocalKafka, warm: Warm, tmp_path: Path
 ) -> None:
@@ -67,12 +82,6 @@ def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_t
         assert run.wait() == REFUSED, run.said
         assert "the checkpoint was deleted or replaced by a new one" in run.said
     stage.close()
-
-
-def test_on_pulsar_alone_operators_commands_are_obeyed_and_what_was_decided_can_be_asked_for(
-    on_pulsar: PulsarStage, warm: Warm
-) -> None:
-    operate(on_pulsar, warm)
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """A real broker that asks for a token and speaks TLS: what is read and moved with the right one, and what is said otherwise."""
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,18 +15,12 @@ from streaming.pulsar_admin.bundles import topic_hash
 from streaming.settings import PulsarTarget, Settings
 from streaming.wire.messages import LoadReportMessage, type_of
 from tests.live.driving import command, until
-from tests.live.pulsar.lab import CLUSTER
+from tests.live.pulsar.lab import CLUSTER, target_of
 
 pytestmark = pytest.mark.live
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
-    with SecurePulsar(tmp_path_factory.mktemp("secure")) as running:
-        yield running
-
-
-def target_of(secured: SecurePulsar, token: str, directory: Path) -> PulsarTarget:
+def target_with(secured: SecurePulsar, token: str, directory: Path) -> PulsarTarget:
     file = directory / "token"
     file.write_text(token + "\n")
     return PulsarTarget(
@@ -50,7 +44,7 @@ def collect(target: PulsarTarget, directory: Path, *, code: int = 0) -> Result:
 def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
     secured: SecurePulsar, tmp_path: Path
 ) -> None:
-    target = target_of(secured, secured.token_of("admin"), tmp_path)
+    target = target_of(secured)
     done = collect(target, tmp_path)
     assert [json.loads(line)["type"] for line in done.stdout.splitlines()].count(
         type_of(LoadReportMessage)
@@ -81,7 +75,7 @@ def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
     secured: SecurePulsar, tmp_path: Path, role: str | None, said: str
 ) -> None:
     token = "not.a.token" if role is None else secured.token_of(role)
-    target = target_of(secured, token, tmp_path)
+    target = target_with(secured, token, tmp_path)
     done = collect(target, tmp_path, code=5)
     assert said in done.stderr
     assert token not in done.stderr
@@ -92,7 +86,6 @@ def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
     secured: SecurePulsar, tmp_path: Path
 ) -> None:
-    token = target_of(secured, secured.token_of("admin"), tmp_path).token_file
-    done = collect(PulsarTarget(admin_url=secured.secure_admin_url, token_file=token), tmp_path, code=5)
+    done = collect(replace(target_of(secured), ca_file=None), tmp_path, code=5)
     assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
     assert "check admin_url, ca_file" in done.stderr

@@ -16,7 +16,7 @@ from streaming.pulsar_log.topics import NonPersistentTopic
 from streaming.spark import pulsar_source
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
 from tests.live.driving import Warm, until
-from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.lab import Lab, connected
 
 pytestmark = pytest.mark.live
 
@@ -26,9 +26,7 @@ _VALUE, _OFFSET, _TIME = (SCHEMA.fieldNames().index(name) for name in ("value", 
 
 @pytest.fixture(scope="module")
 def client(pulsar: LocalPulsar) -> Iterator[pulsar_client.Client]:
-    made = pulsar_client.Client(
-        pulsar.service_url, logger=pulsar_client.ConsoleLogger(pulsar_client.LoggerLevel.Error)
-    )
+    made = connected(pulsar)
     yield made
     made.close()
 

@@ -1,0 +1,38 @@
+"""A collector whose events are kept here."""
+
+import json
+
+import msgspec
+
+from streaming.collect.pulsar import PulsarCollector
+from streaming.settings import PulsarTarget, Settings
+from streaming.wire.messages import type_of
+from tests.live.pulsar.lab import CLUSTER
+
+
+class Heard:
+    """Keeps what a collector says; an ``EventSink``."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+
+    def send(self, key: str, value: bytes) -> None:
+        """See ``EventSink``."""
+        assert key == CLUSTER
+        self.values.append(value)
+
+    def flush(self) -> None:
+        """All is here."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def of(self, kind: type[msgspec.Struct]) -> dict[str, dict[str, object]]:
+        """`data` of the newest event of a type, by subject."""
+        events = [json.loads(value) for value in self.values]
+        return {each["subject"]: each["data"] for each in events if each["type"] == type_of(kind)}
+
+
+def collector(target: PulsarTarget, heard: Heard) -> PulsarCollector:
+    """Of ``CLUSTER``, with the defaults."""
+    return PulsarCollector(Settings(), cluster=CLUSTER, target=target, sink=heard)
