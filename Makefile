@@ -61,8 +61,8 @@ clean: ## Remove .venv, caches and build products of this folder
 	rm -rf metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Spark puts pyspark.zip before the installed pyspark on its workers' path, and from a zip every one of the ten processes of
-# a start compiles it again, a second each.
+# Spark puts pyspark and py4j as zips before the installed ones on its workers' path, and from a zip each of the ten processes of
+# a start compiles them again, a second each.
 #
 # A name on the PATH may be a stub that runs nothing, so every candidate is asked. The first that is new enough and
 # can make environments wins.
@@ -85,7 +85,7 @@ $(PACKAGES): requirements.lock pyproject.toml
 	"$$chosen" -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip install --quiet --no-deps --editable .
-	@rm -f $(VENV)/lib/python3*/site-packages/pyspark/python/lib/pyspark.zip
+	@rm -f $(VENV)/lib/python3*/site-packages/pyspark/python/lib/*.zip
 	@touch $@
 
 $(JARS): $(PACKAGES) $(LOCKS)
