@@ -41,8 +41,7 @@ class PulsarMarkers:
                 while reader.has_message_available():
                     self._take(reader.read_next(timeout_millis=round(self._timeout_s * 1000)))
             except pulsar.PulsarException as error:
-                if isinstance(error, pulsar.AlreadyClosed):  # others mend themselves
-                    self._drop()
+                self._drop()  # a reader whose broker was killed may never give out another message
                 raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
             return self._newest
 

@@ -1,17 +1,23 @@
 """Pulsar goes away in the middle of a batch and comes back: what is out stays, what is missing follows, nothing twice."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from deploy.local.pulsar import StandalonePulsar
+from streaming.pulsar_log.positions import Position
+from streaming.pulsar_log.reading import read_range
 from streaming.sinks import PublishError
 from streaming.sinks.pulsar import PulsarPublisher
 from streaming.sinks.pulsar_producers import Acknowledged, Producers
-from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, QUERY, Setting, batch, values
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+
+MESSAGES = 3_000
+"""More than a reader asks for beforehand."""
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +79,20 @@ def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_wh
     again = Setting(setting.lab, name=setting.name)
     assert again.seen(ACTIONS) == again.seen(AUDIT) == values(0, 1, 2)
     again.client.close()
+
+
+def test_killed_while_a_batch_is_read_the_rest_of_it_comes_when_it_is_back(
+    standalone: StandalonePulsar,
+) -> None:
+    lab = Lab(standalone, bundles_count=1)
+    topic = f"persistent://{lab.namespace}/read"
+    with closing(connected(standalone)) as client:
+        producer = client.create_producer(topic, batching_enabled=False)
+        sent = [producer.send(f"{number}".encode()) for number in range(MESSAGES)]
+        start, end = Position(sent[0].ledger_id(), -1), Position(sent[-1].ledger_id(), sent[-1].entry_id())
+        found = read_range(client, topic, start=start, end=end, fail_on_data_loss=True)
+        before = [next(found).value for _ in range(10)]
+        standalone.kill()
+        standalone.start()
+        after = [message.value for message in found]
+    assert before + after == [f"{number}".encode() for number in range(MESSAGES)]
