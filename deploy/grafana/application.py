@@ -6,7 +6,18 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
-from deploy.grafana.queries import DAY, age, increase, latest, or_zero, quantile, rate, select
+from deploy.grafana.queries import (
+    DAY_S,
+    age,
+    each_step,
+    in_a_day,
+    latest,
+    or_word,
+    or_zero,
+    quantile,
+    rate,
+    select,
+)
 from streaming import families
 from streaming.families import Family
 
@@ -37,12 +48,14 @@ def _running() -> list[Stat]:
     return [
         number(
             "Version",
-            "Version in use, by instance.",
-            Query(f"max by (instance, version) ({select(families.BUILD_INFO)})", "{{version}}"),
+            "Versions in use; more than one while an upgrade goes on.",
+            Query(
+                or_word(f"max by (version) ({select(families.BUILD_INFO)})", "version", "not running"),
+                "{{version}}",
+            ),
             unit=units.Short,
-            names={"1": "running"},
             runbook="down",
-            no_value="not running",
+            named=True,
         ),
         number(
             "Up for",
@@ -60,7 +73,7 @@ def _restarts() -> list[Stat]:
         number(
             "Process restarts",
             "Starts of the process in the last 24 hours beyond the first.",
-            Query(or_zero(f"sum(changes({select(families.START)}[{DAY}]))")),
+            Query(or_zero(f"sum(changes({select(families.START)}[{DAY_S}s]))")),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="restarts",
@@ -68,7 +81,7 @@ def _restarts() -> list[Stat]:
         number(
             "Query restarts",
             "Restarts of the streaming query in the last 24 hours.",
-            Query(or_zero(increase(families.QUERY_RESTARTS, over=DAY))),
+            Query(in_a_day(families.QUERY_RESTARTS)),
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="restarts",
@@ -89,7 +102,7 @@ def _batches() -> list[Stat]:
         number(
             "Batches skipped",
             "Batches of the last 24 hours that had been published before a restart and were not published again.",
-            Query(or_zero(increase(families.BATCHES_SKIPPED, over=DAY))),
+            Query(in_a_day(families.BATCHES_SKIPPED)),
             unit=units.Short,
         ),
     ]
@@ -155,7 +168,7 @@ def _state() -> list[Graph]:
         graph(
             "Rejected",
             "Records sent to the dead letter, by reason.",
-            Query(increase(families.REJECTED, by="reason"), "{{reason}}"),
+            Query(each_step(families.REJECTED, by="reason"), "{{reason}}"),
             unit=units.Short,
             stacked=True,
             runbook="dead-letters",

@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import POINTS, Query, graph
-from deploy.grafana.queries import SPLITS, UNLOADS, age, increase, latest, rate
+from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate
 from streaming import families
 
 _OVERALL = 'resource="overall"'
@@ -84,7 +84,7 @@ def _decisions() -> list[Graph]:
         graph(
             "Pairs or brokers",
             "What the policy looked at, by outcome.",
-            Query(increase(families.EXAMINED, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(each_step(families.EXAMINED, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
             width=8,
@@ -92,7 +92,7 @@ def _decisions() -> list[Graph]:
         graph(
             "Bundles",
             "Bundles of brokers that fired, by outcome.",
-            Query(increase(families.CANDIDATES, UNLOADS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(each_step(families.CANDIDATES, UNLOADS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
             width=8,
@@ -115,7 +115,7 @@ def _splits() -> list[Graph]:
         graph(
             "Bundles that stand out",
             "Bundles above a limit that a split could bring them below, by outcome.",
-            Query(increase(families.CANDIDATES, SPLITS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(each_step(families.CANDIDATES, SPLITS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
         ),
@@ -165,7 +165,7 @@ def _results() -> list[Graph]:
         graph(
             "Results",
             "What executors reported of the actions.",
-            Query(increase(families.ACTION_RESULTS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            Query(each_step(families.ACTION_RESULTS, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
             unit=units.Short,
             stacked=True,
             runbook="action-failures",
@@ -174,7 +174,7 @@ def _results() -> list[Graph]:
             "Unloaded again",
             "Unloads of a bundle that had been unloaded within the 6 hours before: again at the broker it was to leave "
             "(same), or passed on (other).",
-            Query(increase(families.REPEATED_UNLOADS, by="cluster, source"), "{{cluster}} {{source}}"),
+            Query(each_step(families.REPEATED_UNLOADS, by="cluster, source"), "{{cluster}} {{source}}"),
             unit=units.Short,
             stacked=True,
             runbook="oscillation",

@@ -7,15 +7,13 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard
 
 from deploy.grafana.panels import BLUE, DATASOURCE, ORANGE
-from deploy.grafana.queries import increase
+from deploy.grafana.queries import each_step
 from streaming import families
 
 TAG = "trimtab"
 RUNBOOKS = "/public/runbooks"
 """Base of the links to runbooks, unless the variable is changed: the compose file puts them into Grafana's static
 files."""
-_ANNOTATED = "1m"
-"""How long before a mark the action was published, at most."""
 
 Group = tuple[str, Sequence[Builder[dashboard.Panel]]]
 """Title of a row and its panels."""
@@ -82,9 +80,9 @@ def _runbooks() -> builders.TextBoxVariable:
 
 
 def _marks(name: str, kind: str, colour: str) -> builders.AnnotationQuery:
-    published = increase(families.ACTIONS, f'kind="{kind}"', over=_ANNOTATED, by="cluster, dry_run")
+    published = each_step(families.ACTIONS, f'kind="{kind}"', by="cluster, dry_run")
     mark = builders.AnnotationQuery().name(name).datasource(DATASOURCE).icon_color(colour)
-    return mark.enable(True).expr(f"{published} > 0")
+    return mark.enable(True).expr(published)
 
 
 def _numbered(board: dashboard.Dashboard) -> dashboard.Dashboard:

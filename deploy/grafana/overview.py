@@ -6,7 +6,17 @@ from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, POINTS, RED, Query, Step, graph, number
-from deploy.grafana.queries import DAY, UNLOADS, age, increase, infeasible, latest, or_zero, select
+from deploy.grafana.queries import (
+    UNLOADS,
+    age,
+    each_step,
+    in_a_day,
+    infeasible,
+    latest,
+    or_zero,
+    select,
+    share,
+)
 from streaming import families
 
 NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
@@ -60,7 +70,7 @@ def _answering() -> list[Stat]:
 def _deciding() -> list[Stat]:
     return [
         number(
-            "Oldest last round",
+            "Last round",
             "Time since the end of the last closed round, of the cluster that waits longest. At the default length, "
             "a minute, two or three minutes are normal.",
             Query(f"max({age(families.LAST_ROUND_END, by='cluster')})"),
@@ -71,9 +81,9 @@ def _deciding() -> list[Stat]:
             width=3,
         ),
         number(
-            "Rounds decided",
+            "Decided",
             "Share of the rounds of the last hour in which the policies ran; the rest were warm-up or without quorum.",
-            Query(_share_decided()),
+            Query(share(families.ROUNDS, 'outcome="decided"', over="1h")),
             unit=units.PercentUnit,
             runbook="not-deciding",
             no_value="no round yet",
@@ -117,7 +127,7 @@ def _held_from_acting() -> list[Stat]:
 
 def _moves_in_trouble() -> Stat:
     return number(
-        "Moves in trouble",
+        "Late moves",
         "Kafka clusters whose reassignment never ends at its throttle, or will miss its deadline.",
         Query(or_zero(f"count(({infeasible()}) or ({_LATE} == 1))")),
         unit=units.Short,
@@ -128,11 +138,6 @@ def _moves_in_trouble() -> Stat:
 
 
 _LATE = latest(families.REASSIGNMENT_LATE, by="cluster")
-
-
-def _share_decided() -> str:
-    decided = increase(families.ROUNDS, 'outcome="decided"', over="1h")
-    return f"{decided} / ({increase(families.ROUNDS, over='1h')} > 0)"
 
 
 def _today() -> list[Stat | Graph]:
@@ -166,7 +171,7 @@ def _today() -> list[Stat | Graph]:
         graph(
             "Actions over time",
             "Actions published, by cluster and kind.",
-            Query(increase(families.ACTIONS, by="cluster, kind, dry_run"), _BY_KIND),
+            Query(each_step(families.ACTIONS, by="cluster, kind, dry_run"), _BY_KIND),
             unit=units.Short,
             stacked=True,
             width=24,
@@ -182,7 +187,7 @@ def _count(title: str, text: str, family: families.Family, *matchers: str, runbo
     return number(
         title,
         text,
-        Query(or_zero(increase(family, *matchers, over=DAY))),
+        Query(in_a_day(family, *matchers)),
         unit=units.Short,
         steps=[Step(1, ORANGE)] if runbook else [],
         runbook=runbook,
@@ -219,7 +224,7 @@ def _held() -> list[Graph]:
             "Bundles of brokers that fired which were not moved, by reason; docs/decisions.md says what to do about "
             "each.",
             Query(
-                increase(families.CANDIDATES, UNLOADS, NOT_HELD, by="cluster, outcome"),
+                each_step(families.CANDIDATES, UNLOADS, NOT_HELD, by="cluster, outcome"),
                 "{{cluster}} {{outcome}}",
             ),
             unit=units.Short,
@@ -228,7 +233,7 @@ def _held() -> list[Graph]:
         graph(
             "Rounds",
             "Closed rounds by outcome: only decided ones can lead to actions.",
-            Query(increase(families.ROUNDS, by="outcome"), "{{outcome}}"),
+            Query(each_step(families.ROUNDS, by="outcome"), "{{outcome}}"),
             unit=units.Short,
             stacked=True,
             runbook="not-deciding",

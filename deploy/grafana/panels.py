@@ -50,19 +50,22 @@ def number(
     no_value: str = "none yet",
     names: dict[str, str] | None = None,
     unknown: str = "",
+    named: bool = False,
     width: int = 4,
 ) -> stat.Panel:
     """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words.
 
-    ``unknown`` is the word for NaN.
+    ``unknown`` is the word for NaN; ``named`` shows what the series are called in place of their values, and then there
+    must be one always.
     """
+    shown = common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO
     panel = (
         stat.Panel()
         .span(width)
         .height(_STAT_HEIGHT)
         .graph_mode(common.BigValueGraphMode.NONE)
         .color_mode(common.BigValueColorMode.VALUE)
-        .text_mode(common.BigValueTextMode.AUTO)
+        .text_mode(shown)
         .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
         .with_target(_target(query, 0).instant())
     )
@@ -91,7 +94,7 @@ def graph(
     unit: str,
     steps: Sequence[Step] = (),
     runbook: str = "",
-    no_value: str = "no data yet",
+    no_value: str = "",
     stacked: bool = False,
     width: int = 12,
     least: float | None = 0.0,
@@ -112,6 +115,8 @@ def graph(
     )
     if least is not None:
         panel.min(least)
+    if unit == units.Short:
+        panel.axis_soft_max(1)  # without it an axis of zeros goes up to 100
     if stacked:
         panel.draw_style(common.GraphDrawStyle.BARS).fill_opacity(60).stacking(
             common_builders.StackingConfig().mode(common.StackingMode.NORMAL).group("A")
@@ -121,7 +126,8 @@ def graph(
         panel.thresholds_style(common_builders.GraphThresholdsStyleConfig().mode(dashed))
     for place, query in enumerate(queries):
         panel.with_target(_target(query, place))
-    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+    empty = no_value or ("nothing counted in this time" if stacked else "no data yet")
+    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=empty)
 
 
 def _target(query: Query, place: int) -> prometheus.Dataquery:

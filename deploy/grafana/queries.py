@@ -11,7 +11,11 @@ from streaming.metrics import SPLIT_POLICY
 
 RATE = "$__rate_interval"
 """Grafana's: at least four scrapes, so that a rate never falls between two."""
-DAY = "24h"
+STEP = "$__interval"
+"""Grafana's: from one point of a graph to the next."""
+DAY_S = 86_400
+_FIRST_S = 600
+"""A series that a process shows within this time of its start has counted from 0 in that process."""
 
 _MATCHER = re.compile(r'(\w+)(=|!=|=~|!~)"[^"]*"')
 UNLOADS, SPLITS = f'policy!="{SPLIT_POLICY}"', f'policy="{SPLIT_POLICY}"'
@@ -36,9 +40,32 @@ def select(family: Family, *matchers: str, sample: str = "") -> str:
     return f"{name}{{{','.join(parts)}}}" if parts else name
 
 
-def increase(family: Family, *matchers: str, over: str = RATE, by: str = "", sample: str = "") -> str:
-    """How much a counter rose in ``over``, summed (``by`` labels)."""
-    return f"sum{_by(by)}(increase({select(family, *matchers, sample=sample)}[{over}]))"
+def each_step(family: Family, *matchers: str, by: str) -> str:
+    """How much a counter rose from each point of a graph to the next, summed ``by`` labels; nothing where it did not.
+
+    `increase` would extrapolate, show one event in several bars of a short range, and leave out what a new process had
+    counted before it was looked at first.
+    """
+    counter = select(family, *matchers)
+    return f"sum{_by(by)}({counter} - {counter} offset {STEP} >= 0 or {_began(counter, _FIRST_S)}) > 0"
+
+
+def in_a_day(family: Family, *matchers: str) -> str:
+    """How often something was counted in the last 24 hours, by a process of that age all it has counted."""
+    counter = select(family, *matchers)
+    rise = f"increase({counter}[{DAY_S}s])"
+    return or_zero(f"round(sum({_began(counter, DAY_S)} >= {rise} or {rise}))")
+
+
+def share(family: Family, matcher: str, *, over: str) -> str:
+    """The part of what a counter rose in ``over`` that matches; nothing where it did not rise."""
+    part, whole = (f"sum(increase({select(family, *which)}[{over}]))" for which in ((matcher,), ()))
+    return f"{part} / ({whole} > 0)"
+
+
+def _began(counter: str, within_s: int) -> str:
+    """A counter of processes that began within this time."""
+    return f"({counter} and on (job, instance) {select(families.START)} > time() - {within_s})"
 
 
 def rate(family: Family, *matchers: str, by: str = "", sample: str = "") -> str:
@@ -64,6 +91,11 @@ def quantile(family: Family, q: float) -> str:
 def age(family: Family, *, by: str) -> str:
     """Seconds since a timestamp."""
     return f"time() - {latest(family, by=by)}"
+
+
+def or_word(expression: str, label: str, word: str) -> str:
+    """The same, one series with a word as its label where there is none: a panel of names says it."""
+    return f'{expression} or on () label_replace(vector(0), "{label}", "{word}", "", "")'
 
 
 def or_zero(expression: str) -> str:

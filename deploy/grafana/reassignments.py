@@ -2,11 +2,11 @@
 
 from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
-from grafana_foundation_sdk.models import common, dashboard, units
+from grafana_foundation_sdk.models import dashboard, units
 
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
-from deploy.grafana.queries import increase, infeasible, latest, or_zero, select
+from deploy.grafana.queries import each_step, infeasible, latest, or_word, or_zero, select
 from streaming import families
 
 NOTHING = "nothing moves"
@@ -71,10 +71,13 @@ def _until_done() -> list[Stat]:
             "Last to finish",
             "The bottleneck: role and broker that are done last. There is none while nothing moves, while it never ends, "
             "or while a number is unknown.",
-            Query(latest(families.REASSIGNMENT_BOTTLENECK, by=_ROLE), "{{cluster}} {{role}} {{broker}}"),
+            Query(
+                or_word(latest(families.REASSIGNMENT_BOTTLENECK, by=_ROLE), "role", "none"),
+                "{{cluster}} {{role}} {{broker}}",
+            ),
             unit=units.Short,
-            no_value="none",
-        ).text_mode(common.BigValueTextMode.NAME),
+            named=True,
+        ),
     ]
 
 
@@ -186,7 +189,7 @@ def _decisions() -> list[Graph]:
             "Throttles",
             "Actions published that set, change or take off a throttle.",
             Query(
-                increase(families.ACTIONS, 'kind="throttle"', by="cluster, dry_run"),
+                each_step(families.ACTIONS, 'kind="throttle"', by="cluster, dry_run"),
                 "{{cluster}} (dry-run {{dry_run}})",
             ),
             unit=units.Short,

@@ -61,13 +61,13 @@ KAFKA_ONLY = frozenset(
                 "Left",
                 "Done in",
                 "Moves for",
-                "Last to finish",
                 "Bytes left",
                 "ETA against elapsed",
                 "Sources",
                 "Destinations",
                 "Rate to minimum",
                 "Feasible and late",
+                "Throttles",
                 "Not as decided",
             )
         ),
@@ -76,7 +76,7 @@ KAFKA_ONLY = frozenset(
         "TrimtabThrottleNotSet",
     }
 )
-"""Where gauges of Kafka clusters only are asked for, so that without one there is nothing."""
+"""What only a Kafka cluster has something to say to, so that without one there is nothing."""
 
 
 @dataclass(frozen=True, slots=True)

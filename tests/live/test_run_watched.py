@@ -29,7 +29,8 @@ INTERVAL = "2m"
 """Longer than the test has looked, so that what happened at its start is still in every rate."""
 EMPTY = {
     "trimtab / Cluster: annotation Splits": "no split was published, and a mark for nothing would mislead",
-    **dict.fromkeys(KAFKA_ONLY, "gauges of Kafka clusters only, and here is none"),
+    "trimtab / Cluster: Bundles that stand out": "none does here, and bars show what was counted only",
+    **dict.fromkeys(KAFKA_ONLY, "about Kafka clusters only, and here is none"),
 }
 """Queries that say nothing on a healthy system, and why they should not."""
 

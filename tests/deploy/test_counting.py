@@ -1,0 +1,58 @@
+"""Panels that count, asked of Prometheus' own engine: each event once, however young the process and wherever it broke."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.grafana.queries import each_step, in_a_day
+from streaming import families
+from tests.deploy.promtool import check
+from tests.deploy.queries import Asked
+
+TARGET = 'job="trimtab",instance="a:9464"'
+START = f"trimtab_start_timestamp_seconds{{{TARGET}}}"
+RESTARTS = f"trimtab_query_restarts_total{{{TARGET}}}"
+ROUNDS = f'trimtab_rounds_total{{{TARGET},cluster="east-1",outcome="decided"}}'
+
+COUNTERS = {
+    "first looked at when it had counted four": ("0x40", "_x3 4x30", {2: 0, 3: 4, 4: 0}),
+    "two at once, then one": ("0x40", "0x20 2x1 3x10", {20: 0, 21: 2, 22: 0, 23: 1, 24: 0}),
+    "a restart that begins at 0 again and counts three": ("0x20 1260x20", "9x20 3x20", {20: 0, 21: 3, 22: 0}),
+    "out of sight for eight minutes, an hour after its start": (
+        "0x90",
+        "5x60 _x8 5x20",
+        {60: 0, 69: 0, 70: 0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("started", "counted", "shown"), COUNTERS.values(), ids=COUNTERS.keys())
+def test_a_bar_shows_what_was_counted_since_the_last_and_no_bar_shows_it_again(
+    tmp_path: Path, started: str, counted: str, shown: dict[int, float]
+) -> None:
+    expr = Asked("a graph", each_step(families.ROUNDS, by="cluster")).filled(interval="1m")
+    for minute, rise in shown.items():
+        expected = {'{cluster="east-1"}': rise} if rise else {}
+        check(tmp_path, {START: started, ROUNDS: counted}, [(expr, expected)], at=f"{minute}m")
+
+
+DAYS = {
+    "a process of today that was first looked at when it had counted four": (
+        "0x60",
+        "_x3 4x30 6x30",
+        "1h",
+        6,
+    ),
+    "one that was restarted in between": ("0x30 1860x30", "0x10 5x20 2x30", "1h", 7),
+    "one that has counted nothing": ("0x60", "0x60", "1h", 0),
+    "one of the day before yesterday": ("0x3000", "100x2900 102x100", "50h", 2),
+    "nobody": ("_x60", "_x60", "1h", 0),
+}
+
+
+@pytest.mark.parametrize(("started", "counted", "at", "shown"), DAYS.values(), ids=DAYS.keys())
+def test_a_day_shows_a_whole_number_of_what_was_counted(
+    tmp_path: Path, started: str, counted: str, at: str, shown: float
+) -> None:
+    expr = in_a_day(families.QUERY_RESTARTS)
+    check(tmp_path, {START: started, RESTARTS: counted}, [(expr, {"{}": shown})], at=at)
