@@ -26,7 +26,7 @@ demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in t
 demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it)
 	@$(PYTHON) -m deploy.local.demo_pulsar
 
-watch: $(PACKAGES) ## A Prometheus with the alerts, looking at a running demo (with Grafana: deploy/compose.yaml)
+watch: $(PACKAGES) ## A Prometheus, and a Grafana where one is installed, looking at a running demo (or: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch
 
 test: check $(JARS) $(PULSAR_JARS) ## Every check and test but the long ones

@@ -1,12 +1,14 @@
-"""What every local broker needs: processes that do not outlive us, and one way to log.
+"""What every local server needs: processes that do not outlive us, and one way to log.
 
 Invariant: on Linux no process started here outlives this one, even when this one is killed. Nothing here knows Kafka or
 Pulsar.
 """
 
+import os
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +28,13 @@ _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-process")
 """Starts every process: a parent-death signal comes when the *thread* that forked ends, and this one stays."""
 
 
-def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start a process in a group of its own (Ctrl-C is for us, not for it) that is killed when we die (Linux)."""
+def spawn(
+    command: list[str], log: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process in a group of its own (Ctrl-C is for us, not for it) that is killed when we die (Linux).
+
+    ``environment`` is added to our own.
+    """
     setpriv = shutil.which("setpriv")
     prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
 
@@ -39,6 +46,7 @@ def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 process_group=0,
+                env={**os.environ, **(environment or {})},
             )
 
     return _spawner.submit(start).result()

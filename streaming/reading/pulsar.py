@@ -26,11 +26,14 @@ _POLL_MS = 200
 def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
     """Turn Pulsar's errors into refusals that name the brokers and the settings, or the permission that is missing.
 
-    ``topic`` is its full name, and ``action`` what is tried on it.
+    ``topic`` is its full name, and ``action`` what is tried on it. Ctrl-C, which Pulsar's client takes for itself while it
+    waits for an answer, stays Ctrl-C.
     """
     section = link.section
     try:
         yield
+    except pulsar.Interrupted:
+        raise KeyboardInterrupt from None
     except (AdminError, CredentialsError) as error:
         raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
     except pulsar.PulsarException as error:

@@ -2,10 +2,11 @@
 
 import json
 import re
+import signal
 import time
 from pathlib import Path
 
-from tests.live.driving import Warm, command
+from tests.live.driving import TRIMTAB, Child, Warm, command, until
 from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import QUICK, Stage
 
@@ -68,8 +69,20 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert said(config, *tail, "--dry-run", "--no-follow") == ""
     assert action["data"]["reason"] in said(config, *tail, "--no-follow")
 
+    assert_ctrl_c_ends_it(config, *tail, "--format", "json", said=b"".join(each + b"\n" for each in actions))
+
     why = said(config, "actions", "why", action["id"][:8])
     assert action["data"]["reason"] in why
     assert "control   maria: over" in why
     assert "Bundles of those that fired: 1 acted" in why
     assert f"no action {'0' * 8} on" in said(config, "actions", "why", "0" * 8, code=1)
+
+
+def assert_ctrl_c_ends_it(config: Path, *arguments: str, said: bytes) -> None:
+    """A command that follows a topic says this, waits for more, and says no more when a person has had enough."""
+    log = config.with_suffix(".followed")
+    with Child((*TRIMTAB, *arguments, "--config", str(config)), log) as following:
+        until(lambda: log.read_bytes() == said, what="what is on the topic already", running=[following])
+        following.process.send_signal(signal.SIGINT)
+        assert following.wait() == 0
+    assert log.read_bytes() == said

@@ -12,7 +12,8 @@ import pytest
 
 from deploy.local import prometheus
 from deploy.local.ports import free_ports
-from deploy.local.prometheus import Prometheus, PrometheusError
+from deploy.local.prometheus import Prometheus
+from deploy.local.watching import STOP_TIMEOUT_S, WatcherError
 from tests.deploy.promtool import need
 from tests.live.driving import ROOT, ask, until
 
@@ -34,7 +35,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
     need("prometheus")
     with (
         Prometheus(tmp_path / "first", target="127.0.0.1:1", port=free_ports(1)[0]) as running,
-        pytest.raises(PrometheusError, match=r"already in use.*another port"),
+        pytest.raises(WatcherError, match=r"already in use.*another port"),
         Prometheus(tmp_path / "second", target="127.0.0.1:1", port=int(running.url.rpartition(":")[2])),
     ):
         pass
@@ -55,7 +56,7 @@ def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
                 "trimtab-recording",
             }
         process.send_signal(signal.SIGINT)
-        assert process.wait(prometheus.STOP_TIMEOUT_S + 5) == 0
+        assert process.wait(STOP_TIMEOUT_S + 5) == 0
     assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0
 
 

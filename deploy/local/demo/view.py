@@ -70,6 +70,8 @@ class Demo(Generic[StageT]):
     play: Callable[[StageT, View, Limits], None]
     errors: tuple[type[Exception], ...]
     """What may go wrong; each says what to do."""
+    interruptions: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+    """What Ctrl-C raises, here or in a client's library that waits for an answer."""
 
     def main(self) -> int:
         """Run it; returns the exit code."""
@@ -100,7 +102,7 @@ class Demo(Generic[StageT]):
             with self.staged(directory, view, metrics_port) as stage:
                 story = stage.story
                 self.play(stage, view, limits)
-        except KeyboardInterrupt:
+        except self.interruptions:
             print("stopped", file=sys.stderr)
         if story is not None:
             view.end(story)

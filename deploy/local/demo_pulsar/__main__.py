@@ -157,6 +157,7 @@ def main() -> int:
         plain_seconds=PLAIN_SECONDS,
         staged=_staged,
         play=_play,
+        interruptions=(KeyboardInterrupt, pulsar_client.Interrupted),
         errors=(
             LocalKafkaError,
             LocalPulsarError,

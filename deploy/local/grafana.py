@@ -1,0 +1,86 @@
+"""A real Grafana as a process, where one is installed: deploy/grafana provisioned, asking a Prometheus of this machine.
+
+It is found on the PATH; its look-only access is that of deploy/compose.yaml. Nothing of the installation is changed.
+"""
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from deploy.local.watching import Watcher, WatcherError
+
+__all__ = ["INSTALL", "Grafana", "find"]
+
+DEPLOY = Path(__file__).parents[1]
+DASHBOARDS = DEPLOY / "grafana" / "dashboards"
+PROVISIONING = DEPLOY / "grafana" / "provisioning"
+RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
+INSTALL = "https://grafana.com/docs/grafana/latest/setup-grafana/installation/"
+_HOMES = ("..", "../share/grafana", "../../share/grafana")
+"""Of the archives; of packages for Linux and of Homebrew: from the directory of the program."""
+
+
+def find() -> tuple[Path, Path] | None:
+    """The program `grafana` (9.4 or newer) on the PATH, and the home path with its defaults and pages."""
+    program = shutil.which("grafana")
+    if program is None:
+        return None
+    beside = Path(program).resolve().parent
+    homes = (Path("/usr/share/grafana"), *(beside / home for home in _HOMES))
+    home = next((home.resolve() for home in homes if (home / "conf" / "defaults.ini").is_file()), None)
+    return None if home is None else (Path(program), home)
+
+
+class Grafana(Watcher):
+    """A server on loopback that shows the dashboards to whoever reaches it, with its data and log in `directory`."""
+
+    name = "Grafana"
+    ready_path = "/api/health"
+    ready_timeout_s = 120.0
+
+    def __init__(self, directory: Path, *, prometheus_url: str, port: int) -> None:
+        super().__init__(directory, port=port)
+        self._prometheus_url = prometheus_url
+
+    def _prepare(self) -> list[str]:
+        found = find()
+        if found is None:
+            raise WatcherError(f"Grafana is not installed: {INSTALL}")
+        program, home = found
+        self._provision()
+        self._lay_pages_out(home)
+        return [str(program), "server", "--homepath", str(home)]
+
+    def _provision(self) -> None:
+        """The files of the compose file, with this machine's paths and ports."""
+        provider = yaml.safe_load((PROVISIONING / "dashboards/trimtab.yaml").read_text(encoding="utf-8"))
+        provider["providers"][0]["options"]["path"] = str(DASHBOARDS)
+        source = yaml.safe_load((PROVISIONING / "datasources/prometheus.yaml").read_text(encoding="utf-8"))
+        source["datasources"][0]["url"] = self._prometheus_url
+        for kind, content in {"dashboards": provider, "datasources": source}.items():
+            directory = self._directory / "provisioning" / kind
+            directory.mkdir(parents=True)
+            (directory / "trimtab.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    def _lay_pages_out(self, home: Path) -> None:
+        """Its static files, and the runbooks beside them, where the panels' links point to."""
+        pages = self._directory / "public"
+        pages.mkdir()
+        for page in (home / "public").iterdir():
+            (pages / page.name).symlink_to(page)
+        (pages / "runbooks").unlink(missing_ok=True)
+        (pages / "runbooks").symlink_to(RUNBOOKS)
+
+    def _environment(self) -> dict[str, str]:
+        services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+        return {
+            **services["grafana"]["environment"],
+            "GF_SERVER_HTTP_PORT": str(self._port),
+            "GF_SERVER_STATIC_ROOT_PATH": str(self._directory / "public"),
+            "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": str(DASHBOARDS / "trimtab-overview.json"),
+            "GF_PATHS_PROVISIONING": str(self._directory / "provisioning"),
+            "GF_PATHS_DATA": str(self._directory / "data"),
+            "GF_PATHS_LOGS": str(self._directory),
+            "GF_PATHS_PLUGINS": str(self._directory / "plugins"),
+        }

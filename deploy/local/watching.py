@@ -1,0 +1,118 @@
+"""What a Prometheus and a Grafana of this machine have in common: a process on loopback that is ready over HTTP.
+
+Invariants: a server binds loopback only and keeps its data in the directory it is given; on Linux none outlives the
+process that started it.
+"""
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from deploy.local.processes import end_of, spawn
+
+__all__ = ["STOP_TIMEOUT_S", "Watcher", "WatcherError"]
+
+STOP_TIMEOUT_S = 10.0
+POLL_S = 0.05
+
+
+class WatcherError(RuntimeError):
+    """A server is not installed, did not start, or ended."""
+
+
+class Watcher(ABC):
+    """A server on loopback with its data and log in `directory`."""
+
+    name: ClassVar[str]
+    ready_path: ClassVar[str]
+    ready_timeout_s: ClassVar[float]
+
+    def __init__(self, directory: Path, *, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._port = port
+        self._directory = directory
+        self._log = directory / f"{self.name.lower()}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def _prepare(self) -> list[str]:
+        """Write what it reads and return its command; raises WatcherError where it is not installed."""
+
+    def _environment(self) -> dict[str, str]:
+        """Variables it gets besides our own."""
+        return {}
+
+    def start(self) -> None:
+        """Return when it is ready; raises WatcherError with the end of its log when it does not get so far."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        command = self._prepare()
+        self._claim()
+        self._process = spawn(command, self._log, self._environment())
+        self._wait_until_ready()
+
+    def _claim(self) -> None:
+        """Whoever has the port would answer in its place, and seem to be ready."""
+        try:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", self._port))
+        except OSError as error:
+            raise WatcherError(
+                f"{self.name} cannot be served on {self.url} ({error.strerror}): choose another port"
+            ) from error
+
+    def _wait_until_ready(self) -> None:
+        until_s = time.monotonic() + self.ready_timeout_s
+        while not self._is_ready():
+            self.check()
+            if time.monotonic() > until_s:
+                raise WatcherError(
+                    f"{self.name} is not ready after {self.ready_timeout_s:g} s; {self._log_end()}"
+                )
+            time.sleep(POLL_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}{self.ready_path}", timeout=1):  # noqa: S310  http on loopback
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def check(self) -> None:
+        """Raise WatcherError with the end of its log if it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise WatcherError(f"{self.name} ended with {self._process.returncode}; {self._log_end()}")
+
+    def _log_end(self) -> str:
+        return f"the end of its log {self._log}:\n{end_of(self._log)}"
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL after 10 s."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,30 @@
+"""What a person is told while a topic on Pulsar is read for them."""
+
+import pulsar
+import pytest
+
+from streaming.exits import Refused
+from streaming.pulsar_link import PulsarLink, input_on_pulsar
+from streaming.reading.pulsar import explained
+from streaming.settings import Settings
+
+TOPIC = "persistent://ops/trimtab/trimtab.actions"
+
+
+def link() -> PulsarLink:
+    found = input_on_pulsar(Settings.model_validate({"input": {"url": "pulsar://mq:6650"}}))
+    assert found is not None
+    return found
+
+
+def test_brokers_that_do_not_answer_are_named_with_the_settings() -> None:
+    with (
+        pytest.raises(Refused, match=r"pulsar://mq:6650 .*Check that input.url"),
+        explained(link(), TOPIC, "consume"),
+    ):
+        raise pulsar.ConnectError
+
+
+def test_ctrl_c_is_no_error_of_pulsar_though_its_client_makes_it_one() -> None:
+    with pytest.raises(KeyboardInterrupt), explained(link(), TOPIC, "consume"):
+        raise pulsar.Interrupted
