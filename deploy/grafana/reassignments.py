@@ -61,9 +61,11 @@ def _until_done() -> list[Stat]:
         ),
         number(
             "Moves for",
-            "Time since nothing moved last, to the minute; of a move that began in the last two days.",
+            "Time since nothing moved last, to the minute; unknown where that was more than two days ago, or before "
+            "anybody looked.",
             Query(_elapsed(), "{{cluster}}"),
             unit=units.Seconds,
+            unknown=UNKNOWN,
             no_value=NOTHING,
             runbook="reassignment-late",
         ),
@@ -108,7 +110,8 @@ def _while_moving(expression: str) -> str:
 
 def _elapsed() -> str:
     still = f"timestamp({_LEFT} == 0)"
-    return _while_moving(f"(time() - max_over_time(({still})[{_LONGEST}]))")
+    known = _while_moving(f"(time() - max_over_time(({still})[{_LONGEST}]))")
+    return f"{known} or NaN * ({_MOVES})"
 
 
 def _progress() -> list[Graph]:

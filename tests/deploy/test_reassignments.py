@@ -108,6 +108,14 @@ def test_what_is_unknown_counts_as_moving_and_never_as_nothing(tmp_path: Path) -
     check(tmp_path, unknown, expected, at="20m")
 
 
+@pytest.mark.parametrize("left", ["72000-1000x20", "NaN " + " ".join(["NaN"] * 20)], ids=["known", "unknown"])
+def test_a_move_that_nobody_saw_begin_is_not_shown_as_none(tmp_path: Path, left: str) -> None:
+    moving = {f"trimtab_reassignment_left_bytes{OF_CLUSTER}": left}
+    (elapsed,) = (asked.filled() for asked in asked_by("Moves for"))
+    nan = f"count by (cluster) (({elapsed}) != ({elapsed}))"
+    check(tmp_path, moving, [(nan, {'{cluster="logs"}': 1})], at="20m")
+
+
 def test_without_a_kafka_cluster_only_the_panels_that_count_something_answer(tmp_path: Path) -> None:
     counted: Answers = {
         f"{BOARD}: Never end": {"{}": 0},
