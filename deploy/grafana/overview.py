@@ -53,7 +53,7 @@ def _answering() -> list[Stat]:
             Query(or_zero(f"count({select(families.BUILD_INFO)})")),
             unit=units.Short,
             runbook="down",
-            width=3,
+            width=6,
         ),
         number(
             "Alerts",
@@ -62,7 +62,7 @@ def _answering() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, RED)],
             runbook="README",
-            width=3,
+            width=6,
         ),
     ]
 
@@ -78,7 +78,7 @@ def _deciding() -> list[Stat]:
             steps=[Step(240, ORANGE), Step(600, RED)],
             runbook="no-reports",
             no_value="no round yet",
-            width=3,
+            width=6,
         ),
         number(
             "Decided",
@@ -87,7 +87,7 @@ def _deciding() -> list[Stat]:
             unit=units.PercentUnit,
             runbook="not-deciding",
             no_value="no round yet",
-            width=3,
+            width=6,
         ),
     ]
 
@@ -101,7 +101,7 @@ def _held_from_acting() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="dry-run-forgotten",
-            width=3,
+            width=6,
         ),
         number(
             "Paused",
@@ -110,7 +110,7 @@ def _held_from_acting() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, ORANGE)],
             runbook="paused",
-            width=3,
+            width=6,
         ),
         number(
             "Failing",
@@ -120,7 +120,7 @@ def _held_from_acting() -> list[Stat]:
             unit=units.Short,
             steps=[Step(1, RED)],
             runbook="failing",
-            width=3,
+            width=6,
         ),
     ]
 
@@ -133,7 +133,7 @@ def _moves_in_trouble() -> Stat:
         unit=units.Short,
         steps=[Step(1, ORANGE)],
         runbook="throttle-infeasible",
-        width=3,
+        width=6,
     )
 
 

@@ -21,7 +21,7 @@ WIDTH = 24
 
 GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
 
-_STAT_HEIGHT, _GRAPH_HEIGHT = 4, 8
+_STAT_HEIGHT, _GRAPH_HEIGHT = 3, 8
 _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
 
 
