@@ -56,6 +56,7 @@ def _running() -> list[Stat]:
             unit=units.Short,
             runbook="down",
             named=True,
+            never_zero=True,
         ),
         number(
             "Up for",

@@ -53,6 +53,7 @@ def _answering() -> list[Stat]:
             Query(or_zero(f"count({select(families.BUILD_INFO)})")),
             unit=units.Short,
             runbook="down",
+            never_zero=True,
             width=6,
         ),
         number(

@@ -51,12 +51,13 @@ def number(
     names: dict[str, str] | None = None,
     unknown: str = "",
     named: bool = False,
+    never_zero: bool = False,
     width: int = 4,
 ) -> stat.Panel:
     """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words.
 
     ``unknown`` is the word for NaN; ``named`` shows what the series are called in place of their values, and then there
-    must be one always.
+    must be one always; where it is ``never_zero`` in good health, 0 is red.
     """
     shown = common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO
     panel = (
@@ -66,18 +67,20 @@ def number(
         .graph_mode(common.BigValueGraphMode.NONE)
         .color_mode(common.BigValueColorMode.VALUE)
         .text_mode(shown)
-        .reduce_options(common_builders.ReduceDataOptions().calcs(["lastNotNull"]))
+        .reduce_options(common_builders.ReduceDataOptions().calcs(["last"]))  # lastNotNull takes NaN for none
         .with_target(_target(query, 0).instant())
     )
-    if words := _words(names or {}, unknown):
+    if words := _words(names or {}, unknown, never_zero=never_zero):
         panel.mappings(words)
     return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
 
 
-def _words(names: dict[str, str], unknown: str) -> list[dashboard.ValueMapping]:
+def _words(names: dict[str, str], unknown: str, *, never_zero: bool) -> list[dashboard.ValueMapping]:
     words: list[dashboard.ValueMapping] = []
-    if names:
-        mapped = {value: dashboard.ValueMappingResult(text=word) for value, word in names.items()}
+    mapped = {value: dashboard.ValueMappingResult(text=word) for value, word in names.items()}
+    if never_zero:
+        mapped["0"] = dashboard.ValueMappingResult(color=RED)
+    if mapped:
         words.append(dashboard.ValueMap(options=mapped))
     if unknown:
         special = dashboard.DashboardSpecialValueMapOptions(
@@ -126,7 +129,7 @@ def graph(
         panel.thresholds_style(common_builders.GraphThresholdsStyleConfig().mode(dashed))
     for place, query in enumerate(queries):
         panel.with_target(_target(query, place))
-    empty = no_value or ("nothing counted in this time" if stacked else "no data yet")
+    empty = no_value or ("nothing counted, or no data" if stacked else "no data yet")
     return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=empty)
 
 

@@ -13,9 +13,10 @@ RATE = "$__rate_interval"
 """Grafana's: at least four scrapes, so that a rate never falls between two."""
 STEP = "$__interval"
 """Grafana's: from one point of a graph to the next."""
+STEP_S = "$__interval_ms / 1000"
 DAY_S = 86_400
-_FIRST_S = 600
-"""A series that a process shows within this time of its start has counted from 0 in that process."""
+_UNSEEN_S = 600
+"""How long a series may be out of sight, or a process have counted nothing after its start, and each_step misses none."""
 
 _MATCHER = re.compile(r'(\w+)(=|!=|=~|!~)"[^"]*"')
 UNLOADS, SPLITS = f'policy!="{SPLIT_POLICY}"', f'policy="{SPLIT_POLICY}"'
@@ -44,17 +45,23 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
     """How much a counter rose from each point of a graph to the next, summed ``by`` labels; nothing where it did not.
 
     `increase` would extrapolate, show one event in several bars of a short range, and leave out what a new process had
-    counted before it was looked at first.
+    counted before it was looked at first. What is counted while nobody looks is shown by the next point, within ten
+    minutes.
     """
     counter = select(family, *matchers)
-    return f"sum{_by(by)}({counter} - {counter} offset {STEP} >= 0 or {_began(counter, _FIRST_S)}) > 0"
+    rise = f"{counter} - last_over_time({counter}[{_UNSEEN_S}s] offset {STEP}) >= 0"
+    began, new = (
+        _of_processes(counter, since_s=since_s) for since_s in (STEP_S, f"({_UNSEEN_S} + {STEP_S})")
+    )
+    return f"sum by ({by}) ({began} or {rise} or {new}) > 0"
 
 
 def in_a_day(family: Family, *matchers: str) -> str:
-    """How often something was counted in the last 24 hours, by a process of that age all it has counted."""
-    counter = select(family, *matchers)
-    rise = f"increase({counter}[{DAY_S}s])"
-    return or_zero(f"round(sum({_began(counter, DAY_S)} >= {rise} or {rise}))")
+    """How often something was counted in the last 24 hours; of a process whose first start was in them, all it counted."""
+    counter, start = select(family, *matchers), select(families.START)
+    began = _of_processes(counter, since_s=str(DAY_S))
+    once = f"{began} unless on (job, instance) changes({start}[{DAY_S}s]) > 0"
+    return or_zero(f"round(sum(({once}) or increase({counter}[{DAY_S}s])))")
 
 
 def share(family: Family, matcher: str, *, over: str) -> str:
@@ -63,19 +70,19 @@ def share(family: Family, matcher: str, *, over: str) -> str:
     return f"{part} / ({whole} > 0)"
 
 
-def _began(counter: str, within_s: int) -> str:
-    """A counter of processes that began within this time."""
-    return f"({counter} and on (job, instance) {select(families.START)} > time() - {within_s})"
+def _of_processes(counter: str, *, since_s: str) -> str:
+    """A counter of processes that began within this time: from 0 on."""
+    return f"({counter} and on (job, instance) {select(families.START)} > time() - {since_s})"
 
 
-def rate(family: Family, *matchers: str, by: str = "", sample: str = "") -> str:
+def rate(family: Family, *matchers: str, by: str, sample: str = "") -> str:
     """How fast a counter rises, a second, summed (``by`` labels)."""
-    return f"sum{_by(by)}(rate({select(family, *matchers, sample=sample)}[{RATE}]))"
+    return f"sum by ({by}) (rate({select(family, *matchers, sample=sample)}[{RATE}]))"
 
 
 def latest(family: Family, *matchers: str, by: str) -> str:
     """A gauge ``by`` labels; while two controllers overlap, the larger."""
-    return f"max{_by(by)}({select(family, *matchers)})"
+    return f"max by ({by}) ({select(family, *matchers)})"
 
 
 def infeasible() -> str:
@@ -101,7 +108,3 @@ def or_word(expression: str, label: str, word: str) -> str:
 def or_zero(expression: str) -> str:
     """The same, 0 where there is nothing to sum: for sums only, a gauge that is unknown stays unknown."""
     return f"{expression} or vector(0)"
-
-
-def _by(labels: str) -> str:
-    return f" by ({labels}) " if labels else ""

@@ -10,6 +10,8 @@ from deploy.grafana.queries import each_step, infeasible, latest, or_word, or_ze
 from streaming import families
 
 NOTHING = "nothing moves"
+NO_DATA = "no data"
+NOTHING_OR_NO_DATA = f"{NOTHING}, or {NO_DATA}"
 UNKNOWN = "unknown"
 _LEFT = latest(families.REASSIGNMENT_LEFT, by="cluster")
 _MOVES = f"{_LEFT} != 0"
@@ -48,25 +50,27 @@ def _until_done() -> list[Stat]:
             unit=units.BytesIEC,
             names={"0": NOTHING},
             unknown=UNKNOWN,
-            no_value=NOTHING,
+            no_value=NO_DATA,
         ),
         number(
             "Done in",
             "ETA of the last round; unknown also where the move never ends as it goes.",
-            Query(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster")), "{{cluster}}"),
+            Query(_or_still(_while_moving(latest(families.REASSIGNMENT_ETA, by="cluster"))), "{{cluster}}"),
             unit=units.Seconds,
+            names={"0": NOTHING},
             unknown=UNKNOWN,
-            no_value=NOTHING,
+            no_value=NO_DATA,
             runbook="reassignment-late",
         ),
         number(
             "Moves for",
             "Time since nothing moved last, to the minute; unknown where that was more than two days ago, or before "
             "anybody looked.",
-            Query(_elapsed(), "{{cluster}}"),
+            Query(_or_still(_elapsed()), "{{cluster}}"),
             unit=units.Seconds,
+            names={"0": NOTHING},
             unknown=UNKNOWN,
-            no_value=NOTHING,
+            no_value=NO_DATA,
             runbook="reassignment-late",
         ),
         number(
@@ -108,6 +112,11 @@ def _while_moving(expression: str) -> str:
     return f"{expression} and on (cluster) ({_MOVES})"
 
 
+def _or_still(expression: str) -> str:
+    """The same, 0 of a cluster where nothing moves."""
+    return f"{expression} or {_LEFT} == 0"
+
+
 def _elapsed() -> str:
     still = f"timestamp({_LEFT} == 0)"
     known = _while_moving(f"(time() - max_over_time(({still})[{_LONGEST}]))")
@@ -122,7 +131,7 @@ def _progress() -> list[Graph]:
             Query(_LEFT, "{{cluster}}"),
             unit=units.BytesIEC,
             runbook="throttle-infeasible",
-            no_value=NOTHING,
+            no_value=NO_DATA,
         ),
         graph(
             "ETA against elapsed",
@@ -132,7 +141,7 @@ def _progress() -> list[Graph]:
             Query(_elapsed(), "{{cluster}} elapsed"),
             unit=units.Seconds,
             runbook="reassignment-late",
-            no_value=NOTHING,
+            no_value=NOTHING_OR_NO_DATA,
         ),
     ]
 
@@ -150,7 +159,7 @@ def _rates() -> list[Graph]:
                 ),
                 unit=units.BytesPerSecondSI,
                 runbook="throttle-infeasible",
-                no_value=NOTHING,
+                no_value=NOTHING_OR_NO_DATA,
             )
             for title, role, text in _SIDES
         ),
@@ -164,7 +173,7 @@ def _rates() -> list[Graph]:
             unit=units.Short,
             steps=[Step(1, RED)],
             runbook="throttle-infeasible",
-            no_value=NOTHING,
+            no_value=NOTHING_OR_NO_DATA,
             width=24,
         ),
     ]
@@ -186,7 +195,7 @@ def _decisions() -> list[Graph]:
             Query(latest(families.REASSIGNMENT_LATE, by="cluster"), "{{cluster}} late"),
             unit=units.Short,
             runbook="reassignment-late",
-            no_value=NOTHING,
+            no_value=NOTHING_OR_NO_DATA,
         ),
         graph(
             "Throttles",
@@ -206,7 +215,7 @@ def _decisions() -> list[Graph]:
             Query(latest(families.THROTTLE_FAILURES, by="cluster"), "{{cluster}} not carried out"),
             unit=units.Short,
             runbook="throttle-not-set",
-            no_value=NOTHING,
+            no_value=NOTHING_OR_NO_DATA,
             width=24,
         ),
     ]

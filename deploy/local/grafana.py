@@ -1,6 +1,6 @@
 """A real Grafana as a process, where one is installed: deploy/grafana provisioned, asking a Prometheus of this machine.
 
-It is found on the PATH; its look-only access is that of deploy/compose.yaml. Nothing of the installation is changed.
+Its look-only access is that of deploy/compose.yaml. Nothing of the installation is changed.
 """
 
 import shutil
@@ -17,19 +17,21 @@ DASHBOARDS = DEPLOY / "grafana" / "dashboards"
 PROVISIONING = DEPLOY / "grafana" / "provisioning"
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
 INSTALL = "https://grafana.com/docs/grafana/latest/setup-grafana/installation/"
-_HOMES = ("..", "../share/grafana", "../../share/grafana")
-"""Of the archives; of packages for Linux and of Homebrew: from the directory of the program."""
+_HOMES = ("..", "../share/grafana")
+"""Of the archives and of Homebrew, from the directory of the program."""
+_PACKAGED = Path("/usr/share/grafana")
+"""Home of the packages for Linux. What they put on the PATH is a script that reads the service's settings."""
 
 
 def find() -> tuple[Path, Path] | None:
-    """The program `grafana` (9.4 or newer) on the PATH, and the home path with its defaults and pages."""
-    program = shutil.which("grafana")
-    if program is None:
-        return None
-    beside = Path(program).resolve().parent
-    homes = (Path("/usr/share/grafana"), *(beside / home for home in _HOMES))
-    home = next((home.resolve() for home in homes if (home / "conf" / "defaults.ini").is_file()), None)
-    return None if home is None else (Path(program), home)
+    """The program `grafana` (9.4 or newer), on the PATH or of a package, and its home with its defaults and pages."""
+    on_path = shutil.which("grafana")
+    beside = [] if on_path is None else [Path(on_path).resolve().parent / home for home in _HOMES]
+    for home in (*beside, _PACKAGED):
+        program = shutil.which("grafana", path=home / "bin") or on_path
+        if program is not None and (home / "conf" / "defaults.ini").is_file():
+            return Path(program), home.resolve()
+    return None
 
 
 class Grafana(Watcher):
@@ -81,6 +83,6 @@ class Grafana(Watcher):
             "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": str(DASHBOARDS / "trimtab-overview.json"),
             "GF_PATHS_PROVISIONING": str(self._directory / "provisioning"),
             "GF_PATHS_DATA": str(self._directory / "data"),
-            "GF_PATHS_LOGS": str(self._directory),
+            "GF_LOG_MODE": "console",
             "GF_PATHS_PLUGINS": str(self._directory / "plugins"),
         }

@@ -6,14 +6,16 @@ Pulsar.
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["LOGGING", "answers", "end_of", "spawn"]
+__all__ = ["LOGGING", "answers", "end_of", "interrupt_once", "spawn"]
 
 LOG_LINES_SHOWN = 30
 
@@ -63,3 +65,15 @@ def end_of(log: Path) -> str:
     """The last lines of a log; empty where there is none."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return "\n".join(lines[-LOG_LINES_SHOWN:])
+
+
+def interrupt_once() -> None:
+    """From here on the first SIGINT or SIGTERM raises KeyboardInterrupt; more of them do not disturb the cleaning up."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt

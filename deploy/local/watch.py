@@ -3,16 +3,15 @@
 import argparse
 import sys
 import tempfile
-import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from deploy.local import grafana
 from deploy.local.demo.child import METRICS_PORT
 from deploy.local.grafana import Grafana
+from deploy.local.processes import interrupt_once
 from deploy.local.prometheus import Prometheus
 from deploy.local.watching import Watcher, WatcherError
-from streaming.stopping import stopped_by_signals
 
 PORT, GRAFANA_PORT = 9090, 3000
 """Their own defaults."""
@@ -22,7 +21,7 @@ CHECK_S = 1.0
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.local.watch",
-        description="A Prometheus that looks at a controller on this machine.",
+        description="A Prometheus, and a Grafana where one is installed, that look at a controller on this machine.",
     )
     parser.add_argument(
         "--metrics-port", type=int, default=METRICS_PORT, help="of the controller (%(default)s)"
@@ -37,34 +36,35 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Run until Ctrl-C; 1 when there is no Prometheus or a server ends by itself."""
     asked = _arguments()
-    stopping = threading.Event()
-
-    target = f"127.0.0.1:{asked.metrics_port}"
+    interrupt_once()
     try:
-        with (
-            stopped_by_signals(lambda _: stopping.set()),
-            tempfile.TemporaryDirectory(prefix="trimtab-watch-") as directory,
-            ExitStack() as servers,
-        ):
-            prometheus = Prometheus(Path(directory), target=target, port=asked.port)
-            watchers: list[Watcher] = [servers.enter_context(prometheus)]
-            print(f"alerts at {prometheus.url}/alerts, watching {target}/metrics; Ctrl-C ends it", flush=True)
-            if grafana.find() is None:
-                print(f"no dashboards: there is no grafana on the PATH ({grafana.INSTALL})", flush=True)
-            else:
-                watchers.append(servers.enter_context(_dashboards(asked, Path(directory), prometheus)))
-                print(f"dashboards at {watchers[-1].url}", flush=True)
-            while not stopping.wait(CHECK_S):
+        with tempfile.TemporaryDirectory(prefix="trimtab-watch-") as directory, ExitStack() as servers:
+            watchers = _started(asked, Path(directory), servers)
+            while True:
+                time.sleep(CHECK_S)
                 for watcher in watchers:
                     watcher.check()
+    except KeyboardInterrupt:
+        return 0
     except WatcherError as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
 
 
-def _dashboards(asked: argparse.Namespace, directory: Path, prometheus: Prometheus) -> Grafana:
-    return Grafana(directory / "grafana", prometheus_url=prometheus.url, port=asked.grafana_port)
+def _started(asked: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
+    """Prometheus, and Grafana unless it cannot be had: then it is said why."""
+    target = f"127.0.0.1:{asked.metrics_port}"
+    prometheus = Prometheus(directory / "prometheus", target=target, port=asked.port)
+    servers.enter_context(prometheus)
+    print(f"alerts at {prometheus.url}/alerts, watching {target}/metrics; Ctrl-C ends it", flush=True)
+    grafana = Grafana(directory / "grafana", prometheus_url=prometheus.url, port=asked.grafana_port)
+    try:
+        servers.enter_context(grafana)
+    except WatcherError as error:
+        print(f"no dashboards: {error}", flush=True)
+        return [prometheus]
+    print(f"dashboards at {grafana.url}", flush=True)
+    return [prometheus, grafana]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ Invariants: a server binds loopback only and keeps its data in the directory it 
 process that started it.
 """
 
+import os
+import signal
 import socket
 import subprocess
 import time
@@ -97,11 +99,11 @@ class Watcher(ABC):
         process, self._process = self._process, None
         if process is None:
             return
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)  # a group of its own: some programs are started by a script
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def __enter__(self) -> Self:

@@ -4,12 +4,13 @@ A client does not survive a fork: it is made in the process that uses it.
 """
 
 import math
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pulsar
 
-__all__ = ["close", "connect"]
+__all__ = ["close", "connect", "ctrl_c_kept"]
 
 
 _OPERATION_TIMEOUT_S = 30
@@ -42,6 +43,15 @@ def close(client: pulsar.Client) -> None:
     """
     with suppress(pulsar.PulsarException):
         client.close()
+
+
+@contextmanager
+def ctrl_c_kept() -> Iterator[None]:
+    """Ctrl-C, which Pulsar's client takes for an error of its own while it waits for an answer, stays Ctrl-C."""
+    try:
+        yield
+    except pulsar.Interrupted:
+        raise KeyboardInterrupt from None
 
 
 def _token(file: str) -> str:

@@ -11,7 +11,7 @@ from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_denied import AuthAction, is_denied, told
 from streaming.pulsar_link import PulsarLink
-from streaming.pulsar_log.clients import close
+from streaming.pulsar_log.clients import close, ctrl_c_kept
 from streaming.pulsar_log.positions import Position, pack
 from streaming.pulsar_log.topics import partition_names, partitions_count
 from streaming.reading.record import Begin, TopicRecord
@@ -26,14 +26,12 @@ _POLL_MS = 200
 def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
     """Turn Pulsar's errors into refusals that name the brokers and the settings, or the permission that is missing.
 
-    ``topic`` is its full name, and ``action`` what is tried on it. Ctrl-C, which Pulsar's client takes for itself while it
-    waits for an answer, stays Ctrl-C.
+    ``topic`` is its full name, and ``action`` what is tried on it.
     """
     section = link.section
     try:
-        yield
-    except pulsar.Interrupted:
-        raise KeyboardInterrupt from None
+        with ctrl_c_kept():
+            yield
     except (AdminError, CredentialsError) as error:
         raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
     except pulsar.PulsarException as error:

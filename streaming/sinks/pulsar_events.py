@@ -5,7 +5,7 @@ import threading
 import pulsar
 
 from streaming.pulsar_denied import told
-from streaming.pulsar_log.clients import connect
+from streaming.pulsar_log.clients import connect, ctrl_c_kept
 from streaming.settings import Settings
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import NoInputTopic
@@ -24,9 +24,13 @@ class PulsarEvents:
         self._topic = where.full_name(settings.topics.input)
         self._client = connect(settings.input.url, token_file=where.token_file, ca_file=where.ca_file)
         try:
-            self._producer = self._client.create_producer(
-                self._topic, send_timeout_millis=_TIMEOUT_MS, block_if_queue_full=True, batching_enabled=False
-            )
+            with ctrl_c_kept():
+                self._producer = self._client.create_producer(
+                    self._topic,
+                    send_timeout_millis=_TIMEOUT_MS,
+                    block_if_queue_full=True,
+                    batching_enabled=False,
+                )
         except pulsar.TopicNotFound as error:
             self._client.close()
             raise NoInputTopic(
@@ -49,7 +53,8 @@ class PulsarEvents:
     def flush(self) -> None:
         """See ``EventSink``."""
         try:
-            self._producer.flush()
+            with ctrl_c_kept():
+                self._producer.flush()
         except pulsar.PulsarException as error:
             raise PublishError(f"events were not written to {self._topic}: {error!r}") from error
         with self._lock:

@@ -88,8 +88,16 @@ class Asked:
 
     def filled(self, *, cluster: str = ".+", interval: str = "1m") -> str:
         """With Grafana's variables replaced, as it does before it asks."""
-        known = {"$cluster": cluster, "$__rate_interval": interval, "$__interval": interval}
+        known = {
+            "$cluster": cluster,
+            "$__rate_interval": interval,
+            "$__interval_ms": str(_MS[interval[-1]] * int(interval[:-1])),
+            "$__interval": interval,
+        }
         return re.sub("|".join(map(re.escape, known)), lambda found: known[found[0]], self.expr)
+
+
+_MS = {"m": 60_000, "h": 3_600_000}
 
 
 def rules() -> list[dict[str, Any]]:

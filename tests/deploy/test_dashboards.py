@@ -148,6 +148,14 @@ def test_every_panel_says_what_it_shows_in_which_unit_and_what_an_empty_one_mean
 
 
 @BOARDS
+def test_a_number_that_is_unknown_reaches_the_word_for_it(path: Path) -> None:
+    """Grafana's other reducers take NaN for no value at all, and show the text for that."""
+    for panel in panels(load(path)):
+        if panel["type"] == "stat":
+            assert panel["options"]["reduceOptions"]["calcs"] == ["last"], panel["title"]
+
+
+@BOARDS
 def test_runbooks_that_panels_link_to_exist(path: Path) -> None:
     board = load(path)
     links = [link["url"] for panel in panels(board) for link in panel.get("links", [])]

@@ -68,6 +68,8 @@ WHILE_MOVING: dict[str, list[dict[str, float]]] = {
 ONCE_STILL: dict[str, list[dict[str, float]]] = {
     **{panel: [{} for _ in answers] for panel, answers in WHILE_MOVING.items()},
     "Left": [{'{cluster="logs"}': 0}],
+    "Done in": [{'{cluster="logs"}': 0}],
+    "Moves for": [{'{cluster="logs"}': 0}],
     "Last to finish": [{'{role="none"}': 0}],
     "Bytes left": [{'{cluster="logs"}': 0}],
     "Never end": [{"{}": 0}],

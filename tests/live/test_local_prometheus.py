@@ -43,8 +43,10 @@ def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
     need("prometheus")
-    port = free_ports(1)[0]
-    command = [sys.executable, "-m", "deploy.local.watch", "--port", str(port), "--metrics-port", "1"]
+    port, grafana_port = free_ports(2)
+    ports = {"--port": port, "--grafana-port": grafana_port, "--metrics-port": 1}
+    arguments = [word for option, value in ports.items() for word in (option, str(value))]
+    command = [sys.executable, "-m", "deploy.local.watch", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -56,7 +58,7 @@ def test_make_watch_says_where_to_look_and_ends_with_ctrl_c() -> None:
                 "trimtab-recording",
             }
         process.send_signal(signal.SIGINT)
-        assert process.wait(STOP_TIMEOUT_S + 5) == 0
+        assert process.wait(2 * STOP_TIMEOUT_S + 5) == 0
     assert ask(f"http://127.0.0.1:{port}/-/ready").status == 0
 
 

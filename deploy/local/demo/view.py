@@ -6,14 +6,12 @@ standard error says what.
 
 import argparse
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Generic, Protocol, TypeVar
 
 from rich.console import Console
@@ -22,6 +20,7 @@ from deploy.local.demo.child import METRICS_PORT
 from deploy.local.demo.lines import Lines
 from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
+from deploy.local.processes import interrupt_once
 
 __all__ = ["Demo", "Limits", "View"]
 
@@ -76,8 +75,7 @@ class Demo(Generic[StageT]):
     def main(self) -> int:
         """Run it; returns the exit code."""
         asked = self._arguments()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt_once)
+        interrupt_once()
         console = Console()
         on_terminal = console.is_terminal and sys.stdout.isatty()
         view: View = Screen(console) if on_terminal else Lines()
@@ -126,10 +124,3 @@ class Demo(Generic[StageT]):
         )
         parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
         return parser.parse_args()
-
-
-def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
-    """The first signal ends the play; more of them must not disturb the cleaning up."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
