@@ -78,7 +78,7 @@ def _deciding() -> list[Stat]:
             unit=units.Seconds,
             steps=[Step(240, ORANGE), Step(600, RED)],
             runbook="no-reports",
-            no_value="no round yet",
+            no_value="no round",
             width=6,
         ),
         number(
@@ -87,7 +87,7 @@ def _deciding() -> list[Stat]:
             Query(share(families.ROUNDS, 'outcome="decided"', over="1h")),
             unit=units.PercentUnit,
             runbook="not-deciding",
-            no_value="no round yet",
+            no_value="no round",
             width=6,
         ),
     ]
