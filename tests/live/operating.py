@@ -12,6 +12,9 @@ from tests.live.stage import QUICK, Stage
 
 AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 86400")
 """Rounds to come can be played at once: a control event holds from a round that begins after it was written."""
+_HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+_AT_A_TERMINAL = (*TRIMTAB[:2], f"{_HEARD}; {TRIMTAB[2]}")
+"""The command as a shell's foreground has it: what a shell starts in the background inherits that Ctrl-C is not for it."""
 
 
 def said(config: Path, *arguments: str, code: int = 0) -> str:
@@ -81,7 +84,7 @@ def operate(stage: Stage, warm: Warm) -> None:
 def assert_ctrl_c_ends_it(config: Path, *arguments: str, said: bytes) -> None:
     """A command that follows a topic says this, waits for more, and says no more when a person has had enough."""
     log = config.with_suffix(".followed")
-    with Child((*TRIMTAB, *arguments, "--config", str(config)), log) as following:
+    with Child((*_AT_A_TERMINAL, *arguments, "--config", str(config)), log) as following:
         until(lambda: log.read_bytes() == said, what="what is on the topic already", running=[following])
         following.process.send_signal(signal.SIGINT)
         assert following.wait() == 0
