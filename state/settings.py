@@ -4,12 +4,9 @@ All of them are fixed at start or changed by a control event; each round summary
 ``streaming.settings`` fills them from file, environment and flags, and validates them.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
-
-import msgspec
 
 from policies.placement import Strategy
 from policies.shedding.avg_shedder import AvgShedderSettings
@@ -20,6 +17,7 @@ from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.kafka.settings import KafkaSettings
 from state.round_settings import MS_PER_S, RoundSettings, to_ms
+from state.settings_digest import digest
 
 __all__ = [
     "MS_PER_S",
@@ -186,19 +184,13 @@ class ClusterSettings:
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     digest: str = field(init=False, default="")
-    """Hash of the settings that decide about a Pulsar cluster, carried by its round summaries: the first 16 hex digits
-    of SHA-256 over their canonical JSON (sorted keys, no spaces). Equal settings have equal digests, however written."""
+    """``state.settings_digest`` of the settings that decide about a Pulsar cluster, carried by its round summaries."""
     kafka_digest: str = field(init=False, default="")
     """The same for a Kafka cluster."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", _digest(self.pulsar))
-        object.__setattr__(self, "kafka_digest", _digest(self.kafka))
-
-
-def _digest(settings: PulsarSettings | KafkaSettings) -> str:
-    canonical = msgspec.json.encode(settings, order="sorted")
-    return hashlib.sha256(canonical).hexdigest()[:16]
+        object.__setattr__(self, "digest", digest(self.pulsar))
+        object.__setattr__(self, "kafka_digest", digest(self.kafka))
 
 
 class OverlayError(Exception):
