@@ -167,6 +167,11 @@ THROTTLE_MINIMUM = _gauge(
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
 QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
 BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")
+TELLING_ERRORS = _counter(
+    "telling_errors",
+    "Errors in what is only told of a published batch (log, metrics, follow-up); the batch itself is out.",
+    "part",
+)
 DECISION_LAG = _histogram("decision_lag_seconds", "From a round's end to its publishing.", _LAG_BUCKETS_S)
 BATCH_DURATION = _histogram("batch_duration_seconds", "Duration of a micro-batch.", _LATENCY_BUCKETS_S)
 PUBLISH_DURATION = _histogram(

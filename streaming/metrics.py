@@ -9,7 +9,7 @@ labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except 
 import math
 import platform
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -19,7 +19,7 @@ from streaming.followup import Effect, Repeat, Source
 from streaming.observation import EventObservation, EventResult, Resource, RoundObservation, RoundOutcome
 from streaming.throttle_metrics import ThrottleGauges
 
-__all__ = ["KnownLabels", "Metrics"]
+__all__ = ["KnownLabels", "Metrics", "Part"]
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
@@ -29,6 +29,9 @@ THROTTLE_POLICY = "reassignment-throttle"
 
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
+
+Part = Literal["log", "metrics", "follow-up", "progress"]
+"""What is told of a batch."""
 
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
@@ -94,6 +97,9 @@ class Metrics:
         self._rejected = self._counter(families.REJECTED)
         self._restarts = self._counter(families.QUERY_RESTARTS)
         self._skipped = self._counter(families.BATCHES_SKIPPED)
+        self._telling_errors = self._counter(families.TELLING_ERRORS)
+        for part in get_args(Part):
+            self._telling_errors.labels(part)
         self._lag = self._histogram(families.DECISION_LAG)
         self._batch = self._histogram(families.BATCH_DURATION)
         self._publish = self._histogram(families.PUBLISH_DURATION)
@@ -234,6 +240,10 @@ class Metrics:
     def count_query_restart(self) -> None:
         """Count a restart of the streaming query within this process."""
         self._restarts.inc()
+
+    def count_telling_error(self, part: Part) -> None:
+        """Count an error in what is only told of a published batch."""
+        self._telling_errors.labels(part).inc()
 
     def _introduce(self, cluster: str) -> None:
         """Make a cluster's series, once."""

@@ -1,8 +1,8 @@
 """Metrics and health on one HTTP port: `/metrics`, `/healthz`, `/readyz`.
 
-`/healthz` answers as long as the process does. `/readyz` asks the readiness function on every request and
-says 503 when one of its checks fails; it must be quick, for it runs in the request's thread. No
-authentication: bind it to an address that only the monitoring reaches.
+`/healthz` asks the liveness function and `/readyz` the readiness function on every request; each says 503 when one of
+its checks fails. Both must be quick, for they run in the request's thread. Without a liveness function `/healthz` answers
+200 as long as the process answers at all. No authentication: bind it to an address that only the monitoring reaches.
 """
 
 import logging
@@ -27,21 +27,35 @@ _STOP_POLL_S = 0.1
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition of readiness; `detail` says what was found."""
+    """One condition of readiness or liveness; `detail` says what was found."""
 
     name: str
     ok: bool
     detail: str
 
 
+Checks = Callable[[], Sequence[Check]]
+
+
+def _nothing_to_check() -> Sequence[Check]:
+    return ()
+
+
 class HealthServer:
     """Serves until `stop`; `start` returns the URL, with the port that was found when 0 was asked for."""
 
     def __init__(
-        self, registry: CollectorRegistry, readiness: Callable[[], Sequence[Check]], *, host: str, port: int
+        self,
+        registry: CollectorRegistry,
+        readiness: Checks,
+        *,
+        liveness: Checks = _nothing_to_check,
+        host: str,
+        port: int,
     ) -> None:
         self._metrics: WSGIApplication = make_wsgi_app(registry)
         self._readiness = readiness
+        self._liveness = liveness
         self._host = host
         self._port = port
         self._server: WSGIServer | None = None
@@ -85,19 +99,13 @@ class HealthServer:
         if path == "/metrics":
             return self._metrics(environ, start_response)
         if path == "/healthz":
-            return _json("200 OK", {"ok": True}, start_response)
+            failed = [check for check in _asked(self._liveness, "liveness") if not check.ok]
+            body = {"ok": False, "failed": failed} if failed else {"ok": True}
+            return _json(_status(failed), body, start_response)
         if path == "/readyz":
-            checks = self._checks()
-            status = "200 OK" if all(check.ok for check in checks) else "503 Service Unavailable"
-            return _json(status, checks, start_response)
+            checks = _asked(self._readiness, "readiness")
+            return _json(_status([check for check in checks if not check.ok]), checks, start_response)
         return _json("404 Not Found", {"paths": ["/metrics", "/healthz", "/readyz"]}, start_response)
-
-    def _checks(self) -> Sequence[Check]:
-        try:
-            return self._readiness()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with them, the application is not ready
-            _LOG.exception("the readiness checks failed")
-            return [Check(name="readiness", ok=False, detail=f"the checks themselves failed: {error!r}")]
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -109,6 +117,18 @@ class _QuietHandler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         _LOG.debug(format, *args)
+
+
+def _asked(checks: Checks, name: str) -> Sequence[Check]:
+    try:
+        return checks()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the checks, they did not pass
+        _LOG.exception("the %s checks failed", name)
+        return [Check(name=name, ok=False, detail=f"the checks themselves failed: {error!r}")]
+
+
+def _status(failed: Sequence[Check]) -> str:
+    return "503 Service Unavailable" if failed else "200 OK"
 
 
 def _json(status: str, body: object, start_response: "StartResponse") -> list[bytes]:

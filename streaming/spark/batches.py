@@ -1,7 +1,8 @@
 """What happens with each micro-batch in the driver: collect, publish once, then count.
 
 The whole frame is always consumed, also when the batch is skipped: Spark's state commit depends on it. An error is
-kept, because Spark wraps what a batch function raises beyond recognition.
+kept, because Spark wraps what a batch function raises beyond recognition. An error in what is only told of a published
+batch does not fail it (``telling``).
 """
 
 import logging
@@ -10,14 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row
 
-from streaming.followup import FollowUp
 from streaming.metrics import Metrics
-from streaming.observation import EventObservation, decode
 from streaming.settings import TopicNames
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.publisher import Publisher
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
-from streaming.spark.said import log_output
+from streaming.spark.telling import Telling
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ class BatchPublisher:
     def __init__(self, publisher: Publisher, metrics: Metrics, topics: TopicNames) -> None:
         self._publisher = publisher
         self._metrics = metrics
-        self._followup = FollowUp()
+        self._telling = Telling(metrics)
         self._topic_of: Mapping[str, str] = {
             ACTION: topics.actions,
             DRY_RUN_ACTION: topics.actions_dry_run,
@@ -61,10 +60,7 @@ class BatchPublisher:
             self._metrics.count_skipped_batch()
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
-        for row in rows:
-            log_output(row.kind, bytes(row.value))
-        self._observe([bytes(row.value) for row in rows if row.kind == OBSERVED])
-        self._follow_up([row for row in rows if row.kind in {ACTION, ROUND}])
+        self._telling.tell(rows)
 
     def _record(self, row: Row) -> OutboundRecord:
         coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)
@@ -76,17 +72,3 @@ class BatchPublisher:
             place=row.place,
             coordinates=coordinates,
         )
-
-    def _follow_up(self, rows: Sequence[Row]) -> None:
-        ordered = sorted(rows, key=lambda row: (row.key, row.round, row.place))
-        for seen in self._followup.see(bytes(row.value) for row in ordered):
-            self._metrics.observe_followup(seen)
-
-    def _observe(self, observations: Sequence[bytes]) -> None:
-        published_ms = round(time.time() * 1000)
-        for value in observations:
-            seen = decode(value)
-            if isinstance(seen, EventObservation):
-                self._metrics.observe_events(seen)
-            else:
-                self._metrics.observe_round(seen, published_ms=published_ms)

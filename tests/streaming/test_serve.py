@@ -26,10 +26,10 @@ def broken() -> Sequence[Check]:
 
 
 @contextmanager
-def serving(readiness: object = ready) -> Iterator[str]:
+def serving(readiness: object = ready, **checks: object) -> Iterator[str]:
     registry = CollectorRegistry()
     Counter("trimtab_things_total", "Things.", registry=registry).inc()
-    server = HealthServer(registry, readiness, host="127.0.0.1", port=0)  # type: ignore[arg-type]
+    server = HealthServer(registry, readiness, host="127.0.0.1", port=0, **checks)  # type: ignore[arg-type]
     try:
         yield server.start()
     finally:
@@ -58,6 +58,17 @@ def test_metrics_are_served_in_the_text_format_and_as_openmetrics_when_asked_for
 
 def test_healthz_answers_while_the_process_lives_even_if_it_is_not_ready() -> None:
     with serving(not_ready) as url:
+        assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
+
+
+def test_healthz_is_503_and_names_what_failed_when_the_application_is_not_live() -> None:
+    with serving(liveness=not_ready) as url:
+        status, _, body = get(f"{url}/healthz")
+    failed = [{"name": "publish", "ok": False, "detail": "the broker does not answer"}]
+    assert (status, json.loads(body)) == (503, {"ok": False, "failed": failed})
+    with serving(liveness=broken) as url:
+        assert get(f"{url}/healthz")[0] == 503
+    with serving(liveness=ready) as url:
         assert get(f"{url}/healthz") == (200, "application/json", '{"ok":true}')
 
 

@@ -1,0 +1,63 @@
+"""What is only told of a batch that is out: log lines, metrics, the follow-up of earlier actions.
+
+Invariant: nothing here fails the batch. It is published, and a re-run would be skipped and tell nothing, so an error is
+logged with its traceback, counted, and the next thing told.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pyspark.sql import Row
+
+from streaming.followup import FollowUp
+from streaming.metrics import Metrics, Part
+from streaming.observation import EventObservation, decode
+from streaming.spark.rows import ACTION, OBSERVED, ROUND
+from streaming.spark.said import log_output
+
+_LOG = logging.getLogger(__name__)
+
+
+class Telling:
+    """Tells the log and the metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._followup = FollowUp()
+
+    def tell(self, rows: Sequence[Row]) -> None:
+        """Tell of a batch that has just been published; never raises."""
+        for row in rows:
+            self.attempt("log", partial(log_output, row.kind, bytes(row.value)))
+        published_ms = round(time.time() * 1000)
+        for row in rows:
+            if row.kind == OBSERVED:
+                self.attempt("metrics", partial(self._observe, bytes(row.value), published_ms))
+        self._follow_up([row for row in rows if row.kind in {ACTION, ROUND}])
+
+    def attempt(self, part: Part, tell: Callable[[], None]) -> None:
+        """Tell one thing; an error is logged and counted."""
+        try:
+            tell()
+        except Exception:  # noqa: BLE001  whatever it is, what was to be told is out already
+            _LOG.exception(
+                "%s: something of a published batch could not be told; the batch itself is out", part
+            )
+            self._metrics.count_telling_error(part)
+
+    def _observe(self, value: bytes, published_ms: int) -> None:
+        seen = decode(value)
+        if isinstance(seen, EventObservation):
+            self._metrics.observe_events(seen)
+        else:
+            self._metrics.observe_round(seen, published_ms=published_ms)
+
+    def _follow_up(self, rows: Sequence[Row]) -> None:
+        for row in sorted(rows, key=lambda row: (row.key, row.round, row.place)):
+            self.attempt("follow-up", partial(self._see, bytes(row.value)))
+
+    def _see(self, value: bytes) -> None:
+        for seen in self._followup.see([value]):
+            self._metrics.observe_followup(seen)

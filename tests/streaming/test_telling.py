@@ -1,0 +1,79 @@
+"""An error in what is only told of a batch is logged and counted, and does not fail the batch."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from pyspark.sql import Row
+
+from streaming.known import KNOWN_LABELS
+from streaming.metrics import Metrics
+from streaming.observation import EventObservation, encode
+from streaming.settings import TopicNames
+from streaming.spark.batches import BatchPublisher
+from streaming.spark.rows import OBSERVED, ROUND, of_observation
+from tests.streaming.golden import folders, messages
+
+SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
+
+
+class Frame:
+    """What ``foreachBatch`` hands over, without Spark."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    def collect(self) -> list[Row]:
+        return self._rows
+
+    sparkSession = type(  # noqa: N815  Spark's name
+        "Session", (), {"sparkContext": type("Context", (), {"getLocalProperty": lambda *_: "query"})()}
+    )()
+
+
+class Published:
+    """A publisher that takes everything."""
+
+    batches: list[int]
+
+    def __init__(self) -> None:
+        self.batches = []
+
+    def publish(self, batch_id: int, _query_id: str, _records: Any) -> bool:
+        self.batches.append(batch_id)
+        return True
+
+
+def round_row(value: bytes) -> Row:
+    return Row(kind=ROUND, key="lab", round=1, place=0, value=value, topic=None, partition=None, offset=None)
+
+
+def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_published(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    metrics, publisher = Metrics(KNOWN_LABELS, version="0", pyspark_version="0"), Published()
+    batches = BatchPublisher(publisher, metrics, TopicNames())  # type: ignore[arg-type]
+    rows = [
+        round_row(b"not json"),
+        of_observation("lab", b"not an observation"),
+        round_row(SUMMARY),
+        of_observation(
+            "lab",
+            encode(EventObservation(cluster="", counts=[], rejected={"not-json": 3}, action_results={})),
+        ),
+    ]
+    assert rows[1].kind == OBSERVED
+    batches(Frame(rows), 7)  # type: ignore[arg-type]
+    assert publisher.batches == [7]
+    assert batches.error is None
+    assert batches.published_count == 1
+    page = generate_latest(metrics.registry).decode()
+    for part in ("log", "metrics", "follow-up"):
+        assert f'trimtab_telling_errors_total{{part="{part}"}} 1.0' in page
+    assert 'trimtab_telling_errors_total{part="progress"} 0.0' in page
+    assert 'trimtab_rejected_total{reason="not-json"} 3.0' in page, "what can be told is told"
+    assert any("lab, round" in record.getMessage() for record in caplog.records)
+    assert sum(record.exc_info is not None for record in caplog.records) == 3
