@@ -104,8 +104,6 @@ class Controller:
         if value is None:
             return Header(length_ms=self._base.pulsar.rounds.length_ms)
         header = decode_header(value)
-        if header.is_known and header.system is None:
-            header.system = "pulsar"  # an older trimtab's, which knew no other
         length_ms = adoption.rounds_of(header.system, self._base).length_ms
         if header.length_ms != length_ms:
             raise RoundLengthError(

@@ -1,8 +1,7 @@
 """The compact encoding of a cluster's memory.
 
-Every value begins with ``VERSION``: a newer one is refused, because a program that does not know it could only guess. Columns
-are little-endian bytes, names one newline-joined text, structs arrays: a field added at the end reads as its default from
-older memory.
+Every value begins with the version of its layout (``state.layouts``). Columns are little-endian bytes, names one newline-joined
+text, structs arrays. Whoever changes a field here or in what is encoded changes the layout: see there what to do.
 """
 
 from typing import Any
@@ -15,14 +14,8 @@ from policies.shedding.avg_shedder import AvgShedderMemory
 from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.usage import Bools
 from state.events import BrokerReport, TopicTraffic
+from state.layouts import sealed, unsealed
 from state.memory import Fleet, Header, WaitingReport, WaitingTopics
-
-VERSION = 1
-"""Version of the encoding; raise it when a field changes meaning, and teach ``unsealed`` to upgrade the older one."""
-
-
-class NewerStateError(Exception):
-    """The memory was written by a newer trimtab."""
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -70,26 +63,10 @@ class _TopicsBytes(msgspec.Struct, array_like=True):
     bytes_per_s: bytes
 
 
-_encoder = msgspec.msgpack.Encoder()
 _header_decoder = msgspec.msgpack.Decoder(Header)
 _fleet_decoder = msgspec.msgpack.Decoder(_FleetBytes)
 _report_decoder = msgspec.msgpack.Decoder(_ReportBytes)
 _topics_decoder = msgspec.msgpack.Decoder(_TopicsBytes)
-
-
-def unsealed(value: bytes) -> memoryview:
-    """The encoded body of a value. Raises ``NewerStateError``."""
-    if value[0] > VERSION:
-        raise NewerStateError(
-            f"the memory in the checkpoint has version {value[0]}, this trimtab knows {VERSION}: "
-            f"run the trimtab that wrote it or a newer one, or start over with --fresh"
-        )
-    return memoryview(value)[1:]
-
-
-def sealed(body: Any) -> bytes:
-    """A value with its version before it."""
-    return bytes([VERSION]) + _encoder.encode(body)
 
 
 def _ints(value: bytes) -> NDArray[np.int64]:
@@ -106,8 +83,8 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(value: bytes) -> Header:
-    """Header from bytes. Raises ``NewerStateError``."""
-    return _header_decoder.decode(unsealed(value))
+    """Header from bytes. Raises what ``unsealed`` does."""
+    return _header_decoder.decode(unsealed("header", value))
 
 
 def encode_fleet(fleet: Fleet) -> bytes:
@@ -147,8 +124,8 @@ def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
 
 
 def decode_fleet(value: bytes) -> Fleet:
-    """Fleet from bytes. Raises ``NewerStateError``."""
-    body = _fleet_decoder.decode(unsealed(value))
+    """Fleet from bytes. Raises what ``unsealed`` does."""
+    body = _fleet_decoder.decode(unsealed("fleet", value))
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
@@ -199,8 +176,8 @@ def encode_report(waiting: WaitingReport) -> bytes:
 
 
 def decode_report(value: bytes) -> WaitingReport:
-    """Waiting report from bytes. Raises ``NewerStateError``."""
-    body = _report_decoder.decode(unsealed(value))
+    """Waiting report from bytes. Raises what ``unsealed`` does."""
+    body = _report_decoder.decode(unsealed("report", value))
     bundles = _split(body.bundles)
     return WaitingReport(
         body.time_ms,
@@ -235,8 +212,8 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
 
 
 def decode_topics(value: bytes) -> WaitingTopics:
-    """Waiting topic statistics from bytes. Raises ``NewerStateError``."""
-    body = _topics_decoder.decode(unsealed(value))
+    """Waiting topic statistics from bytes. Raises what ``unsealed`` does."""
+    body = _topics_decoder.decode(unsealed("topics", value))
     return WaitingTopics(
         body.time_ms,
         body.id,

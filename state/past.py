@@ -1,7 +1,6 @@
 """What a cluster remembers of its own decisions: who rests, what is in flight, and what became of it.
 
-Values of the header (``state.memory``); encoded as arrays, so that a field added at the end reads as its default from
-older memory.
+Values of the header (``state.memory``); encoded as arrays, in the order of their fields (``state.layouts``).
 """
 
 from typing import Literal

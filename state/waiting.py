@@ -76,7 +76,7 @@ class WaitingRoom:
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
-    """From bytes. Raises ``NewerStateError``."""
+    """From bytes. Raises what ``state.layouts.unsealed`` does."""
     match key.kind:
         case "report":
             return decode_report(value)

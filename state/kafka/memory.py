@@ -13,8 +13,8 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.rates import Role
-from state.encoding import sealed, unsealed
 from state.kafka.reports import BrokerLogs, MovesReport, Partition
+from state.layouts import sealed, unsealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +161,8 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
 
 
 def decode_kafka(value: bytes) -> KafkaMemory:
-    """Memory from bytes. Raises ``NewerStateError``."""
-    body = _memory.decode(unsealed(value))
+    """Memory from bytes. Raises what ``unsealed`` does."""
+    body = _memory.decode(unsealed("kafka", value))
     columns = np.frombuffer(body.columns, dtype="<i8").reshape(-1, 6).tolist()
     return KafkaMemory(
         last_ms=body.last_ms,
@@ -207,8 +207,8 @@ def encode_logs(waiting: WaitingLogs) -> bytes:
 
 
 def decode_logs(value: bytes) -> WaitingLogs:
-    """Waiting report from bytes. Raises ``NewerStateError``."""
-    return _logs.decode(unsealed(value))
+    """Waiting report from bytes. Raises what ``unsealed`` does."""
+    return _logs.decode(unsealed("logs", value))
 
 
 def encode_moves(waiting: WaitingMoves) -> bytes:
@@ -217,5 +217,5 @@ def encode_moves(waiting: WaitingMoves) -> bytes:
 
 
 def decode_moves(value: bytes) -> WaitingMoves:
-    """Waiting word on reassignments from bytes. Raises ``NewerStateError``."""
-    return _moves.decode(unsealed(value))
+    """Waiting word on reassignments from bytes. Raises what ``unsealed`` does."""
+    return _moves.decode(unsealed("moves", value))

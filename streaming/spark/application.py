@@ -51,6 +51,7 @@ _INTERVALS_READY = 3
 
 _FINAL_CAUSES = {
     "NewerStateError": "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
+    "OlderStateError": "the checkpoint was written by a trimtab from before 0.1.0: start over with --fresh",
     "RoundLengthError": "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
     "streaming.pulsar_log.positions.DataLoss": "the input no longer holds what the checkpoint has yet to read",
     "KAFKA_DATA_LOSS": "the input no longer holds what the checkpoint has yet to read (its retention is too short, or "

@@ -1,14 +1,18 @@
 """The query's checkpoint, seen from outside: whose it is, how far it got, and whether this trimtab may go on with it.
 
-Beside Spark's own files lies ``trimtab.json``, written before the first batch: controller, memory version and round
-lengths. All access goes through Hadoop's file systems, so a directory and an object store are treated alike.
+Beside Spark's own files lies ``trimtab.json``: controller, memory version, round lengths, and who wrote last. It is written
+before the first batch, and before the first batch of another trimtab or Spark, so that an older one refuses before it has
+written anything. All access goes through Hadoop's file systems, so a directory and an object store are treated alike.
 """
 
+from importlib.metadata import version
+
 import msgspec
+import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from state.encoding import VERSION
+from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from streaming.settings import Settings
 
 _CARD = "trimtab.json"
@@ -26,6 +30,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     length_s: float
     """Length of a round, unless the cluster is named below."""
     cluster_length_s: dict[str, float]
+    trimtab_version: str = ""
+    """Who wrote last; empty on a card from before that was noted."""
+    spark_version: str = ""
 
 
 def card_of(settings: Settings) -> Card:
@@ -37,6 +44,8 @@ def card_of(settings: Settings) -> Card:
         memory_version=VERSION,
         length_s=default,
         cluster_length_s={name: length_s for name, length_s in sorted(own.items()) if length_s != default},
+        trimtab_version=version("trimtab"),
+        spark_version=pyspark.__version__,
     )
 
 
@@ -68,12 +77,13 @@ class CheckpointDirectory:
         try:
             if fresh:
                 self._move_aside()
-            card = self._read_card()
-            if card is None:
+            found, wanted = self._read_card(), card_of(settings)
+            if found is None:
                 self._refuse_strangers()
-                self._write_card(card_of(settings))
             else:
-                self._compare(card, card_of(settings))
+                self._compare(found, wanted)
+            if found != wanted:
+                self._write_card(wanted)
         except Py4JJavaError as error:
             raise self._unusable(error) from error
 
@@ -131,11 +141,10 @@ class CheckpointDirectory:
             )
 
     def _compare(self, found: Card, wanted: Card) -> None:
-        if found.memory_version > wanted.memory_version:
-            raise CheckpointError(
-                f"{self.location} was written by a newer trimtab (memory version {found.memory_version}, this one knows "
-                f"{wanted.memory_version}): run that version, or start over with --fresh"
-            )
+        try:
+            refuse_version(found.memory_version, self.location)
+        except (NewerStateError, OlderStateError) as error:
+            raise CheckpointError(str(error)) from error
         if found.controller != wanted.controller:
             raise CheckpointError(
                 f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "

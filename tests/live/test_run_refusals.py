@@ -84,6 +84,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     said = refusal(warm, config)
     assert "written by a newer trimtab (memory version 99" in said
     assert "--fresh" in said
+    rewrite(card, json.dumps(json.loads(text) | {"memory_version": 1}).encode())
+    said = refusal(warm, config)
+    assert "from before 0.1.0 (memory version 1)" in said
+    assert "--fresh" in said
     rewrite(card, text)
 
     foreign = stage.directory / "foreign"

@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from state.controller import RoundLengthError
-from state.encoding import VERSION, NewerStateError
+from state.layouts import VERSION, NewerStateError
 from state.rounds import Identity
 from streaming.observation import EventObservation, RoundObservation, decode
 from streaming.settings import ClusterSettingsSource, load

@@ -1,0 +1,140 @@
+"""What released versions can have stored: values, what they decode to, and a description of the layouts.
+
+Each folder is named after the first trimtab that writes a layout. ``layout.json`` has its version, whether it is released,
+and the fields of every struct in it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import numpy as np
+
+from state import encoding
+from state.kafka import memory as kafka
+from state.layouts import VERSION
+from state.memory import Fleet, Header
+from tests.state.golden_state.samples import SAMPLES
+
+FOLDER = Path(__file__).parent
+ROOTS: tuple[type, ...] = (
+    Header,
+    encoding._FleetBytes,
+    encoding._ReportBytes,
+    encoding._TopicsBytes,
+    kafka._MemoryBytes,
+    kafka.WaitingLogs,
+    kafka.WaitingMoves,
+)
+"""What is encoded."""
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """``layout.json``."""
+
+    version: int
+    is_released: bool
+    structs: dict[str, list[str]]
+    """Name and type of each field, in order, by struct."""
+
+
+class Released(Exception):
+    """A released layout does not change."""
+
+
+def folders() -> list[Path]:
+    """Of all versions."""
+    return sorted(each.parent for each in FOLDER.glob("*/layout.json"))
+
+
+def layout_in(folder: Path) -> Layout:
+    return msgspec.json.decode((folder / "layout.json").read_bytes(), type=Layout)
+
+
+def current() -> Path | None:
+    """The folder of today's layout."""
+    return next((each for each in folders() if layout_in(each).version == VERSION), None)
+
+
+def structs() -> dict[str, list[str]]:
+    """Every struct that is encoded, with its fields as they are now."""
+    found: dict[str, list[str]] = {}
+    for root in ROOTS:
+        _describe(root, found)
+    return dict(sorted(found.items()))
+
+
+def _describe(type_: Any, found: dict[str, list[str]]) -> None:
+    for inner in get_args(type_):
+        _describe(inner, found)
+    is_struct = isinstance(type_, type) and (
+        issubclass(type_, msgspec.Struct) or is_dataclass(type_) or hasattr(type_, "_fields")
+    )
+    if is_struct and type_.__name__ not in found:
+        hints = get_type_hints(type_)
+        found[type_.__name__] = [f"{name}: {_text(hint)}" for name, hint in hints.items()]
+        for hint in hints.values():
+            _describe(hint, found)
+
+
+def _text(hint: Any) -> str:
+    """A type without the modules it lives in: those may change."""
+    text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
+    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text)
+
+
+def told(value: Any) -> Any:
+    """A value as JSON tells it, with the names of its fields."""
+    names = _field_names(value)
+    if names:
+        return {name: told(getattr(value, name)) for name in names}
+    if isinstance(value, np.ndarray):
+        return {"dtype": str(value.dtype), "values": value.tolist()}
+    if isinstance(value, dict):
+        pairs = [[told(key), told(each)] for key, each in value.items()]
+        return dict(pairs) if all(isinstance(key, str) for key in value) else pairs
+    if isinstance(value, list | tuple):
+        return [told(each) for each in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    if is_dataclass(value):
+        return tuple(each.name for each in fields(value))
+    return value.__slots__ if isinstance(value, Fleet) else ()
+
+
+def differences(recorded: Any, now: Any, path: str = "") -> Iterator[str]:
+    """Where a decoded value differs from what was recorded; fields that came later do not count."""
+    if isinstance(recorded, dict) and isinstance(now, dict):
+        for name, value in recorded.items():
+            yield from differences(value, now.get(name), f"{path}.{name}")
+    elif recorded != now:
+        yield f"{path}: {recorded!r} was stored, {now!r} is read"
+
+
+def write(*, release: bool = False) -> Path:
+    """Record today's layout; raises ``Released`` where that would change a released one."""
+    folder = current() or FOLDER / f"v{version('trimtab')}"
+    if (folder / "layout.json").exists() and layout_in(folder).is_released:
+        raise Released(
+            f"{folder.name} is released: raise state.layouts.VERSION, write an upgrade, and raise trimtab's version"
+        )
+    folder.mkdir(exist_ok=True)
+    layout = Layout(version=VERSION, is_released=release, structs=structs())
+    (folder / "layout.json").write_bytes(_pretty(layout))
+    for name, sample in SAMPLES.items():
+        value = sample.encode(sample.build())
+        (folder / f"{name}.bin").write_bytes(value)
+        (folder / f"{name}.json").write_bytes(_pretty(told(sample.decode(value))))
+    return folder
+
+
+def _pretty(value: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"

@@ -1,0 +1,215 @@
+"""One value of every kind of stored memory, with every field away from its default.
+
+A field added to the memory belongs here too: a test fails while a sample leaves it at its default.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from policies.shedding.avg_shedder import AvgShedderMemory
+from policies.shedding.threshold_shedder import ThresholdShedderMemory
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.progress import Sample, Watch
+from state.encoding import (
+    decode_fleet,
+    decode_header,
+    decode_report,
+    decode_topics,
+    encode_fleet,
+    encode_header,
+    encode_report,
+    encode_topics,
+)
+from state.facts import Facts, FactsRecord, Isolation
+from state.kafka.memory import (
+    KafkaMemory,
+    KnownRate,
+    Pending,
+    Reading,
+    WaitingLogs,
+    WaitingMoves,
+    decode_kafka,
+    decode_logs,
+    decode_moves,
+    encode_kafka,
+    encode_logs,
+    encode_moves,
+)
+from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.memory import (
+    ControlRecord,
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    WaitingTopics,
+)
+from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from tests.state.traces import load, statistics
+
+BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
+
+
+def pulsar_header() -> Header:
+    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]})
+    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
+    tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
+    results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
+    return Header(
+        length_ms=60_000,
+        newest_ms=-5,
+        next_round=-1,
+        partition=3,
+        is_known=True,
+        rounds={
+            -1: OpenRound(),
+            4: OpenRound([(1, 2), (9, 9)], tick, results, True, FactsRecord(3, "f", known)),
+        },
+        last_summary=2,
+        last_report_ms=11,
+        rounds_since_start=8,
+        last_mode="dry-run",
+        control=[control],
+        actions={"t/n/0x0_0x1": PastAction("a1", 1, 2, True, False, True)},
+        unloads=[PastUnloads(1, 20, False)],
+        splits={"t/n/0x1_0x2": PastAction("a2", 1, 2, False)},
+        inheritances={"t/n/0x1_0x2": PastSplit(9, [("t/n/0x00000001_0x00000002", 0.5, 0.25)])},
+        trials={"a1": Trial("split", "t/n/0x0_0x1", "b1", None, ["t/n/0x0_0x0"], 1, 2, 3, 2)},
+        verdicts=[Verdict("a0", "ineffective", 1)],
+        ineffective={"t/n/0x1_0x2": Ineffective("unload", "b1", 1, 3)},
+        failing_since_ms=1,
+        facts=known,
+        system="pulsar",
+    )
+
+
+def early_header() -> Header:
+    """Of a cluster that ticked and got results before anybody knew what it is."""
+    tick = TickRecord(7, "t", ("1",), ())
+    return Header(
+        length_ms=60_000,
+        newest_ms=7,
+        next_round=-1,
+        rounds={0: OpenRound(tick=tick, results=[ResultRecord(8, "r", "a1", "skipped")])},
+        early_ticks=[tick],
+    )
+
+
+def kafka_header() -> Header:
+    return Header(
+        length_ms=10_000,
+        newest_ms=70_000,
+        next_round=6,
+        partition=0,
+        is_known=True,
+        rounds={6: OpenRound(spans=[(60_001, 69_999)])},
+        last_summary=5,
+        last_report_ms=59_000,
+        rounds_since_start=6,
+        last_mode="act",
+        system="kafka",
+    )
+
+
+def fleet() -> Fleet:
+    fleet = Fleet()
+    fleet.brokers = ["b1\n", "ü"]
+    fleet.broker_last_ms = np.array([5, -6])
+    fleet.starts = np.array([0, 2, 3])
+    fleet.listed_rows = np.array([0, 1, 1])
+    fleet.run_start_ms = np.array([1, 2, 2**50])
+    fleet.bundles = list(BUNDLES)
+    fleet.owner = np.array([1, -1, 0])
+    fleet.averages = np.arange(12.0).reshape(3, 4) / 3
+    fleet.samples = np.array([0, 3, 1000])
+    fleet.last_ms = np.array([4, 5, 6])
+    fleet.owed_skip = np.array([True, False, True])
+    fleet.avg_shedder = AvgShedderMemory(low_hits={"b1\n": 3}, high_hits={"ü": 1})
+    fleet.threshold_shedder = ThresholdShedderMemory(history_ratio={"ü": 0.1 + 0.2})
+    fleet.namespaces = ["t/ü", "t/n"]
+    fleet.namespace = np.array([0, 1, 1])
+    fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3
+    fleet.split_samples = np.array([1, 0, 1000])
+    fleet.split_hits = np.array([0, 7, 1])
+    return fleet
+
+
+def kafka_memory() -> KafkaMemory:
+    pacing = PacingMemory(
+        begun_ms=1_000,
+        changed_ms=2_000,
+        added=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}),
+        leader_rates={1: 1000},
+        follower_rates={3: 2000},
+        safe_leader_mins={1: 10},
+        safe_follower_mins={3: 20},
+        stale_rounds=1,
+        is_fallback=True,
+        differs_from_plan=True,
+        watch=Watch(begun_ms=1_500, samples=(Sample(1_600, {"leader:1": 99}),), bottleneck="leader:1"),
+    )
+    return KafkaMemory(
+        last_ms={"1": 70_000, "3": 69_000},
+        readings={("t", 0): Reading(at_ms=70_000, leader=1, log_size_bytes=2**40, end_offset=-1)},
+        rates={("t", 0): KnownRate(5000, 70_000), ("u", 12): KnownRate(0, 60_000)},
+        pacing=pacing,
+        pending=Pending("a1", 99_000, PacingMemory(), pacing.added, {1: 7}, {3: 8}, [("leader", 1)]),
+        attempted=ThrottledLists(leader={"u": "*"}),
+        is_running=True,
+        failures_count=2,
+        retry_ms=80_000,
+        real=PacingMemory(begun_ms=1),
+        drift_rounds=3,
+        tells_rates=True,
+        tells_lists=True,
+        changed_rates={"leader:1": 77},
+    )
+
+
+def waiting_report() -> WaitingReport:
+    event = load("b1", 5, cpu=33.3, bundles=BUNDLES, topics_count=4)
+    return WaitingReport(event.time_ms, event.id, event.report)
+
+
+def waiting_topics() -> WaitingTopics:
+    event = statistics("b1", 5, {"t/n/0x0_0x1": {"persistent://t/n/a\n": 1.5, "ü": 0.0}, "t/n/0x1_0x2": {}})
+    return WaitingTopics(event.time_ms, event.id, event.traffic)
+
+
+def waiting_logs() -> WaitingLogs:
+    replicas = [ReplicaRow("t", 0, True, 2**40, 17), ReplicaRow("t", 1, False, 0)]
+    return WaitingLogs(5, "l", BrokerLogs(1, replicas, 1000, 2000, 3, 4, 5, 6))
+
+
+def waiting_moves() -> WaitingMoves:
+    row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
+    return WaitingMoves(
+        5, "m", MovesReport([row], ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}))
+    )
+
+
+class StateSample(NamedTuple):
+    """A value, and how it becomes bytes and comes back."""
+
+    build: Callable[[], Any]
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+SAMPLES: dict[str, StateSample] = {
+    "header-pulsar": StateSample(pulsar_header, encode_header, decode_header),
+    "header-early": StateSample(early_header, encode_header, decode_header),
+    "header-kafka": StateSample(kafka_header, encode_header, decode_header),
+    "fleet": StateSample(fleet, encode_fleet, decode_fleet),
+    "kafka-memory": StateSample(kafka_memory, encode_kafka, decode_kafka),
+    "waiting-report": StateSample(waiting_report, encode_report, decode_report),
+    "waiting-topics": StateSample(waiting_topics, encode_topics, decode_topics),
+    "waiting-logs": StateSample(waiting_logs, encode_logs, decode_logs),
+    "waiting-moves": StateSample(waiting_moves, encode_moves, decode_moves),
+}
+"""By the name of the file that keeps it."""
