@@ -12,7 +12,7 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kafka import KafkaProducer
@@ -23,6 +23,7 @@ from kafka.errors import (
     ProducerFencedError,
     TransactionalIdAuthorizationFailedError,
 )
+from kafka.producer.future import FutureRecordMetadata
 
 from streaming.closing import Closing
 from streaming.permissions import Subject, acl_command
@@ -36,11 +37,14 @@ from streaming.sinks import (
 from streaming.sinks.kafka_ending import end
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start, taken_over
 from streaming.sinks.marker_topic import MarkerTopic
-from streaming.sinks.outbox import OutboundRecord, digest, sort_records
+from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
 
 __all__ = ["EPOCH_HEADER", "KafkaPublisher"]
 
 _TRANSACTION_TIMEOUT_MS = 60_000
+"""Of ordinary batches: one that a killed controller left open holds readers back for no longer."""
+_TRANSACTION_TIMEOUT_MOST_MS = 900_000
+"""A broker refuses more than its ``transaction.max.timeout.ms``, 15 minutes by default."""
 _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 
 
@@ -79,6 +83,7 @@ class KafkaPublisher(Closing):
             request_timeout_ms=self._timeout_ms,
         )
         self._producer: KafkaProducer | None = None
+        self._transaction_timeout_ms = _TRANSACTION_TIMEOUT_MS
         self._marker: Marker | None = None
 
     def open(
@@ -114,6 +119,7 @@ class KafkaPublisher(Closing):
         if not is_new_batch(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest):
             return False
         if records:
+            self._cover(records)
             done = Marker(query_id=query_id, batch_id=batch_id, digest=batch_digest, epoch=marker.epoch)
             self._commit(sort_records(records), done)
         return True
@@ -131,6 +137,15 @@ class KafkaPublisher(Closing):
         """Close all connections. A transaction left open is ended by the next `open`, or its timeout."""
         self._drop_producer()
         self._markers.close()
+
+    def _cover(self, records: Sequence[OutboundRecord]) -> None:
+        """Make sure that a transaction may last as long as all its pieces may take; it is fixed with the producer."""
+        pieces_count = sum(1 for _ in pieces(records))
+        needed_ms = min(_TRANSACTION_TIMEOUT_MOST_MS, (pieces_count + 2) * self._timeout_ms)
+        if needed_ms > self._transaction_timeout_ms:
+            self._drop_producer()
+            self._transaction_timeout_ms = needed_ms
+            self._owned_marker()
 
     def _owned_marker(self) -> Marker:
         """The marker to go on from, after getting a producer again if the last publish failed."""
@@ -172,7 +187,7 @@ class KafkaPublisher(Closing):
             producer = KafkaProducer(
                 bootstrap_servers=self._bootstrap,
                 transactional_id=self._name,
-                transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
+                transaction_timeout_ms=self._transaction_timeout_ms,
                 bootstrap_timeout_ms=self._timeout_ms,
                 max_block_ms=self._timeout_ms,
                 request_timeout_ms=self._timeout_ms,
@@ -218,19 +233,22 @@ class KafkaPublisher(Closing):
         assert producer is not None, "a producer is opened before anything is published"
         headers = [(EPOCH_HEADER, str(marker.epoch).encode())]
         producer.begin_transaction()
-        futures = [
-            producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
-            for record in records
-        ]
-        futures.append(
-            producer.send(
-                self._commits_topic, key=self._name.encode(), value=encode_marker(marker), partition=0
+        for piece in pieces(records):
+            self._wait_for(
+                producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
+                for record in piece
             )
-        )
-        producer.flush(timeout=self._timeout_s)
+        said = encode_marker(marker)
+        self._wait_for([producer.send(self._commits_topic, key=self._name.encode(), value=said, partition=0)])
+        _within(self._timeout_s, producer.commit_transaction)
+
+    def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
+        """Until the broker has all of them; a piece has ``timeout_s``, so a batch is never too large to be sent in time."""
+        futures = list(sent)
+        assert self._producer is not None, "a producer is opened before anything is published"
+        self._producer.flush(timeout=self._timeout_s)
         for future in futures:  # flush() does not raise for a record that failed
             future.get(timeout=0)
-        _within(self._timeout_s, producer.commit_transaction)
 
     def _explain(self, error: KafkaError, marker: Marker) -> None:
         """Turn a failed transaction into the error that says what to do.

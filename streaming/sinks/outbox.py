@@ -6,12 +6,15 @@ Spark.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["OutboundRecord", "digest", "sort_records"]
+__all__ = ["OutboundRecord", "digest", "pieces", "sort_records"]
 
 _NO_COORDINATES = ("", -1, -1)
+
+PIECE_BYTES = 4 * 1024 * 1024
+"""What is sent before it is waited for. A broker has 20 s for each piece: 200 kB/s are enough, however large the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,19 @@ def digest(records: Iterable[OutboundRecord]) -> str:
             sha.update(len(part).to_bytes(8, "big"))
             sha.update(part)
     return sha.hexdigest()
+
+
+def pieces(
+    records: Iterable[OutboundRecord], *, most_bytes: int = PIECE_BYTES
+) -> Iterator[Sequence[OutboundRecord]]:
+    """The records in their order, cut so that each piece has at most so many bytes, or is one larger record."""
+    piece: list[OutboundRecord] = []
+    size = 0
+    for record in records:
+        if piece and size + len(record.value) > most_bytes:
+            yield piece
+            piece, size = [], 0
+        piece.append(record)
+        size += len(record.value)
+    if piece:
+        yield piece

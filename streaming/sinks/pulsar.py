@@ -14,7 +14,8 @@ This module does not retry a batch: the caller does, with back-off, after a `Pub
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
+from operator import attrgetter
 
 import pulsar
 
@@ -22,7 +23,7 @@ from streaming.closing import Closing
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.marker import Checkpoint, is_new_batch, taken_over
-from streaming.sinks.outbox import OutboundRecord, digest, sort_records
+from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.sinks.pulsar_commit import (
     Commit,
     begun,
@@ -128,7 +129,7 @@ class PulsarPublisher(Closing):
     def _publish(
         self, begin: Commit, records: Sequence[OutboundRecord], sent: Acknowledged, *, is_new: bool
     ) -> None:
-        """Topic by topic, each waited for, so that what is out is always a beginning of the publishing order."""
+        """Piece by piece of each topic, each waited for: what is out is always a beginning of the publishing order."""
         producers, batch_id = self._producers, begin.marker.batch_id
         assert producers is not None, "producers are opened before anything is published"
         assert batch_id is not None, "a batch has an id"
@@ -137,19 +138,20 @@ class PulsarPublisher(Closing):
         name = producer_name(self._name, begin)
         names = {self._link.full_name(record.topic): name for record in records}
         producers.take_names(names, wait_s=self._handover_s)
-        numbered = enumerate(sort_records(records))
-        for topic, outputs in groupby(numbered, key=lambda each: each[1].topic):
+        places = count()
+        for topic, outputs in groupby(sort_records(records), key=attrgetter("topic")):
             full_name = self._link.full_name(topic)
-            for place, record in outputs:
-                producers.send(
-                    full_name,
-                    record.key,
-                    record.value,
-                    sequence_id=sequence_id(batch_id, place),
-                    epoch=begin.marker.epoch,
-                    sent=sent,
-                )
-            sent.wait(timeout_s=self._timeout_s)
+            for piece in pieces(outputs):
+                for record in piece:
+                    producers.send(
+                        full_name,
+                        record.key,
+                        record.value,
+                        sequence_id=sequence_id(batch_id, next(places)),
+                        epoch=begin.marker.epoch,
+                        sent=sent,
+                    )
+                sent.wait(timeout_s=self._timeout_s)
         self._write(producers, finished(begin))
 
     def _write(self, producers: Producers, commit: Commit) -> None:

@@ -26,6 +26,7 @@ from streaming.intake import Intake, Record
 from streaming.observation import encode
 from streaming.observing import event_observation, round_observation
 from streaming.spark.rows import of_observation, of_output, of_refused
+from streaming.spark.spool import in_order
 from streaming.wire.encode import source_of
 from streaming.wire.origin import Origin
 
@@ -114,7 +115,7 @@ class ClusterProcessor(StatefulProcessor):
             return controller
 
         intake = Intake(controller_of, max_record_bytes=self._max_record_bytes)
-        for record in sorted(map(_record, rows), key=_source_order):
+        for record in in_order(map(_record, rows), _source_order):
             outputs, refused = intake.take(record)
             yield from self._rows(outputs)
             if refused is not None:

@@ -30,6 +30,9 @@ _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""
 _ANSWER_MS, _ATTEMPTS = "10000", "1"
 """How long Spark asks a broker that is down: its own defaults add up to three minutes in which nothing is said."""
+_POLL_RECORDS = "4"
+"""Records that Kafka's consumer unpacks at once. A fetch of 1 MB may hold many that compress well: with its default of 500,
+records of 32 MiB would take 16 GB of heap."""
 
 
 def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
@@ -73,6 +76,7 @@ def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets
         .option("subscribe", topic)
         .option("startingOffsets", starting_offsets)
         .option("kafka.fetch.max.wait.ms", _FETCH_WAIT_MS)
+        .option("kafka.max.poll.records", _POLL_RECORDS)
         .option("kafka.isolation.level", "read_committed")
         .option("kafka.default.api.timeout.ms", _ANSWER_MS)
         .option("kafka.request.timeout.ms", _ANSWER_MS)

@@ -422,3 +422,14 @@ def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(settin
             publisher.publish(0, QUERY, [*setting.batch(0), huge])
         assert publisher.publish(1, QUERY, setting.batch(1))
     assert [value for value, _ in setting.visible()] == values(1)
+
+
+def test_a_batch_that_takes_longer_than_any_wait_for_the_broker_goes_out_whole(setting: Setting) -> None:
+    """The dead letters of a batch can be 176 MB: flushed at once they were never answered in time, however often."""
+    value = os.urandom(50_000).hex().encode()
+    batch = [OutboundRecord(setting.actions, "east-1", value, place=place) for place in range(2_000)]
+    with opened(setting, timeout_s=2.0) as publisher:
+        assert publisher.publish(0, QUERY, batch)
+        assert not publisher.publish(0, QUERY, batch)
+        assert publisher.publish(1, QUERY, setting.batch(1))
+    assert [len(each) for each, _ in setting.visible()] == [100_000] * 2_000 + [len("batch 1.0")] * 3

@@ -1,0 +1,75 @@
+"""A cluster's records of a micro-batch come in source order and take bounded memory, however large they are."""
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.intake import Record
+from streaming.spark.spool import in_order
+from streaming.wire.origin import Origin
+
+MIB = 1024 * 1024
+
+
+def record(offset: int, value: bytes | None, key: str = "east-1") -> Record:
+    return Record(
+        value=value, origin=Origin("input", 0, offset), key=key, appended_ms=offset, is_control=False
+    )
+
+
+def by_offset(taken: Record) -> int:
+    return taken.origin.offset
+
+
+@given(
+    values=st.lists(st.none() | st.binary(max_size=40), max_size=30),
+    in_memory_bytes=st.integers(min_value=0, max_value=200),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_the_order_and_every_field_are_the_same_whatever_waits_in_the_file(
+    values: list[bytes | None], in_memory_bytes: int, shuffled: object
+) -> None:
+    wanted = [record(offset, value) for offset, value in enumerate(values)]
+    given_order = list(wanted)
+    shuffled.shuffle(given_order)  # type: ignore[attr-defined]
+    assert list(in_order(given_order, by_offset, in_memory_bytes=in_memory_bytes)) == wanted
+
+
+def test_two_hundred_records_of_a_mebibyte_take_the_memory_of_a_few() -> None:
+    def many() -> Iterator[Record]:
+        for offset in reversed(range(200)):
+            yield record(offset, offset.to_bytes(4, "big") * (MIB // 4))
+
+    tracemalloc.start()
+    try:
+        found = [
+            int.from_bytes(each.value[:4], "big")
+            for each in in_order(many(), by_offset, in_memory_bytes=4 * MIB)
+            if each.value is not None and len(each.value) == MIB
+        ]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == list(range(200))
+    assert peak_bytes < 12 * MIB
+
+
+def test_an_ordinary_batch_never_touches_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere")
+    few = [record(offset, b"x" * 4_000) for offset in range(2_000)]
+    assert len(list(in_order(few, by_offset))) == 2_000
+
+
+def test_the_file_lies_where_spark_keeps_its_own_and_is_gone_afterwards(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    assert [each.value for each in in_order([record(0, b"abc")], by_offset, in_memory_bytes=1)] == [b"abc"]
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere")
+    with pytest.raises(FileNotFoundError):
+        list(in_order([record(0, b"abc")], by_offset, in_memory_bytes=1))
