@@ -4,7 +4,7 @@ from state import splits
 from state.closing import Closing, Decided
 from state.memory import Header
 from state.outputs import Output, Unload
-from state.past import PastAction, PastUnloads, Trial
+from state.past import Departure, PastAction, PastUnloads, Trial
 from state.splits import Splits
 
 
@@ -22,6 +22,9 @@ def remember(header: Header, closing: Closing, decided: Decided, actions: list[O
 def _remember_unloads(header: Header, closing: Closing, unloads: list[Unload], actions: list[Output]) -> None:
     for action, unload in zip(actions, unloads, strict=True):
         header.actions[unload.bundle] = _past(action, closing)
+        header.leaving[unload.bundle] = Departure(
+            action.id, unload.source_broker, _until_ms(closing), action.dry_run
+        )
         if not action.dry_run:
             header.trials[action.id] = Trial(
                 "unload",

@@ -9,12 +9,11 @@ Source: ours; Pulsar's answer to an admin call does not say whether anything hap
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-import numpy as np
-
+from state import leaving
 from state.fleet import Advanced
 from state.guards import Hold
 from state.memory import Header, ResultRecord, WaitingReport
@@ -33,6 +32,8 @@ class Elsewhere:
 
 def apply_result(header: Header, result: ResultRecord) -> None:
     """A result ends the flight; a failed one the cooldown too. The first that says how it ended counts for the judge."""
+    if result.outcome != "succeeded":
+        leaving.stays(header, result.action_id)
     for action in chain(header.actions.values(), header.splits.values()):
         if action.action_id == result.action_id:
             action.in_flight = False
@@ -95,8 +96,8 @@ def _judge_all(
     tried = {name: trial for name, trial in header.trials.items() if trial.succeeded_ms is not None}
     if not tried:
         return []
-    owners = _owners(
-        advanced, {bundle for trial in tried.values() for bundle in (trial.bundle, *trial.children)}
+    owners = advanced.owners_of(
+        {bundle for trial in tried.values() for bundle in (trial.bundle, *trial.children)}
     )
     elsewhere = []
     for action_id, trial in tried.items():
@@ -120,15 +121,6 @@ def _elsewhere(trial: Trial, owner: str | None) -> list[Elsewhere]:
     return [Elsewhere(trial.bundle, owner, trial.destination)]
 
 
-def _owners(advanced: Advanced, bundles: Collection[str]) -> dict[str, str]:
-    """Owner of each of ``bundles`` that a broker of the round lists."""
-    fleet, count = advanced.fleet, advanced.owned_count
-    named = np.fromiter(map(bundles.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
-    return {
-        fleet.bundles[row]: fleet.brokers[int(fleet.owner[row])] for row in np.flatnonzero(named).tolist()
-    }
-
-
 def _has_effect(trial: Trial, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]) -> bool | None:
     """None where the round's reports do not tell."""
     owner = owners.get(trial.bundle)
@@ -149,6 +141,8 @@ def _reported_since(trial: Trial, reports: Mapping[str, WaitingReport], broker: 
 
 def _end(header: Header, action_id: str, outcome: VerdictOutcome, *, judged_ms: int) -> None:
     del header.trials[action_id]
+    if outcome != "good":
+        leaving.stays(header, action_id)
     header.verdicts = [*header.verdicts, Verdict(action_id, outcome, judged_ms)][-JUDGED_ACTIONS_COUNT:]
 
 

@@ -6,7 +6,7 @@ Averages belong to the bundle and survive moves. All of it is columns and C-leve
 bundles are not, save those of a broker whose listing changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
@@ -63,6 +63,13 @@ class Advanced:
     def owned_count(self) -> int:
         """Leading rows."""
         return len(self.counts)
+
+    def owners_of(self, bundles: Container[str]) -> dict[str, str]:
+        """Owner of each of ``bundles`` that a broker of the round lists."""
+        fleet, count = self.fleet, self.owned_count
+        named = np.fromiter(map(bundles.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
+        rows = np.flatnonzero(named).tolist()
+        return {fleet.bundles[row]: fleet.brokers[int(fleet.owner[row])] for row in rows}
 
 
 def advance(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from policies.snapshot import Ints
 from state.events import namespace_of
+from state.leaving import Leaving
 from state.memory import Fleet, Header
 from state.past import PastAction
 from state.settings import GuardSettings, PulsarSettings, QuietSpan, to_ms
@@ -162,6 +163,7 @@ def forget_dry_run(header: Header) -> None:
     header.actions = {name: action for name, action in header.actions.items() if not action.dry_run}
     header.splits = {name: action for name, action in header.splits.items() if not action.dry_run}
     header.unloads = [past for past in header.unloads if not past.dry_run]
+    header.leaving = {name: each for name, each in header.leaving.items() if not each.dry_run}
 
 
 @dataclass(slots=True)
@@ -173,12 +175,16 @@ class Budget:
     round_count: int = 0
     by_broker: Counter[str] = field(default_factory=Counter)
     by_namespace: Counter[str] = field(default_factory=Counter)
+    leaving: Leaving = field(default_factory=dict)
+    """Bundles that were told to leave their broker before, and in this round; ``take`` adds to it."""
 
     def take(self, bundle: str, *, broker: str, owned_count: int) -> Hold | None:
         """Spend one unload of ``bundle`` from ``broker``, or say why not. Limits of 0 are off."""
         namespace = namespace_of(bundle)
-        if self.guards.keep_sole_bundle and owned_count <= 1:
-            return Hold("sole-bundle", f"{broker} owns no other bundle")
+        others = self.leaving.get(broker, set()) - {bundle}
+        if self.guards.keep_sole_bundle and owned_count - len(others) <= 1:
+            more = f" that stays: {len(others)} were told to leave" if others else ""
+            return Hold("sole-bundle", f"{broker} owns no other bundle{more}")
         for name, spent in (
             ("max_unloads_per_round_count", self.round_count),
             ("max_unloads_per_hour_count", self.hour_count),
@@ -192,9 +198,10 @@ class Budget:
         self.hour_count += 1
         self.by_broker[broker] += 1
         self.by_namespace[namespace] += 1
+        self.leaving.setdefault(broker, set()).add(bundle)
         return None
 
 
-def hour_budget(header: Header, guards: GuardSettings) -> Budget:
+def hour_budget(header: Header, guards: GuardSettings, leaving: Leaving) -> Budget:
     """The budget at the start of a round; ``forget_old`` has dropped what is older than an hour."""
-    return Budget(guards=guards, hour_count=sum(past.count for past in header.unloads))
+    return Budget(guards=guards, hour_count=sum(past.count for past in header.unloads), leaving=leaving)

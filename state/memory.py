@@ -15,7 +15,7 @@ from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
-from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from state.past import Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.settings import Mode
 
 
@@ -113,6 +113,8 @@ class Header(msgspec.Struct, array_like=True):
     """Of the first accepted report; None before it."""
     early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
     """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
+    leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
+    """By bundle, unloads that do not show in the reports yet: see ``state.leaving``."""
 
 
 class Fleet:

@@ -32,6 +32,17 @@ class PastSplit(msgspec.Struct, frozen=True, array_like=True):
     """Full name, and its share of the parent's message rate and of its throughput; none where topics were not known."""
 
 
+class Departure(msgspec.Struct, frozen=True, array_like=True):
+    """A decided unload of a bundle that its broker may still list."""
+
+    action_id: str
+    source: str
+    """Broker it is to leave."""
+    until_ms: int
+    """Later nothing will be heard of the action."""
+    dry_run: bool
+
+
 class PastUnloads(msgspec.Struct, frozen=True, array_like=True):
     """How many unloads a round decided."""
 

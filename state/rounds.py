@@ -9,13 +9,13 @@ from typing import Literal
 
 from policies.shedding.plan import SheddingPlan
 from policies.splitting.plan import TopicTable
-from state import control, effects, findings, fleet, guards, settling, splits, summary
+from state import control, effects, findings, fleet, guards, leaving, settling, splits, summary
 from state.actions import Admitted, Circumstances, admit
 from state.aftermath import remember
 from state.anti_affinity import AntiAffinity
 from state.closing import Closing, Decided
 from state.groups import Groups
-from state.guards import Hold
+from state.guards import Budget, Hold
 from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
 from state.past import Trial
@@ -184,6 +184,8 @@ def _decide(
     pulsar, count = closing.settings.pulsar, advanced.owned_count
     trials = dict(header.trials)
     elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
+    leaves = leaving.settle(header, advanced, end_ms=closing.end_ms)
+    budget = guards.hour_budget(header, pulsar.guards, leaves)
     round_loads = loads(closing.reports, pulsar)
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
     groups = Groups.of(header.facts)
@@ -195,7 +197,9 @@ def _decide(
     obstacle = _obstacle(header, closing, live)
     circumstances = _circumstances(closing, header)
     decided = (
-        Decided(*obstacle) if obstacle else _judge(circumstances, header, table, advanced, topics, pulsar)
+        Decided(*obstacle)
+        if obstacle
+        else _judge(circumstances, header, table, advanced, topics, pulsar, budget=budget)
     )
     actions = _actions(circumstances, decided)
     remember(header, closing, decided, actions)
@@ -230,6 +234,8 @@ def _judge(
     advanced: fleet.Advanced,
     topics: TopicTable,
     pulsar: PulsarSettings,
+    *,
+    budget: Budget,
 ) -> Decided:
     wanted = shed(table, advanced.fleet, pulsar, table.groups)
     decided = None
@@ -250,7 +256,7 @@ def _judge(
     admitted = admit(
         table,
         wanted.plan,
-        guards.hour_budget(header, pulsar.guards),
+        budget,
         circumstances,
         AntiAffinity.of(header.facts, table, advanced.fleet),
         split_rows=decided.rows if decided else (),

@@ -90,7 +90,8 @@ class GuardSettings:
     """How long a bundle rests after a decision about it, and whether actions in flight are respected at all.
     Pulsar: ``loadBalancerSheddingGracePeriodMinutes``."""
     keep_sole_bundle: bool = True
-    """Never unload the only bundle of a broker (heartbeat bundles not counted): that only moves the heat."""
+    """Never unload the only bundle of a broker: that only moves the heat. Heartbeat bundles are not counted, nor are
+    bundles that were told to leave it and are not seen at another broker yet."""
     excluded_brokers: tuple[str, ...] = ()
     """Broker ids that are neither paired nor averaged: draining, new, or under repair."""
     excluded_namespaces: tuple[str, ...] = ()

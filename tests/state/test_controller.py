@@ -152,7 +152,7 @@ def test_a_flight_without_a_result_lasts_to_the_end_of_its_action():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_every_result_of_a_round_counts_in_any_order(order: int):
-    settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE)
+    settings = settings_of(avg_shedder=EAGER, rounds=AT_ONCE, guards={"keep_sole_bundle": False})
     decided = [each for each in run([hot(5, b0=40.0, b1=30.0)], settings).outputs if each.kind == "action"]
     assert len(decided) == 2
     results = [

@@ -211,6 +211,12 @@ GUARDED = settings_of(
 
 def check_guards(found: Run) -> None:
     rounds = {summary["round"]: summary for summary in found.summaries}
+    unloaded = Counter((each["round"], each.get("source_broker")) for each in found.actions)
+    for number, summary in rounds.items():
+        for row in summary["brokers"]:
+            assert unloaded[number, row["broker"]] < max(1, row["bundles_count"]), (
+                "every broker keeps a bundle"
+            )
     decided: dict[tuple[str, bool], int] = {}
     hour = 0
     for action in found.actions:
