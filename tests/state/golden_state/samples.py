@@ -49,7 +49,7 @@ from state.memory import (
     WaitingReport,
     WaitingTopics,
 )
-from state.past import Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from state.past import Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -85,6 +85,7 @@ def pulsar_header() -> Header:
         failing_since_ms=1,
         facts=known,
         system="pulsar",
+        leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
     )
 
 
