@@ -32,6 +32,7 @@ _PLACES = {
     "mode": _Place("control", "Let a cluster act, or only show what it would do."),
     "pause": _Place("control", "Hold every action; the policies go on counting."),
     "policy": _Place("control", "Change decision settings while the controller runs."),
+    "record": _Place("record", "Keep what a controller is given, for replay."),
     "replay": _Place("replay", "Decide what a recording leads to, without a broker."),
     "resume": _Place("control", "End a pause or a hold of a cluster that was failing."),
     "run": _Place("run", "Read load reports, decide, publish exactly once."),

@@ -1,8 +1,9 @@
 """Replay: the same controller on a recording, without Spark and without a broker.
 
-It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
+A line is an event, or a record of ``trimtab record`` with its key, partition, append time and topic: then what those decide is
+repeated too. It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
 through a pipe with a tick a step. For the same events and settings the bytes are those the live application
-publishes; rejected records carry their own coordinates (file and line).
+publishes; a rejected event without coordinates carries its file and line.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from state.rounds import Identity
 from state.settings import SettingsSource
 from state.store import DictStore
 from streaming.intake import Intake, Record, Tally
+from streaming.recording import PREFIX, BadRecording, decode_recorded
 from streaming.wire.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.wire.origin import Origin
 
@@ -58,7 +60,7 @@ class Replay:
         return self._intake.tally
 
     def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = unwatched) -> None:
-        """Take every line of a recording; ``progress`` is told the bytes of each."""
+        """Take every line of a recording; ``progress`` is told the bytes of each. Raises ``BadRecording``."""
         for record, size_bytes in _records(stream, file, self._max_record_bytes):
             self.taken_count += 1
             outputs, refused = self._intake.take(record)
@@ -91,9 +93,13 @@ class Replay:
 
 def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tuple[Record, int]]:
     """Each line that is not blank, with its size; a line above the limit is hashed and dropped, not held."""
-    number = 0
-    while line := stream.readline(max_record_bytes + 2):
+    number, piece_bytes = 0, max(max_record_bytes + 2, len(PREFIX))
+    while line := stream.readline(piece_bytes):
         number += 1
+        if line.startswith(PREFIX):
+            line += b"" if line.endswith(b"\n") else stream.readline()
+            yield _recorded(line, f"{file}, line {number}", max_record_bytes), len(line)
+            continue
         size_bytes = len(line)
         value = line.rstrip(b"\r\n")
         origin = Origin(topic=file, partition=0, offset=number)
@@ -102,6 +108,13 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
             yield Record(value=head, origin=origin, oversize=(whole_bytes, digest)), whole_bytes
         elif value:
             yield Record(value=value, origin=origin), size_bytes
+
+
+def _recorded(line: bytes, where: str, max_record_bytes: int) -> Record:
+    try:
+        return decode_recorded(line).taken(max_record_bytes)
+    except BadRecording as error:
+        raise BadRecording(f"{where}: {error}; what came before it was replayed") from error
 
 
 def _drain(stream: BinaryIO, start: bytes) -> tuple[bytes, int, str]:

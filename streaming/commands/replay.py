@@ -14,10 +14,10 @@ from state.rounds import Identity
 from streaming.commands.options import config_option
 from streaming.configured import read_settings
 from streaming.exits import WrongUse
+from streaming.recording import STANDARD, BadRecording
 from streaming.replay import Only, Replay, unwatched
 from streaming.settings import ClusterSettingsSource
 
-STDIN = "-"
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""
 _BUFFER_BYTES = 1024 * 1024
@@ -39,6 +39,8 @@ def replay_command(
 ) -> None:
     """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
 
+    Lines are events, or what `trimtab record` wrote.
+
     The same controller as `trimtab run`, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
     error.
     """
@@ -53,7 +55,7 @@ def replay_command(
         only=only,
     )
     with _progress(files) as advance:
-        for file in files or (STDIN,):
+        for file in files or (STANDARD,):
             _play(replay, file, advance)
     if not keep_open:
         replay.close_open()
@@ -68,11 +70,13 @@ def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
         raise WrongUse(
             f"{file}: not a whole gzip file ({error}); what it held before that was replayed"
         ) from error
+    except BadRecording as error:
+        raise WrongUse(str(error)) from error
 
 
 @contextmanager
 def _opened(file: str) -> Iterator[BinaryIO]:
-    if file == STDIN:
+    if file == STANDARD:
         yield sys.stdin.buffer
         return
     if file.endswith(".gz"):
@@ -86,7 +90,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
 @contextmanager
 def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
     """A bar over the bytes of long plain files on a terminal; otherwise nothing is shown."""
-    plain = [file for file in files if file != STDIN and not file.endswith(".gz")]
+    plain = [file for file in files if file != STANDARD and not file.endswith(".gz")]
     total_bytes = sum(Path(file).stat().st_size for file in plain)
     if not sys.stderr.isatty() or len(plain) < len(files) or total_bytes < _LONG_BYTES:
         yield unwatched

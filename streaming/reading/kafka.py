@@ -38,9 +38,11 @@ def explained(link: Link, topic: str, operation: Operation) -> Iterator[None]:
 
 
 class TopicReader(Closing):
-    """All partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
+    """All partitions of one topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
 
-    def __init__(self, link: Link, topic: str, *, begin: Begin = "earliest") -> None:
+    def __init__(
+        self, link: Link, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+    ) -> None:
         self._link = link
         self.topic = topic
         with self._explained():
@@ -56,7 +58,7 @@ class TopicReader(Closing):
                 metrics_enabled=False,
                 **link.client_options(),
             )
-            self._partitions = self._assign()
+            self._partitions = self._assign(partition)
             self.seek(begin)
 
     def seek(self, begin: Begin) -> None:
@@ -103,11 +105,17 @@ class TopicReader(Closing):
         with explained(self._link, self.topic, "Read"):
             yield
 
-    def _assign(self) -> list[TopicPartition]:
+    @property
+    def partitions_count(self) -> int:
+        """How many the topic has, read here or not."""
+        return len(self._consumer.partitions_for_topic(self.topic) or ())
+
+    def _assign(self, partition: int | None) -> list[TopicPartition]:
         numbers = self._consumer.partitions_for_topic(self.topic)
         if not numbers:
             raise Refused(unseen(self._link.subject, self.topic, "Read"))
-        partitions = [TopicPartition(self.topic, number) for number in sorted(numbers)]
+        wanted = sorted(numbers) if partition is None else [partition]
+        partitions = [TopicPartition(self.topic, number) for number in wanted]
         self._consumer.assign(partitions)
         return partitions
 

@@ -13,7 +13,7 @@ from streaming.pulsar_denied import AuthAction, is_denied, told
 from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close, ctrl_c_kept
 from streaming.pulsar_log.positions import Position, pack
-from streaming.pulsar_log.topics import partition_names, partitions_count
+from streaming.pulsar_log.topics import partition_index, partition_names, partitions_count
 from streaming.reading.record import Begin, TopicRecord
 
 __all__ = ["PulsarTopicReader", "explained", "record_of"]
@@ -44,13 +44,17 @@ def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None
 
 
 class PulsarTopicReader(Closing):
-    """All partitions of one topic; each partition's messages come in its order. Raises ``exits.Refused``."""
+    """All partitions of one topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
 
-    def __init__(self, link: PulsarLink, topic: str, *, begin: Begin = "earliest") -> None:
+    def __init__(
+        self, link: PulsarLink, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+    ) -> None:
         self._link = link
         self._topic = link.full_name(topic)
         with self._explained():
-            partitions = self._partitions()
+            names = self._partitions()
+            self.partitions_count = len(names)
+            partitions = names if partition is None else [names[partition]]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
             at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
             self._readers = [self._client.create_reader(each, at) for each in partitions]
@@ -100,6 +104,7 @@ def record_of(message: pulsar.Message) -> TopicRecord:
         key=message.partition_key().encode() or None,
         value=message.data() or None,
         timestamp=message.publish_timestamp(),
+        partition=max(partition_index(message.topic_name()), 0),
         offset=pack(Position(id_.ledger_id(), id_.entry_id()), id_.batch_index()),
         headers=[(name, text.encode()) for name, text in message.properties().items()],
     )

@@ -1,7 +1,7 @@
 """Reading a topic for a person, whichever system it is on: what a record is, and who reads it."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -9,7 +9,7 @@ from streaming.link import input_link, output_link
 from streaming.pulsar_link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["Begin", "Reader", "TopicRecord", "input_reader", "output_reader"]
+__all__ = ["Begin", "Reader", "TopicRecord", "input_partitions", "input_reader", "output_reader"]
 
 Begin = Literal["earliest", "latest"] | int
 """Where reading begins; a number is milliseconds since the epoch."""
@@ -22,12 +22,17 @@ class TopicRecord:
     key: bytes | None
     value: bytes | None
     timestamp: int
+    partition: int
     offset: int
     headers: Sequence[tuple[str, bytes]]
 
 
 class Reader(AbstractContextManager["Reader"], Protocol):
-    """All partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
+    """Partitions of one topic; each partition's records come in its order. Raises ``exits.Refused``."""
+
+    @property
+    def partitions_count(self) -> int:
+        """How many the topic has, read here or not."""
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The records up to the end of the topic at the time of the call."""
@@ -36,16 +41,33 @@ class Reader(AbstractContextManager["Reader"], Protocol):
         """The records from here on, for ever."""
 
 
-def input_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
-    """Of a topic on the input's side."""
+def input_reader(
+    settings: Settings, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+) -> Reader:
+    """Of a topic on the input's side; of one of its partitions, where it is named."""
     pulsar = input_on_pulsar(settings)
     if pulsar is not None:
         from streaming.reading.pulsar import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
 
-        return PulsarTopicReader(pulsar, topic, begin=begin)
+        return PulsarTopicReader(pulsar, topic, begin=begin, partition=partition)
     from streaming.reading.kafka import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
 
-    return TopicReader(input_link(settings), topic, begin=begin)
+    return TopicReader(input_link(settings), topic, begin=begin, partition=partition)
+
+
+def input_partitions(
+    stack: ExitStack, settings: Settings, topic: str, *, begin: Begin = "earliest"
+) -> list[Reader]:
+    """A reader of each partition of a topic on the input's side, for who needs them side by side; ``stack`` closes them."""
+    first = stack.enter_context(input_reader(settings, topic, begin=begin, partition=0))
+    others = range(1, first.partitions_count)
+    return [
+        first,
+        *(
+            stack.enter_context(input_reader(settings, topic, begin=begin, partition=number))
+            for number in others
+        ),
+    ]
 
 
 def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:

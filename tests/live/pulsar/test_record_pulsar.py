@@ -1,0 +1,43 @@
+"""`trimtab record` on Pulsar: replaying what it keeps gives what the live controller published, dead letters included."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.local.pulsar import LocalPulsar
+from tests.live.driving import Warm
+from tests.live.loads import START_S, closing, leaning, played
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.stage import PulsarStage
+from tests.live.test_record import check_equal, pause
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+
+def test_a_replay_of_the_record_repeats_garbage_and_a_pause(
+    pulsar: LocalPulsar, warm: Warm, tmp_path: Path
+) -> None:
+    stage = PulsarStage.of(Lab(pulsar), tmp_path)
+    config = stage.settings()
+    stage.send([pause(paused=True, time_s=START_S)], to=stage.topics.control)
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.send(played(range(4)))
+        stage.wait_for(stage.topics.audit, 4, running=[run])
+        stage.send([pause(paused=False, time_s=START_S)], to=stage.topics.control)
+        garbage = [
+            (b"east-1", b"not json"),
+            (b"east-1", b""),
+            (None, leaning(4)[0]),
+            (b"west-1", leaning(4)[0]),
+        ]
+        for key, value in garbage:
+            stage.send_raw(key, value)
+        stage.send([*leaning(4), closing(4)])
+        stage.wait_for(stage.topics.audit, 5, running=[run])
+        stage.send(played(range(5, 9)))
+        stage.wait_for(stage.topics.audit, 9, running=[run])
+        stage.wait_for(stage.topics.dead_letter, len(garbage), running=[run])
+        assert run.terminate() == 0
+    assert stage.published().actions_count > 0
+    check_equal(stage, config, tmp_path / "run.ndjson.gz")
+    stage.close()

@@ -1,0 +1,251 @@
+"""What ``trimtab record`` writes is what was in the log, byte for byte, and ``trimtab replay`` takes it as the live source does."""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from streaming import recorder as recorder_module
+from streaming.cli import main
+from streaming.reading.record import TopicRecord
+from streaming.recorder import Recorder
+from streaming.recording import (
+    PREFIX,
+    BadRecording,
+    Recorded,
+    decode_recorded,
+    encode_recorded,
+    opened_for_recording,
+)
+from streaming.settings import load
+from streaming.wire.origin import Origin
+from tests.streaming.events import CLUSTER, control, report, tick, traffic
+
+INPUT, CONTROL = "trimtab.input", "trimtab.control"
+SETTINGS = "[pulsar.rounds]\nwarmup_rounds = 0\n[pulsar.avg_shedder]\nhigh_hit_count = 1\n"
+HOUR_MS = 3_600_000
+
+
+def recorded(
+    value: bytes | None,
+    *,
+    offset: int = 0,
+    partition: int = 0,
+    is_control: bool = False,
+    at_ms: int = HOUR_MS,
+) -> Recorded:
+    return Recorded(
+        origin=Origin(topic=CONTROL if is_control else INPUT, partition=partition, offset=offset),
+        key=CLUSTER.encode(),
+        value=value,
+        appended_ms=at_ms,
+        is_control=is_control,
+    )
+
+
+def replayed(tmp_path: Path, records: list[Recorded], *arguments: str, code: int = 0) -> list[bytes]:
+    config, file = tmp_path / "trimtab.toml", tmp_path / "recording.ndjson"
+    config.write_text(SETTINGS)
+    file.write_bytes(b"".join(encode_recorded(record) + b"\n" for record in records))
+    done = CliRunner().invoke(main, ["replay", "--config", str(config), *arguments, str(file)])
+    assert done.exit_code == code, done.stderr
+    return done.stdout_bytes.splitlines()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
+)
+"""With NaN and infinity, which Python writes and JSON does not know."""
+VALUES = (
+    st.none()
+    | st.binary()
+    | st.binary().map(lambda data: b"{" + data + b"}")
+    | JSON.map(lambda value: json.dumps(value).encode())
+    | JSON.map(lambda value: json.dumps({"a": value}, indent=1).encode())
+)
+
+
+@given(
+    key=st.none() | st.binary(),
+    value=VALUES,
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.integers(0, 2**63 - 1),
+    appended_ms=st.integers(-1, 2**63 - 1),
+    is_control=st.booleans(),
+    topic=st.text(),
+)
+@example(None, b'{"a":1},"value_base64":{"b":2}', 0, 0, 0, False, "t")
+@example(None, b'{"a":1},"value_base64":"e30=","x":{}', 0, 0, 0, False, "t")
+@example(b"", b'{"a":' * 20_000 + b"1" + b"}" * 20_000, 0, 0, 0, False, "t")
+def test_whatever_its_bytes_are_a_record_comes_back_as_it_was_from_a_line_of_its_own(
+    key: bytes | None,
+    value: bytes | None,
+    partition: int,
+    offset: int,
+    appended_ms: int,
+    is_control: bool,  # noqa: FBT001
+    topic: str,
+):
+    record = Recorded(
+        origin=Origin(topic=topic, partition=partition, offset=offset),
+        key=key,
+        value=value,
+        appended_ms=appended_ms,
+        is_control=is_control,
+    )
+    line = encode_recorded(record)
+    assert decode_recorded(line) == record
+    assert line.startswith(PREFIX)
+    assert b"\n" not in line
+    assert json.loads(line)["offset"] == offset
+
+
+def test_an_event_stands_in_its_line_as_it_is():
+    event = tick(time_s=5)
+    assert event in encode_recorded(recorded(event))
+
+
+def pair(time_s: float) -> list[bytes]:
+    """A hot broker beside a cold one."""
+    hot = {"t/n/0x0_0x1": traffic(3000), "t/n/0x1_0x2": traffic(5000)}
+    cold = {"t/n/0x2_0x3": traffic(1000), "t/n/0x3_0x4": traffic(1000)}
+    return [
+        report("b1", time_s=time_s, cpu=(80, 100), rate=8000, bundles=hot),
+        report("b2", time_s=time_s, cpu=(20, 100), rate=2000, bundles=cold),
+    ]
+
+
+def test_a_recorded_run_is_decided_as_its_bare_events_are(tmp_path: Path):
+    events = [*pair(10), *pair(70), *pair(130)]
+    bare = tmp_path / "bare.ndjson"
+    bare.write_bytes(b"\n".join(events) + b"\n")
+    found = replayed(tmp_path, [recorded(value, offset=at) for at, value in enumerate(events)])
+    config = str(tmp_path / "trimtab.toml")
+    assert (
+        found == CliRunner().invoke(main, ["replay", "--config", config, str(bare)]).stdout_bytes.splitlines()
+    )
+    assert b"trimtab.action.unload.v1" in b"".join(found)
+
+
+def test_what_only_coordinates_and_append_times_tell_is_refused_as_it_was_live(tmp_path: Path):
+    records = [
+        recorded(pair(10)[0], offset=3),
+        recorded(pair(10)[1], offset=4, partition=1),
+        recorded(pair(10_000)[0], offset=5),
+        recorded(control(time_s=10, data={"paused": True}), offset=6),
+        recorded(tick(time_s=20), offset=7, is_control=True),
+        recorded(b"garbage", offset=8),
+        recorded(None, offset=9),
+    ]
+    letters = [json.loads(line)["data"] for line in replayed(tmp_path, records, "--only", "rejected")]
+    assert [(each["reason"], each["topic"], each["partition"], each["offset"]) for each in letters] == [
+        ("wrong-partition", INPUT, 1, 4),
+        ("ahead-of-log", INPUT, 0, 5),
+        ("wrong-topic", INPUT, 0, 6),
+        ("wrong-topic", CONTROL, 0, 7),
+        ("not-json", INPUT, 0, 8),
+        ("not-json", INPUT, 0, 9),
+    ]
+
+
+def test_a_record_above_the_limit_is_refused_with_its_size_and_a_larger_limit_takes_it():
+    event = pair(10)[0]
+    taken = recorded(event).taken(len(event))
+    assert (taken.value, taken.oversize) == (event, None)
+    refused = recorded(event).taken(len(event) - 1)
+    assert refused.oversize is not None
+    assert refused.oversize[0] == len(event)
+
+
+def test_a_line_that_was_cut_off_is_named_after_what_came_before_it(tmp_path: Path):
+    file = tmp_path / "cut.ndjson"
+    file.write_bytes(
+        encode_recorded(recorded(b"garbage")) + b"\n" + encode_recorded(recorded(tick(time_s=1)))[:-5]
+    )
+    done = CliRunner().invoke(main, ["replay", str(file)])
+    assert done.exit_code == 2
+    assert f"{file}, line 2: not a recorded record" in done.stderr
+    assert b"trimtab.rejected.v1" in done.stdout_bytes
+
+
+def test_a_recording_of_a_later_version_is_refused():
+    line = encode_recorded(recorded(b"{}")).replace(b'"trimtab_record":1', b'"trimtab_record":2')
+    with pytest.raises(BadRecording, match="of version 2"):
+        decode_recorded(line)
+
+
+def test_a_recording_never_writes_over_a_file(tmp_path: Path):
+    file = tmp_path / "there.ndjson"
+    file.write_bytes(b"precious")
+    done = CliRunner().invoke(main, ["record", "--until-now", str(file)])
+    assert done.exit_code == 2
+    assert "exists" in done.stderr
+    assert file.read_bytes() == b"precious"
+
+
+def test_a_name_ending_in_gz_is_packed(tmp_path: Path):
+    file = tmp_path / "r.ndjson.gz"
+    with opened_for_recording(str(file)) as out:
+        out.write(encode_recorded(recorded(tick(time_s=1))) + b"\n")
+    done = CliRunner().invoke(main, ["replay", str(file)])
+    assert "1 records: 1 used" in done.stderr
+
+
+class Log:
+    """A partition with these append times; ``write`` adds more."""
+
+    def __init__(self, partition: int, times_ms: list[int]) -> None:
+        self.partition = partition
+        self.times_ms = times_ms
+        self.partitions_count = 1
+        self.read_count = 0
+
+    def to_end(self) -> Iterator[TopicRecord]:
+        while self.read_count < len(self.times_ms):
+            at = self.read_count
+            self.read_count += 1
+            yield TopicRecord(
+                key=b"east-1",
+                value=b"{}",
+                timestamp=self.times_ms[at],
+                partition=self.partition,
+                offset=at,
+                headers=[],
+            )
+
+
+def test_input_and_control_come_in_the_order_of_append_times_control_first_and_each_partition_in_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    topics = {
+        INPUT: [Log(0, [10, 40, 30, 50]), Log(1, [20, 35])],
+        CONTROL: [Log(0, [40, 60])],
+    }
+    monkeypatch.setattr(
+        recorder_module, "input_partitions", lambda _stack, _settings, topic, **_: topics[topic]
+    )
+
+    settings = load(file=None, flags={}, environ={}).settings
+    with ExitStack() as stack, closing(io.BytesIO()) as out:
+        recorder = Recorder(stack, settings, begin="earliest")
+        recorder.write(out, is_stopped=lambda: False)
+        topics[INPUT][0].times_ms.append(55)
+        recorder.write(out, is_stopped=lambda: False)
+        found = [decode_recorded(line) for line in out.getvalue().splitlines()]
+    assert [(each.is_control, each.origin.partition, each.appended_ms) for each in found] == [
+        (False, 0, 10),
+        (False, 1, 20),
+        (False, 1, 35),
+        (True, 0, 40),
+        (False, 0, 40),
+        (False, 0, 30),
+        (False, 0, 50),
+        (True, 0, 60),
+        (False, 0, 55),
+    ]
