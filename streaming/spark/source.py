@@ -1,7 +1,8 @@
 """The source, on Kafka or Pulsar: input and control topics as the operator's input rows.
 
 Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. Of a record above
-``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker.
+``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker. A key is text
+in the worker, so what is no UTF-8 in it is replaced: as it is, Python could not read the row, and the query would fail for ever.
 
 Invariant: a batch holds every control record there is at its planning, also when the input is too long for one batch.
 A pause would otherwise come after the rounds it is meant for, and how late would depend on the size of a batch.
@@ -43,7 +44,7 @@ def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> D
         control = settings.input.pulsar.full_name(topics.control)
     else:
         frame, control = _kafka_records(spark, settings, starting_offsets), topics.control
-    key = F.coalesce(F.col("key").cast("string"), F.lit(""))
+    key = F.make_valid_utf8(F.coalesce(F.col("key").cast("string"), F.lit("")))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
     return frame.select(
