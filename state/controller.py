@@ -10,7 +10,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state import control, effects, rounds
+from state import control, round_close
+from state.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.encoding import (
     decode_fleet,
     decode_header,
@@ -29,10 +30,8 @@ from state.events import (
     Tick,
     TopicStats,
 )
-from state.facts import Facts, FactsRecord
-from state.groups import Groups, forget_moved
-from state.kafka import adoption, pursuit
-from state.kafka import rounds as kafka_rounds
+from state.facts import FactsRecord
+from state.kafka import adoption
 from state.kafka.memory import (
     KafkaMemory,
     WaitingLogs,
@@ -50,6 +49,7 @@ from state.memory import (
     WaitingTopics,
 )
 from state.outputs import Output, rfc3339
+from state.round_close import Memory, Round
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.store import Store, WaitingKey
@@ -61,6 +61,13 @@ USED: Result = "used"
 SUPERSEDED: Result = "superseded"
 LATE: Result = "late"
 REJECTED: Result = "rejected"
+
+_EVENT_OF: dict[type[Waiting], type[Event]] = {
+    WaitingReport: LoadReport,
+    WaitingTopics: TopicStats,
+    WaitingLogs: KafkaLoadReport,
+    WaitingMoves: Reassignment,
+}
 
 
 class RoundLengthError(Exception):
@@ -124,21 +131,43 @@ class Controller:
 
     def step(self, event: Event) -> Step:
         """Take one event; the outputs are those of the rounds it closes."""
-        rejection = self._refuse(event)
-        if rejection is not None:
-            return self._count(event, REJECTED, Step(rejection=rejection))
+        taken = self._take(event)
+        if isinstance(taken, Rejection):
+            return self._count(event, REJECTED, Step(rejection=taken))
+        if isinstance(taken, tuple):
+            superseded = self._waiting.supersedes(*taken)
+            if superseded:
+                self._results[type(event), SUPERSEDED] += 1
+        else:
+            self._results[type(event), taken] += 1
+        if taken == LATE or isinstance(event, Control):
+            return Step()
+        return Step(outputs=self._advance(event.time_ms))
+
+    def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
+        """What becomes of an event, or what of it waits for its round; an error of ours refuses it and changes nothing."""
+        before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
+        try:
+            return self._refuse(event) or self._keep(event)
+        except PASSES_THROUGH:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+            self._header = before.restored()
+            self._rounds = adoption.rounds_of(self._header.system, self._base)
+            return refusal(error)
+
+    def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         if isinstance(event, Control):
-            return self._count(event, USED if self._take_control(event) else SUPERSEDED, Step())
+            return USED if control.take(self._header, event, self._rounds) else SUPERSEDED
         if event.partition is not None:
             self._header.partition = event.partition
         if self._is_late(event):
-            return self._count(event, LATE, Step())
+            return LATE
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
             adoption.adopt(self._header, self._base)
             self._rounds = self._base.kafka.rounds
         self._begin(event)
-        self._take(event)
-        return Step(outputs=self._advance(event.time_ms))
+        return self._put(event)
 
     def close_open(self) -> list[Output]:
         """Close every open round, as if time had passed them; for the end of a recording."""
@@ -194,9 +223,6 @@ class Controller:
             return Rejection(reason=error.reason, detail=str(error))
         return None
 
-    def _take_control(self, event: Control) -> bool:
-        return control.take(self._header, event, self._rounds)
-
     def _is_late(self, event: Event) -> bool:
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
             return adoption.is_late(event, self._header, self._base)
@@ -210,45 +236,38 @@ class Controller:
             self._header.newest_ms = event.time_ms
             self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
 
-    def _take(self, event: Event) -> None:
+    def _put(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
+        """Into its round; the last thing that is done with an event, so nothing after it has to be taken back."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
         if isinstance(event, LoadReport):
             self._header.is_known, self._header.system = True, "pulsar"
             widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
             key = WaitingKey(number, "report", event.broker)
-            self._keep_newest(key, WaitingReport(event.time_ms, event.id, event.report), type(event))
-            return
+            return key, WaitingReport(event.time_ms, event.id, event.report)
         if isinstance(event, TopicStats):
             open_round.has_topics, self._header.system = True, "pulsar"
             key = WaitingKey(number, "topics", event.broker)
-            self._keep_newest(key, WaitingTopics(event.time_ms, event.id, event.traffic), type(event))
-            return
+            return key, WaitingTopics(event.time_ms, event.id, event.traffic)
         if isinstance(event, KafkaLoadReport | Reassignment):
-            self._take_kafka(event, number, open_round)
-            return
-        result: Result = USED
+            return self._put_kafka(event, number, open_round)
+        is_new = True
         if isinstance(event, Tick):
             adoption.remember_tick(self._header, event, self._base)
-            result = USED if _take_tick(event, open_round) else SUPERSEDED
+            is_new = _take_tick(event, open_round)
         elif isinstance(event, ActionResult):
-            result = USED if _take_result(event, open_round) else SUPERSEDED
+            is_new = _take_result(event, open_round)
         elif isinstance(event, ClusterFacts):
-            result = USED if _take_facts(event, open_round) else SUPERSEDED
-        self._results[type(event), result] += 1
+            is_new = _take_facts(event, open_round)
+        return USED if is_new else SUPERSEDED
 
-    def _take_kafka(self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound) -> None:
+    def _put_kafka(
+        self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound
+    ) -> tuple[WaitingKey, Waiting]:
         widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
         if isinstance(event, KafkaLoadReport):
-            key = WaitingKey(number, "logs", event.broker)
-            self._keep_newest(key, WaitingLogs(event.time_ms, event.id, event.logs), type(event))
-        else:
-            key = WaitingKey(number, "moves", "")
-            self._keep_newest(key, WaitingMoves(event.time_ms, event.id, event.report), type(event))
-
-    def _keep_newest(self, key: WaitingKey, new: Waiting, type_: type[Event]) -> None:
-        if self._waiting.supersedes(key, new):
-            self._results[type_, SUPERSEDED] += 1
+            return WaitingKey(number, "logs", event.broker), WaitingLogs(event.time_ms, event.id, event.logs)
+        return WaitingKey(number, "moves", ""), WaitingMoves(event.time_ms, event.id, event.report)
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -261,74 +280,33 @@ class Controller:
         outputs: list[Output] = []
         for number in sorted(number for number in header.rounds if number < first_open):
             outputs.extend(self._close(number))
-        header.next_round = first_open
+        self._header.next_round = first_open
         return outputs
 
     def _close(self, number: int) -> list[Output]:
+        """Close a round; what is stored is read before, so that its errors are not taken for the round's."""
         waiting = self._waiting.take(number)
-        close = self._close_kafka if self._header.system == "kafka" else self._close_pulsar
-        outputs = close(number, waiting)
-        del self._header.rounds[number]
-        self._header.next_round = number + 1
-        return outputs
-
-    def _close_kafka(self, number: int, waiting: dict[WaitingKey, Waiting]) -> list[Output]:
-        """A round of ticks alone counts too: nobody could be read, and a throttle may have to be made safe."""
-        open_round = self._header.rounds[number]
-        memory = self._load_kafka()
-        for result in sorted(open_round.results):
-            pursuit.hear(memory, result.action_id, result.outcome, at_ms=result.time_ms)
-        self._fleet_changed = True
-        reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingLogs)}
-        moves = next((each for each in waiting.values() if isinstance(each, WaitingMoves)), None)
-        for type_, count in ((KafkaLoadReport, len(reports)), (Reassignment, int(moves is not None))):
-            if count:
-                self._results[type_, USED] += count
-        if not open_round.spans and open_round.tick is None:
-            return []
-        return kafka_rounds.close(
-            self._cluster,
-            self._header,
-            memory,
-            reports,
-            moves,
+        header = self._header
+        if header.system == "kafka":
+            before = Memory(header=header, kafka=self._load_kafka())
+        elif round_close.needs_fleet(header.rounds[number]):
+            before = Memory(header=header, fleet=self._load_fleet())
+        else:
+            before = Memory(header=header)
+        ended = Round(
+            cluster=self._cluster,
             number=number,
+            waiting=waiting,
             identity=self._identity,
             settings=self._settings,
         )
-
-    def _close_pulsar(self, number: int, waiting: dict[WaitingKey, Waiting]) -> list[Output]:
-        open_round = self._header.rounds[number]
-        for result in sorted(open_round.results):
-            effects.apply_result(self._header, result)
-        if open_round.facts is not None:
-            self._obey(open_round.facts.facts)
-        outputs: list[Output] = []
-        reports = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingReport)}
-        topics = {key.broker: each for key, each in waiting.items() if isinstance(each, WaitingTopics)}
-        if open_round.spans:
-            self._fleet, outputs = rounds.close(
-                self._cluster,
-                self._header,
-                self._load_fleet(),
-                reports,
-                topics,
-                number=number,
-                identity=self._identity,
-                settings=self._settings,
-            )
-            self._fleet_changed = True
-        for type_, used in ((LoadReport, reports), (TopicStats, topics)):
-            if used:
-                self._results[type_, USED] += len(used)
+        after, outputs = round_close.close(ended, before)
+        self._header = after.header
+        if after.fleet is not before.fleet or after.kafka is not before.kafka:
+            self._fleet, self._kafka, self._fleet_changed = after.fleet, after.kafka, True
+        for type_, count in Counter(_EVENT_OF[type(each)] for each in waiting.values()).items():
+            self._results[type_, USED] += count
         return outputs
-
-    def _obey(self, facts: Facts) -> None:
-        before, after = Groups.of(self._header.facts), Groups.of(facts)
-        self._header.facts = facts
-        if before != after:
-            forget_moved(self._load_fleet(), before, after)
-            self._fleet_changed = True
 
     def _load_fleet(self) -> Fleet:
         if self._fleet is None:

@@ -9,15 +9,16 @@ Source: ours; Pulsar's answer to an admin call does not say whether anything hap
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
 from state import leaving
+from state.bulkhead import HELD_AFTER_ROUNDS
 from state.fleet import Advanced
 from state.guards import Hold
 from state.memory import Header, ResultRecord, WaitingReport
-from state.past import Ineffective, Trial, Verdict, VerdictOutcome
+from state.past import Ineffective, PastAction, Trial, Verdict, VerdictOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, PulsarSettings
 
 
@@ -30,14 +31,21 @@ class Elsewhere:
     destination: str
 
 
-def apply_result(header: Header, result: ResultRecord) -> None:
-    """A result ends the flight; a failed one the cooldown too. The first that says how it ended counts for the judge."""
-    if result.outcome != "succeeded":
-        leaving.stays(header, result.action_id)
+def apply_results(header: Header, results: Collection[ResultRecord]) -> None:
+    """What the results of a round change, in the order of their times."""
+    actions: dict[str, list[PastAction]] = {}
     for action in chain(header.actions.values(), header.splits.values()):
-        if action.action_id == result.action_id:
-            action.in_flight = False
-            action.failed = action.failed or result.outcome == "failed"
+        actions.setdefault(action.action_id, []).append(action)
+    leaving.stay(header, {result.action_id for result in results if result.outcome != "succeeded"})
+    for result in sorted(results):
+        _apply(header, actions.get(result.action_id, ()), result)
+
+
+def _apply(header: Header, actions: Iterable[PastAction], result: ResultRecord) -> None:
+    """A result ends the flight; a failed one the cooldown too. The first that says how it ended counts for the judge."""
+    for action in actions:
+        action.in_flight = False
+        action.failed = action.failed or result.outcome == "failed"
     trial = header.trials.get(result.action_id)
     if trial is None or trial.succeeded_ms is not None:
         return
@@ -59,6 +67,8 @@ def resume(header: Header, resumed_ms: int) -> None:
     }
     if header.failing_since_ms is not None and header.failing_since_ms <= resumed_ms:
         header.failing_since_ms = None
+    if header.error_held_since_ms is not None and header.error_held_since_ms <= resumed_ms:
+        header.error_held_since_ms, header.error_place = None, ""
 
 
 def judge(
@@ -142,7 +152,7 @@ def _reported_since(trial: Trial, reports: Mapping[str, WaitingReport], broker: 
 def _end(header: Header, action_id: str, outcome: VerdictOutcome, *, judged_ms: int) -> None:
     del header.trials[action_id]
     if outcome != "good":
-        leaving.stays(header, action_id)
+        leaving.stay(header, {action_id})
     header.verdicts = [*header.verdicts, Verdict(action_id, outcome, judged_ms)][-JUDGED_ACTIONS_COUNT:]
 
 
@@ -160,12 +170,27 @@ def _is_failing(header: Header, guards: GuardSettings) -> bool:
 
 
 def failing_since_ms(header: Header, guards: GuardSettings) -> int | None:
-    """Since when nothing is done because actions fail; None where they do not, or where the guard is off."""
-    return header.failing_since_ms if guards.failing_actions_count else None
+    """Since when nothing is done until a person resumes; None where nothing fails, or the guard against it is off."""
+    actions_ms = header.failing_since_ms if guards.failing_actions_count else None
+    found = [since_ms for since_ms in (actions_ms, header.error_held_since_ms) if since_ms is not None]
+    return min(found, default=None)
+
+
+def error_hold(header: Header) -> Hold | None:
+    """Why nothing is done after rounds that ended in an error, until a person resumes the cluster, if so."""
+    if header.error_held_since_ms is None:
+        return None
+    return Hold(
+        "failing",
+        f"{HELD_AFTER_ROUNDS} rounds in a row ended in an internal error ({header.error_place}): report it, run a "
+        "version that mends it, look at what is decided, then `trimtab resume`",
+    )
 
 
 def failing_hold(header: Header, guards: GuardSettings) -> Hold | None:
     """Why nothing is done until a person resumes the cluster, if so."""
+    if header.error_held_since_ms is not None:
+        return error_hold(header)
     if failing_since_ms(header, guards) is None:
         return None
     return Hold(

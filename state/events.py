@@ -188,6 +188,7 @@ RejectReason = Literal[
     "wrong-topic",
     "bad-settings",
     "not-changeable",
+    "internal-error",
 ]
 """Every reason a record can be refused for; each is a subject on the dead-letter topic."""
 

@@ -6,6 +6,7 @@ will be. What a dry-run decided leaves as long, so that it shows what would be d
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from state.fleet import Advanced
 from state.memory import Header
@@ -14,9 +15,9 @@ Leaving = dict[str, set[str]]
 """Bundles on their way, by the broker that still lists them."""
 
 
-def stays(header: Header, action_id: str) -> None:
-    """The bundle of an unload does not leave after all."""
-    header.leaving = {name: each for name, each in header.leaving.items() if each.action_id != action_id}
+def stay(header: Header, action_ids: Collection[str]) -> None:
+    """The bundles of these unloads do not leave after all."""
+    header.leaving = {name: each for name, each in header.leaving.items() if each.action_id not in action_ids}
 
 
 def settle(header: Header, advanced: Advanced, *, end_ms: int) -> Leaving:

@@ -115,6 +115,12 @@ class Header(msgspec.Struct, array_like=True):
     """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
     leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
     """By bundle, unloads that do not show in the reports yet: see ``state.leaving``."""
+    error_rounds_count: int = 0
+    """Rounds in a row that ended in an error of ours."""
+    error_held_since_ms: int | None = None
+    """End of the round since which so many ended in an error that nothing is done until a person resumes."""
+    error_place: str = ""
+    """Class and place of the error of that round."""
 
 
 class Fleet:

@@ -257,10 +257,10 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Rounds before it that nobody reported in."""
     restarted: bool
     """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
-    outcome: Literal["decided", "warm-up", "no-quorum"]
-    """Whether the policies ran, or why not."""
+    outcome: Literal["decided", "warm-up", "no-quorum", "internal-error"]
+    """Whether the policies ran, or why not; `internal-error`: a fault of trimtab's, the round changed nothing."""
     reason: str
-    """Why the policies did not run, or what they decided, in one sentence."""
+    """Why the policies did not run, or what they decided, in one sentence; of an error its class and place."""
     policy: str
     """The policy in force."""
     mode: Mode
@@ -268,7 +268,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     """Whether a control event holds all actions."""
     failing_since: str | None
-    """Since when all actions are held because too many of the last ones failed; null: they are not."""
+    """Since when all actions are held because too many of the last ones failed, or three rounds in a row ended in an
+    internal error; null: they are not."""
     other_balancers: OtherBalancers | None
     """Null where no collector said anything of it."""
     last_actions: dict[str, int]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from state.bulkhead import PASSES_THROUGH, refusal
 from state.controller import REJECTED, USED, Controller, Result
 from state.events import (
     ActionResult,
@@ -122,9 +123,14 @@ class Intake:
             )
             return "", Rejection(reason="too-large", detail=detail)
         partition = None if record.is_control else _partition(record)
-        cluster, event = decode(
-            record.value, key=record.key, appended_ms=record.appended_ms, partition=partition
-        )
+        try:
+            cluster, event = decode(
+                record.value, key=record.key, appended_ms=record.appended_ms, partition=partition
+            )
+        except PASSES_THROUGH:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+            return "", refusal(error)
         if isinstance(event, Event) and record.is_control not in {None, isinstance(event, Control)}:
             belongs = "control" if isinstance(event, Control) else "input"
             detail = (

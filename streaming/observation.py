@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Resource = Literal["overall", "cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity"]
-RoundOutcome = Literal["decided", "warm-up", "no-quorum"]
+RoundOutcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
 EventResult = Literal["used", "superseded", "late", "rejected"]
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]

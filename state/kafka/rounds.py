@@ -17,7 +17,7 @@ from policies.throttle.pacing_plan import (
 )
 from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state import control
+from state import control, effects
 from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
@@ -48,6 +48,8 @@ def close(
 ) -> list[Output]:
     """Close a round that somebody reported in. Changes ``header`` and ``memory``."""
     record = control.in_force(header, number)
+    if record is not None and record.resumed_ms is not None:
+        effects.resume(header, record.resumed_ms)
     in_force, problem = settings_in_force(cluster, record, settings)
     kafka = in_force.kafka
     closed = Closed(
@@ -64,6 +66,7 @@ def close(
         mode=identity.mode if record is None or record.mode is None else record.mode,
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
         restarted=_is_restart(header, number, kafka),
+        failing_since_ms=header.error_held_since_ms,
     )
     if closed.restarted:
         memory.readings, memory.rates, header.rounds_since_start = {}, {}, 0
@@ -117,7 +120,7 @@ def _meet(memory: KafkaMemory, closed: Closed) -> None:
 class _Hold:
     """Why a wanted decision does not happen."""
 
-    reason: Literal["paused", "off", "retrying"]
+    reason: Literal["paused", "failing", "off", "retrying"]
     detail: str
 
 
@@ -129,7 +132,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
     drifted, sure = drift.look(memory, seen)
     settings = closed.settings.throttle
     decision, after, told = decide(_snapshot(memory, closed, seen, sure), memory.pacing, settings)
-    hold = None if decision is None else _hold(decision, memory, closed)
+    hold = None if decision is None else _hold(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
         actions = [_action(decision, told, seen, closed, ttl_ms)]
@@ -201,9 +204,12 @@ def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> P
     )
 
 
-def _hold(decision: ThrottleDecision, memory: KafkaMemory, closed: Closed) -> _Hold | None:
+def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed) -> _Hold | None:
     if closed.paused:
         return _Hold("paused", "the cluster is paused")
+    error = effects.error_hold(header)
+    if error is not None:
+        return _Hold("failing", error.detail)
     if not closed.settings.throttle.enabled and decision.trigger != "finished":
         return _Hold("off", "kafka.throttle.enabled is false")
     if closed.end_ms < memory.retry_ms:

@@ -38,6 +38,7 @@ class Closed:
     mode: Mode
     gap_rounds: int
     restarted: bool
+    failing_since_ms: int | None
 
     @property
     def paused(self) -> bool:
@@ -79,7 +80,7 @@ def round_summary(
         policy=NAME,
         mode=closed.mode,
         paused=closed.paused,
-        failing_since=None,
+        failing_since=None if closed.failing_since_ms is None else rfc3339(closed.failing_since_ms),
         other_balancers=None,
         last_actions={},
         control=control_in_force(closed.record, closed.settings_problem),

@@ -86,6 +86,9 @@ def pulsar_header() -> Header:
         facts=known,
         system="pulsar",
         leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
+        error_rounds_count=2,
+        error_held_since_ms=60_000,
+        error_place="ValueError at state.rounds:1 close",
     )
 
 

@@ -1,0 +1,332 @@
+"""An error of ours ends one record or one round: the memory is as before, and everybody else goes on."""
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from state import bulkhead, control, effects, findings, fleet, guards, rounds, summary
+from state.controller import REJECTED, USED, Controller
+from state.encoding import decode_header, encode_fleet
+from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
+from state.kafka import drift, pursuit
+from state.kafka import rounds as kafka_rounds
+from state.kafka.memory import decode_kafka
+from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.memory import Header
+from state.rounds import Identity
+from state.store import DictStore
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.tree import composed
+from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
+
+_SHEDDER = {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 1.0}
+EAGER = settings_of(rounds={"warmup_rounds": 0}, avg_shedder=_SHEDDER, guards={"bundle_cooldown_s": 25.0})
+RESTLESS = settings_of(rounds={"warmup_rounds": 0}, avg_shedder=_SHEDDER, guards={"bundle_cooldown_s": 0})
+
+
+KAFKA = ClusterSettingsSource(
+    composed(
+        {
+            "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
+            "pulsar": {"rounds": ROUNDS},
+        }
+    )
+)
+
+
+class Fault(Exception):
+    """Stands for any error."""
+
+
+def hot(time_s: float) -> list[Event]:
+    """Two brokers, the first of them hot."""
+    bundles = {f"t/a/0x{at}0000000_0x{at + 1}0000000": 100.0 + at for at in range(4)}
+    return [load("b1", time_s, cpu=90.0, bundles=bundles), load("b2", time_s, cpu=10.0)]
+
+
+def trace(rounds_count: int, *, resumed_s: float | None = None) -> list[Event]:
+    events = [
+        each for number in range(rounds_count) for each in (*hot(10 * number + 5), sweep(10 * number + 6))
+    ]
+    if resumed_s is not None:
+        events.append(overlay(resumed_s, resumed_s=resumed_s))
+    return sorted(events, key=lambda each: each.time_ms)
+
+
+def kafka_trace(rounds_count: int) -> list[Event]:
+    """A partition of brokers 1 and 2 that moves to 3, and of which ever more is written."""
+    events: list[Event] = []
+    for number in range(rounds_count):
+        time_ms = 10_000 * number + 5000
+        row = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
+        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=MovesReport([row])))
+        for broker in (1, 2, 3):
+            size = 1000 * (number + 1000) if broker < 3 else 10
+            logs = BrokerLogs(broker, [ReplicaRow("t", 0, broker == 1, size, size)])
+            events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
+    return events
+
+
+def failing_in(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: Callable[[int], bool]
+) -> list[int]:
+    """Let the calls of a function do their work and then fail; which ones is said by their number."""
+    calls: list[int] = []
+    real = getattr(module, name)
+
+    def failing(*args: Any, **options: Any) -> Any:
+        calls.append(len(calls))
+        found = real(*args, **options)
+        if when(calls[-1]):
+            raise Fault
+        return found
+
+    monkeypatch.setattr(module, name, failing)
+    return calls
+
+
+def outcomes(found: Run) -> list[str]:
+    return [each["outcome"] for each in found.summaries]
+
+
+PULSAR_STEPS = [
+    (control, "in_force"),
+    (guards, "forget_old"),
+    (fleet, "advance"),
+    (effects, "judge"),
+    (rounds, "shed"),
+    (rounds, "remember"),
+    (findings, "of_actions"),
+    (summary, "fit"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), PULSAR_STEPS, ids=[name for _, name in PULSAR_STEPS])
+def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_clock(
+    module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    store, events = DictStore(), trace(4)
+    controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=EAGER)
+    for event in events[:9]:
+        controller.step(event)
+    controller.commit()
+    before, fleet_before = decode_header(store.header() or b""), store.fleet()
+    assert before.actions, "something to lose"
+    failing_in(monkeypatch, module, name, lambda number: number == 0)
+    outputs = [each for event in events[9:] for each in controller.step(event).outputs]
+    controller.commit()
+    assert [json.loads(each.data)["outcome"] for each in outputs] == ["internal-error"]
+    after = decode_header(store.header() or b"")
+    assert store.fleet() == fleet_before
+    assert after.error_rounds_count == 1
+    clock = ("newest_ms", "next_round", "rounds", "last_summary", "last_report_ms", "error_rounds_count")
+    for field in Header.__struct_fields__:
+        if field not in clock:
+            assert getattr(after, field) == getattr(before, field), field
+
+
+KAFKA_STEPS = [
+    (pursuit, "look"),
+    (drift, "look"),
+    (kafka_rounds, "decide"),
+    (kafka_rounds, "throttle_action"),
+    (kafka_rounds, "round_summary"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), KAFKA_STEPS, ids=[name for _, name in KAFKA_STEPS])
+def test_a_kafka_round_that_fails_leaves_the_memory_of_the_throttle_as_it_was(
+    module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    store, events = DictStore(), kafka_trace(12)
+    controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=KAFKA)
+    failing = {"on": False}
+    failing_in(monkeypatch, module, name, lambda _number: failing["on"])
+    failed_count = 0
+    for event in events:
+        controller.commit()
+        before = store.fleet()
+        failing["on"] = before is not None
+        outputs = controller.step(event).outputs
+        controller.commit()
+        if any(json.loads(each.data)["outcome"] == "internal-error" for each in outputs if each.summary):
+            failed_count += 1
+            assert (decode_kafka(before or b""), len(outputs)) == (decode_kafka(store.fleet() or b""), 1)
+    assert failed_count > 0
+
+
+def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatch: pytest.MonkeyPatch):
+    def overflowing(*_args: Any, **_options: Any) -> None:
+        float("1e999").__int__()
+
+    monkeypatch.setattr(guards, "forget_old", overflowing)
+    found = run([trace(2)], EAGER)
+    assert outcomes(found) == ["internal-error"] * 2
+    assert found.summaries[0]["reason"].startswith("OverflowError at state.rounds:")
+    assert "close: a fault of trimtab" in found.summaries[0]["reason"]
+    assert "/" not in found.summaries[0]["reason"]
+    assert found.summaries[0]["brokers_reporting"] == ["b1", "b2"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+def test_where_batches_are_cut_changes_nothing_of_a_failed_round(size: int, monkeypatch: pytest.MonkeyPatch):
+    events = trace(9)
+    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 5})
+    whole = run([events], EAGER)
+    monkeypatch.undo()
+    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 5})
+    cut = run([events[at : at + size] for at in range(0, len(events), size)], EAGER)
+    assert outcomes(whole).count("internal-error") == 2
+    assert [each.data for each in cut.outputs] == [each.data for each in whole.outputs]
+    assert cut.results == whole.results
+
+
+def test_a_failed_round_is_no_gap_and_no_restart(monkeypatch: pytest.MonkeyPatch):
+    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 3, 4})
+    found = run([trace(9)], EAGER)
+    assert outcomes(found)[2:5] == ["internal-error"] * 3
+    assert {each["gap_rounds"] for each in found.summaries} == {0}
+    assert not any(each["restarted"] for each in found.summaries[1:])
+
+
+def test_after_three_failed_rounds_in_a_row_nothing_is_done_until_a_person_resumes(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    failing_in(monkeypatch, rounds, "remember", lambda number: number in {0, 1, 3, 4, 5})
+    found = run([trace(14, resumed_s=81)], RESTLESS, identity=Identity(mode="act"))
+    assert outcomes(found)[:7] == [*["internal-error"] * 2, "decided", *["internal-error"] * 3, "decided"]
+    held = [each["failing_since"] for each in found.summaries]
+    assert held[:5] == [None] * 5
+    assert held[5:9] == ["1970-01-01T00:01:00.000Z"] * 4
+    assert held[10:] == [None] * len(held[10:])
+    row = found.summaries[6]["candidates"]["heaviest"][0]
+    assert row["outcome"] == "failing"
+    assert "3 rounds in a row ended in an internal error (Fault" in row["detail"]
+    assert [each["actions_count"] > 0 for each in found.summaries[6:9]] == [False] * 3
+    assert any(each["actions_count"] for each in found.summaries[10:])
+
+
+def test_a_kafka_cluster_is_held_too_after_three_failed_rounds(monkeypatch: pytest.MonkeyPatch):
+    failing_in(monkeypatch, kafka_rounds, "round_summary", lambda number: number in {1, 2, 3})
+    found = run([kafka_trace(12)], KAFKA, identity=Identity(mode="act"))
+    after = found.summaries[4:]
+    assert all(each["failing_since"] is not None for each in after)
+    assert not any(each["actions_count"] for each in after)
+    assert any("is held, failing: 3 rounds in a row" in each["reason"] for each in after)
+
+
+def test_a_record_that_cannot_be_taken_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    store = DictStore()
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=EAGER)
+    controller.step(load("b1", 5))
+    controller.commit()
+    before = store.header()
+
+    def failing(*_args: Any) -> None:
+        raise Fault
+
+    monkeypatch.setattr("state.controller.widen", failing)
+    step = controller.step(load("b2", 17, partition=3))
+    controller.commit()
+    assert step.rejection is not None
+    assert step.rejection.reason == "internal-error"
+    assert "Fault at state.controller:" in step.rejection.detail
+    assert store.header() == before
+    assert dict(controller.take_results()) == {(LoadReport, REJECTED): 1}
+    monkeypatch.undo()
+    assert controller.step(load("b2", 17)).outputs, "the first round closes as if nothing had been"
+
+
+def test_the_first_record_of_a_kafka_cluster_that_fails_adopts_nothing(monkeypatch: pytest.MonkeyPatch):
+    events = kafka_trace(3)
+    first = next(each for each in events if isinstance(each, KafkaLoadReport))
+    store = DictStore()
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=KAFKA)
+    controller.step(sweep(first.time_ms / 1000 - 1))
+    controller.commit()
+    before = store.header()
+    monkeypatch.setattr("state.controller.widen", lambda *_args: 1 // 0)
+    assert controller.step(first).rejection is not None
+    controller.commit()
+    assert store.header() == before
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_what_is_no_verdict_on_a_round_ends_the_task(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+):
+    def failing(*_args: Any, **_options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(guards, "forget_old", failing)
+    with pytest.raises(error):
+        run([trace(2)], EAGER)
+
+
+class DamagedStore(DictStore):
+    """Cannot be read any more, as when the socket to Spark is lost."""
+
+    is_damaged = False
+
+    def fleet(self) -> bytes | None:
+        if self.is_damaged:
+            raise ConnectionError
+        return super().fleet()
+
+
+def test_a_store_that_cannot_be_read_ends_the_task_rather_than_a_round():
+    store = DamagedStore()
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=EAGER)
+    for event in trace(2):
+        controller.step(event)
+    controller.commit()
+    store.is_damaged = True
+    later = Controller(CLUSTER, store, identity=Identity(), settings=EAGER)
+    with pytest.raises(ConnectionError):
+        later.step(trace(4)[6])
+
+
+def test_a_draft_shares_nothing_that_a_close_may_change():
+    header = Header(length_ms=10)
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(mode="act"), settings=EAGER)
+    for event in trace(4):
+        controller.step(event)
+    header = controller._header
+    draft = bulkhead.draft_of(header)
+    for name in Header.__struct_fields__:
+        mine, its = getattr(header, name), getattr(draft, name)
+        assert mine == its
+        assert not isinstance(mine, dict | list) or mine is not its
+    for bundle, action in draft.actions.items():
+        action.failed = True
+        assert not header.actions[bundle].failed
+    for name, trial in draft.trials.items():
+        trial.children.append("x")
+        assert header.trials[name].children == []
+
+
+def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.MonkeyPatch):
+    """What lets a close work on a copy that shares every column."""
+    seen: list[tuple[Any, Any]] = []
+    real = rounds.close
+
+    def watched(cluster: str, header: Any, before: Any, *args: Any, **options: Any) -> Any:
+        kept = encode_fleet(before)
+        shared = copy.copy(before)
+        found = real(cluster, header, before, *args, **options)
+        seen.append((kept, encode_fleet(shared)))
+        return found
+
+    monkeypatch.setattr(rounds, "close", watched)
+    run([trace(8)], settings_of(rounds={"warmup_rounds": 0}, split={"enabled": True}))
+    assert len(seen) == 8
+    assert all(kept == after for kept, after in seen)
+
+
+def test_used_records_of_a_failed_round_are_counted_once(monkeypatch: pytest.MonkeyPatch):
+    failing_in(monkeypatch, rounds, "remember", lambda number: number == 0)
+    found = run([trace(2)], EAGER)
+    assert found.results[LoadReport, USED] == 4
