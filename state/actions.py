@@ -7,7 +7,7 @@ from policies.shedding.plan import NOBODY, SheddingPlan
 from policies.snapshot import Snapshot
 from policies.usage import Floats
 from state.anti_affinity import AntiAffinity
-from state.guards import Budget, Hold, quiet
+from state.guards import Budget, Hold, Holds
 from state.outputs import Unload, rfc3339
 from state.reasons import reason
 from state.tables import Eligible, mean_points
@@ -23,8 +23,7 @@ class Circumstances:
     expires_ms: int
     policy: str
     dry_run: bool
-    hold: Hold | None
-    """Why nothing at all is done in this round; None where the round may act."""
+    holds: Holds
 
 
 @dataclass(slots=True)
@@ -47,7 +46,6 @@ def admit(
     """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
     admitted = Admitted()
     snapshot = eligible.snapshot
-    general = _general_hold(budget, circumstances)
     after = _Loads(snapshot)
     for place, (row, destination, by) in enumerate(
         zip(
@@ -59,7 +57,7 @@ def admit(
     ):
         source = int(plan.examined.high[by])
         hold = (
-            general
+            circumstances.holds.unload
             or _split_instead(split_rows, row)
             or spread.hold(eligible, row=row, source=source, destination=destination)
             or budget.take(
@@ -87,11 +85,6 @@ def admit(
             )
         )
     return admitted
-
-
-def _general_hold(budget: Budget, circumstances: Circumstances) -> Hold | None:
-    """Why nothing is moved in this round, if so."""
-    return circumstances.hold or quiet(budget.guards, "unloads", end_ms=circumstances.end_ms)
 
 
 def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:

@@ -1,4 +1,4 @@
-"""What became of the actions: the judge of their effect, and the guard that holds a cluster whose actions fail.
+"""What became of the actions: the judge of their effect, and the guard that holds what fails.
 
 Judged is an action, no dry-run, whose result came in: a failed one at once; a succeeded one by the reports that came
 after its result. An unload is good once its bundle's owner is another; a split once a child is listed and the parent is
@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import get_args
 
 from state import leaving
 from state.bulkhead import HELD_AFTER_ROUNDS
 from state.fleet import Advanced
 from state.guards import Hold
 from state.memory import Header, ResultRecord, WaitingReport
-from state.past import Ineffective, PastAction, Trial, Verdict, VerdictOutcome
+from state.outputs import rfc3339
+from state.past import ActionKind, Ineffective, PastAction, Trial, Verdict, VerdictOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, PulsarSettings
 
 
@@ -65,8 +67,9 @@ def resume(header: Header, resumed_ms: int) -> None:
     header.ineffective = {
         name: found for name, found in header.ineffective.items() if found.judged_ms > resumed_ms
     }
-    if header.failing_since_ms is not None and header.failing_since_ms <= resumed_ms:
-        header.failing_since_ms = None
+    header.failing_since_ms = {
+        kind: since_ms for kind, since_ms in header.failing_since_ms.items() if since_ms > resumed_ms
+    }
     if header.error_held_since_ms is not None and header.error_held_since_ms <= resumed_ms:
         header.error_held_since_ms, header.error_place = None, ""
 
@@ -86,8 +89,8 @@ def judge(
         name: trial for name, trial in header.trials.items() if end_ms < _until_ms(trial, patience_ms)
     }
     elsewhere = _judge_all(header, advanced, reports, pulsar.guards, end_ms=end_ms)
-    if header.failing_since_ms is None and _is_failing(header, pulsar.guards):
-        header.failing_since_ms = end_ms
+    for kind in _failing_kinds(header, pulsar.guards):
+        header.failing_since_ms.setdefault(kind, end_ms)
     return elsewhere
 
 
@@ -150,30 +153,32 @@ def _reported_since(trial: Trial, reports: Mapping[str, WaitingReport], broker: 
 
 
 def _end(header: Header, action_id: str, outcome: VerdictOutcome, *, judged_ms: int) -> None:
-    del header.trials[action_id]
+    verdict = Verdict(action_id, header.trials.pop(action_id).kind, outcome, judged_ms)
     if outcome != "good":
         leaving.stay(header, {action_id})
-    header.verdicts = [*header.verdicts, Verdict(action_id, outcome, judged_ms)][-JUDGED_ACTIONS_COUNT:]
+    before = [each for each in header.verdicts if each.kind == verdict.kind]
+    forgotten = before[0] if len(before) == JUDGED_ACTIONS_COUNT else None
+    header.verdicts = [*(each for each in header.verdicts if each is not forgotten), verdict]
 
 
 def counts(header: Header) -> dict[str, int]:
-    """How the last actions that were judged ended."""
-    return dict(sorted(Counter(verdict.outcome for verdict in header.verdicts).items()))
+    """How the last actions that were judged ended, of whatever kind."""
+    last = header.verdicts[-JUDGED_ACTIONS_COUNT:]
+    return dict(sorted(Counter(verdict.outcome for verdict in last).items()))
 
 
-def _bad_count(header: Header) -> int:
-    return sum(verdict.outcome != "good" for verdict in header.verdicts)
+def _failing_kinds(header: Header, guards: GuardSettings) -> list[ActionKind]:
+    bad = Counter(verdict.kind for verdict in header.verdicts if verdict.outcome != "good")
+    return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
 
 
-def _is_failing(header: Header, guards: GuardSettings) -> bool:
-    return 0 < guards.failing_actions_count <= _bad_count(header)
-
-
-def failing_since_ms(header: Header, guards: GuardSettings) -> int | None:
-    """Since when nothing is done until a person resumes; None where nothing fails, or the guard against it is off."""
-    actions_ms = header.failing_since_ms if guards.failing_actions_count else None
-    found = [since_ms for since_ms in (actions_ms, header.error_held_since_ms) if since_ms is not None]
-    return min(found, default=None)
+def failing_since(header: Header, guards: GuardSettings) -> dict[ActionKind, str]:
+    """By kind, since when no action of it is done until a person resumes, in words."""
+    found = dict(header.failing_since_ms) if guards.failing_actions_count else {}
+    held_ms = header.error_held_since_ms
+    if held_ms is not None:
+        found = {kind: min(found.get(kind, held_ms), held_ms) for kind in get_args(ActionKind)}
+    return {kind: rfc3339(since_ms) for kind, since_ms in found.items()}
 
 
 def error_hold(header: Header) -> Hold | None:
@@ -187,11 +192,11 @@ def error_hold(header: Header) -> Hold | None:
     )
 
 
-def failing_hold(header: Header, guards: GuardSettings) -> Hold | None:
-    """Why nothing is done until a person resumes the cluster, if so."""
+def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hold | None:
+    """Why no action of a kind is done until a person resumes the cluster, if so."""
     if header.error_held_since_ms is not None:
         return error_hold(header)
-    if failing_since_ms(header, guards) is None:
+    if not guards.failing_actions_count or kind not in header.failing_since_ms:
         return None
     return Hold(
         "failing",

@@ -5,6 +5,9 @@ Only values; what follows from them is in ``state.groups`` and ``state.two_balan
 
 import msgspec
 
+SPLIT_ALGORITHM = "specified_positions_divide"
+"""Pulsar's algorithm that cuts a bundle at given positions: the only one an action of ours asks for."""
+
 
 class Isolation(msgspec.Struct, frozen=True, array_like=True):
     """A namespace isolation policy: regular expressions that must match whole names.
@@ -31,6 +34,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """By name."""
     anti_affinity: dict[str, list[str]]
     """Namespaces of each anti-affinity group."""
+    restricted_brokers: list[str] = []
+    """Brokers that refuse to split a bundle at given positions."""
 
 
 class FactsRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -36,19 +36,18 @@ Codes = NDArray[np.int8]
 
 HOUR_MS = 3_600_000
 
-GENERAL_REASONS = ("paused", "failing", "two-balancers", "quiet-hours")
+GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
 """Why nothing of a kind is done in a round, whatever the bundle."""
-
-HoldReason = Literal[
-    "paused",
-    "failing",
-    "two-balancers",
-    "quiet-hours",
+SplitReason = Literal["restricted-split"]
+"""The same for splits only."""
+UnloadReason = Literal[
     "split-instead",
     "anti-affinity",
     "sole-bundle",
     "budget",
 ]
+"""Why one wanted unload is not done."""
+HoldReason = GeneralReason | SplitReason | UnloadReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,14 @@ class Hold:
 
     reason: HoldReason
     detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """Why no action of a kind happens in a round; None where it may."""
+
+    unload: Hold | None
+    split: Hold | None
 
 
 def mask(fleet: Fleet, count: int, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:

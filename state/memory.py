@@ -15,7 +15,7 @@ from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
-from state.past import Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from state.past import ActionKind, Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
 from state.settings import Mode
 
 
@@ -102,11 +102,11 @@ class Header(msgspec.Struct, array_like=True):
     trials: dict[str, Trial] = msgspec.field(default_factory=dict)
     """By id, actions whose effect is not known yet."""
     verdicts: list[Verdict] = msgspec.field(default_factory=list)
-    """Of the last actions that were judged, in that order."""
+    """Of the last actions of each kind that were judged, in that order."""
     ineffective: dict[str, Ineffective] = msgspec.field(default_factory=dict)
     """By bundle, while it is left alone."""
-    failing_since_ms: int | None = None
-    """End of the round since which so many actions failed that nothing is done until a person resumes."""
+    failing_since_ms: dict[ActionKind, int] = msgspec.field(default_factory=dict)
+    """By kind, end of the round since which so many actions failed that no other is done until a person resumes."""
     facts: Facts | None = None
     """The newest of the closed rounds."""
     system: System | None = None

@@ -240,7 +240,7 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """Why its settings are not in force, where they are not."""
 
 
-class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
+class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`data` of a `trimtab.round.v1`: what was seen, decided, held back, and why."""
 
     cluster: str
@@ -268,8 +268,10 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
     """Whether a control event holds all actions."""
     failing_since: str | None
-    """Since when all actions are held because too many of the last ones failed, or three rounds in a row ended in an
+    """Since when all unloads are held because too many of the last ones failed, or three rounds in a row ended in an
     internal error; null: they are not."""
+    splits_failing_since: str | None = None
+    """The same for splits; left out while they are not."""
     other_balancers: OtherBalancers | None
     """Null where no collector said anything of it."""
     last_actions: dict[str, int]

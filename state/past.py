@@ -75,6 +75,7 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """How an action ended."""
 
     action_id: str
+    kind: ActionKind
     outcome: VerdictOutcome
     judged_ms: int
 

@@ -159,7 +159,7 @@ def _summary(ended: Round, header: Header, error: Exception) -> RoundSummary:
         if isinstance(each, WaitingReport | WaitingLogs)
     }
     end_ms = (number + 1) * header.length_ms
-    failing_ms = effects.failing_since_ms(header, in_force.pulsar.guards)
+    failing = effects.failing_since(header, in_force.pulsar.guards)
     return RoundSummary(
         cluster=ended.cluster,
         system="kafka" if is_kafka else "pulsar",
@@ -173,7 +173,8 @@ def _summary(ended: Round, header: Header, error: Exception) -> RoundSummary:
         policy=throttles.NAME if is_kafka else in_force.pulsar.shedding_policy,
         mode=ended.identity.mode if record is None or record.mode is None else record.mode,
         paused=record is not None and record.paused,
-        failing_since=None if failing_ms is None else rfc3339(failing_ms),
+        failing_since=failing.get("unload"),
+        splits_failing_since=None if is_kafka else failing.get("split"),
         other_balancers=None,
         last_actions=effects.counts(header),
         control=control_in_force(record, None),

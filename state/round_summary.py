@@ -29,7 +29,7 @@ def round_summary(
     missing = [name for name in live if name not in closing.reports]
     oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
     plan = decided.plan
-    failing_since = effects.failing_since_ms(header, closing.settings.pulsar.guards)
+    failing = effects.failing_since(header, closing.settings.pulsar.guards)
     return RoundSummary(
         cluster=closing.cluster,
         system="pulsar",
@@ -43,7 +43,8 @@ def round_summary(
         policy=closing.settings.pulsar.shedding_policy,
         mode=closing.mode,
         paused=closing.paused,
-        failing_since=None if failing_since is None else rfc3339(failing_since),
+        failing_since=failing.get("unload"),
+        splits_failing_since=failing.get("split"),
         other_balancers=other_balancers(header.facts),
         last_actions=effects.counts(header),
         control=control_in_force(closing.record, closing.settings_problem),

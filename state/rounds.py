@@ -15,7 +15,8 @@ from state.aftermath import remember
 from state.anti_affinity import AntiAffinity
 from state.closing import Closing, Decided
 from state.groups import Groups
-from state.guards import Budget, Hold
+from state.guards import Budget
+from state.holds import holds_of
 from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
 from state.past import Trial
@@ -31,7 +32,6 @@ from state.settings import (
 from state.shedding import shed
 from state.splits import Splits
 from state.tables import Eligible, eligible, loads
-from state.two_balancers import two_balancers_hold
 
 UNLOAD_TYPE = "trimtab.action.unload.v1"
 SPLIT_TYPE = "trimtab.action.split.v1"
@@ -274,19 +274,8 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
         expires_ms=closing.expires_ms,
         policy=closing.settings.pulsar.shedding_policy,
         dry_run=closing.mode == "dry-run",
-        hold=_hold(closing, header),
+        holds=holds_of(closing, header),
     )
-
-
-def _hold(closing: Closing, header: Header) -> Hold | None:
-    """Why nothing is done in this round, if so; the policies go on counting."""
-    if closing.paused:
-        return Hold("paused", "the cluster is paused")
-    settings = closing.settings.pulsar.guards
-    failing = effects.failing_hold(header, settings)
-    if failing is not None or closing.mode == "dry-run":
-        return failing
-    return two_balancers_hold(header.facts, settings)
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:

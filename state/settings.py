@@ -123,8 +123,8 @@ class GuardSettings:
     that as long as moves show within as many rounds; switch it on for rounds near ``statsUpdateFrequencyInSecs``, hit
     counts of 1 or 2, or unloads that take long. In mode ``act`` only."""
     failing_actions_count: int = 5
-    """Of the last 10 actions that were judged, how many may have failed or been ineffective before the cluster is held
-    ``failing`` until a person resumes it."""
+    """Of the last 10 unloads that were judged, how many may have failed or been ineffective before unloads of the cluster
+    are held ``failing`` until a person resumes it; the same for splits, counted by themselves."""
 
     def __post_init__(self) -> None:
         for span in self.quiet_hours:

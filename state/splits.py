@@ -29,7 +29,7 @@ from policies.usage import Bools
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, UNSETTLED, Codes, Hold, quiet
+from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, UNSETTLED, Codes, Hold
 from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.past import PastSplit
@@ -87,10 +87,13 @@ def decide(
 ) -> Splits:
     """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows.
 
-    ``proposals`` are bundles that alone overload their broker.
+    ``proposals`` are bundles that alone overload their broker. A bundle that the policy wants to move is left to it, unless
+    unloads are held for as long as it takes a person to mend them.
     """
     codes = mask_codes[table.fleet_rows]
-    wanted = np.setdiff1d(plan.unload_rows, proposals.rows)
+    held = circumstances.holds.unload
+    leaving = plan.unload_rows[:0] if held and held.reason == "failing" else plan.unload_rows
+    wanted = np.setdiff1d(leaving, proposals.rows)
     codes[wanted] = np.where(codes[wanted] == OPEN, _TO_BE_UNLOADED, codes[wanted])
     snapshot = _snapshot(table, advanced, topics, codes == OPEN)
     fleet, rows = advanced.fleet, table.fleet_rows
@@ -101,7 +104,7 @@ def decide(
         snapshot=snapshot,
         plan=found,
         mask_codes=codes,
-        hold=circumstances.hold or quiet(pulsar.guards, "splits", end_ms=circumstances.end_ms),
+        hold=circumstances.holds.split,
     )
     hits = after.hits.copy()
     for decision in found.decisions if splits.hold else ():

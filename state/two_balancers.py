@@ -1,5 +1,7 @@
 """Whether another balancer is at work on a cluster: two that do not know of each other undo each other's moves."""
 
+from collections.abc import Sequence
+
 from state.facts import Facts
 from state.guards import Hold
 from state.outputs import OtherBalancers
@@ -19,12 +21,13 @@ def two_balancers_hold(facts: Facts | None, guards: GuardSettings) -> Hold | Non
         if brokers:
             return Hold(
                 "two-balancers",
-                f"Pulsar's own {what} is on at {_named(brokers)}: set {key}=false at every broker",
+                f"Pulsar's own {what} is on at {named(brokers)}: set {key}=false at every broker",
             )
     return None
 
 
-def _named(brokers: list[str]) -> str:
+def named(brokers: Sequence[str]) -> str:
+    """The first of some brokers, for a sentence."""
     more = len(brokers) - _NAMED_COUNT
     return ", ".join(brokers[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")
 

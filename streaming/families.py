@@ -116,7 +116,7 @@ DRY_RUN = _gauge("dry_run", "1 while decisions go to the dry-run topic.", "clust
 PAUSED = _gauge("paused", "1 while a control event holds all actions.", "cluster")
 FAILING = _gauge(
     "failing",
-    "1 while all actions are held because too many of the last ones failed or had no effect.",
+    "1 while all unloads, or all splits, are held because too many of the last ones failed or had no effect.",
     "cluster",
 )
 LAST_ROUND_END = _gauge(

@@ -6,7 +6,7 @@ from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, 
 from policies.shedding.plan import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
 from state.events import ActionOutcome, RejectReason
-from state.guards import GENERAL_REASONS, MASK_REASONS, HoldReason
+from state.guards import MASK_REASONS, GeneralReason, SplitReason, UnloadReason
 from state.outputs import Finding
 from state.splits import MASK_OUTCOMES
 from streaming.intake import EVENT_TYPES
@@ -26,10 +26,15 @@ KNOWN_LABELS = KnownLabels(
         )
     ),
     candidate_outcomes=tuple(
-        sorted({*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(HoldReason)} - {"", "masked"})
+        sorted(
+            {*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(GeneralReason), *get_args(UnloadReason)}
+            - {"", "masked"}
+        )
     ),
     calm_outcomes=("already-recovered", "below-threshold", "cluster-idle", "not-busiest", "sole-broker"),
     result_outcomes=get_args(ActionOutcome),
-    split_outcomes=tuple(sorted({*OUTCOMES, *MASK_OUTCOMES, *GENERAL_REASONS} - {"masked"})),
+    split_outcomes=tuple(
+        sorted({*OUTCOMES, *MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"})
+    ),
     finding_kinds=get_args(get_type_hints(Finding)["kind"]),
 )

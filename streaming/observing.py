@@ -59,7 +59,7 @@ def round_observation(output: Output) -> RoundObservation:
         policy=summary.policy,
         mode=summary.mode,
         paused=summary.paused,
-        failing=summary.failing_since is not None,
+        failing=(summary.failing_since or summary.splits_failing_since) is not None,
         brokers_reporting_count=summary.brokers_reporting_count,
         brokers_missing_count=summary.brokers_missing_count,
         brokers_excluded_count=len(summary.brokers_excluded),

@@ -63,7 +63,10 @@ def _configuration(admin: PulsarAdmin, broker: str) -> PulsarBrokerFacts:
     except AdminError:
         return PulsarBrokerFacts()
     return PulsarBrokerFacts(
-        load_manager=found.load_manager, shedding_enabled=found.sheds, auto_split_enabled=found.splits
+        load_manager=found.load_manager,
+        shedding_enabled=found.sheds,
+        auto_split_enabled=found.splits,
+        split_algorithms=found.split_algorithms,
     )
 
 

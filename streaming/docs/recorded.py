@@ -62,7 +62,15 @@ _ATTRIBUTES = (
 )
 _COLLECTOR = "/collector/pulsar/lab"
 _QUIET_BROKER = PulsarBrokerFacts(
-    load_manager="ModularLoadManagerImpl", shedding_enabled=False, auto_split_enabled=False
+    load_manager="ModularLoadManagerImpl",
+    shedding_enabled=False,
+    auto_split_enabled=False,
+    split_algorithms=[
+        "flow_or_qps_equally_divide",
+        "range_equally_divide",
+        "specified_positions_divide",
+        "topic_count_equally_divide",
+    ],
 )
 _EXECUTOR = "/executor/pulsar/lab"
 _CARRIED_OUT_AFTER = timedelta(seconds=4, milliseconds=120)

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from state.facts import SPLIT_ALGORITHM
 from streaming.pulsar_admin.bundles import BundleName, topic_hash
 from streaming.pulsar_admin.errors import AdminError
 from streaming.pulsar_admin.http import HttpClient, Method, addresses
@@ -30,6 +31,7 @@ class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     load_balancer_enabled: str = ""
     load_balancer_shedding_enabled: str = ""
     load_balancer_auto_bundle_split_enabled: str = ""
+    supported_namespace_bundle_split_algorithms: str = ""
 
     @property
     def load_manager(self) -> str:
@@ -45,6 +47,13 @@ class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     def splits(self) -> bool:
         """Whether Pulsar's own splitting of bundles is on at this broker."""
         return self.load_balancer_enabled == self.load_balancer_auto_bundle_split_enabled == "true"
+
+    @property
+    def split_algorithms(self) -> list[str] | None:
+        """What a split may be asked for with, ascending; None where this broker does not say."""
+        text = self.supported_namespace_bundle_split_algorithms
+        names = (each.strip() for each in text.strip("[] ").split(","))
+        return sorted(filter(None, names)) if text else None
 
 
 class IsolationPolicy(msgspec.Struct, frozen=True):
@@ -135,7 +144,7 @@ class PulsarAdmin:
 
     def split(self, bundle: BundleName, boundaries: Sequence[int]) -> None:
         """Ask for a cut at these hashes, ascending and each strictly inside (others Pulsar ignores, or never answers)."""
-        query = {"splitAlgorithmName": "specified_positions_divide", "unload": "false"}
+        query = {"splitAlgorithmName": SPLIT_ALGORITHM, "unload": "false"}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/split"
         self.call("PUT", path, query=query, body=list(boundaries))
 

@@ -35,7 +35,7 @@ from state.events import (
     TopicStats,
     TopicTraffic,
 )
-from state.facts import Facts, Isolation
+from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from state.outputs import rfc3339
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
@@ -228,6 +228,11 @@ def _facts(found: PulsarClusterData) -> Facts:
         anti_affinity={
             group: sorted(found.anti_affinity_groups[group]) for group in sorted(found.anti_affinity_groups)
         },
+        restricted_brokers=[
+            name
+            for name, broker in brokers
+            if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
+        ],
     )
 
 

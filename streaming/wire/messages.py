@@ -118,6 +118,8 @@ class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether Pulsar's own shedding is on there. Pulsar: ``loadBalancerSheddingEnabled``."""
     auto_split_enabled: bool | None = None
     """Whether Pulsar's own splitting is on there. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+    split_algorithms: list[str] | None = None
+    """Algorithms it allows a split to ask for. Pulsar: ``supportedNamespaceBundleSplitAlgorithms``."""
 
 
 class IsolationPolicyFacts(msgspec.Struct, frozen=True, kw_only=True):

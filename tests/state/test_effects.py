@@ -7,7 +7,7 @@ import pytest
 
 from state.events import ActionResult, Event
 from state.rounds import Identity
-from tests.state.traces import Run, load, overlay, run, settings_of, sweep
+from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"
 LEFT, RIGHT = "t/n/0x00000000_0x20000000", "t/n/0x20000000_0x40000000"
@@ -323,7 +323,7 @@ class TestFailing:
 
 
 def test_splits_are_held_too():
-    """The unloads of a cluster failed; what stands out for a split is held as well."""
+    """Splits of a cluster failed; what stands out for a split is held."""
     guards = {"failing_actions_count": 1}
     found = after([BEFORE] * 4, outcome="failed", pulsar=SPLITTING | {"guards": guards})
     assert [summary["splits"]["outcomes"] for summary in found.summaries] == [
@@ -331,3 +331,54 @@ def test_splits_are_held_too():
         *[{"failing": 1}] * 4,
     ]
     assert found.summaries[1]["splits"]["heaviest"][0]["detail"].startswith("1 of the last 10 actions failed")
+
+
+BOTH: dict[str, Any] = SPLITTING | {
+    "avg_shedder": {"high_hit_count": 2, "min_unload_messages_per_s": 1.0},
+    "guards": {"failing_actions_count": 1, "bundle_cooldown_s": 0},
+}
+"""The first round splits the hot bundle; the second wants to move bundles."""
+
+
+def test_splits_that_fail_do_not_hold_unloads():
+    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
+    assert found.summaries[1]["candidates"]["outcomes"].get("acted") == 1
+    assert not any("acted" in summary["splits"]["outcomes"] for summary in found.summaries[1:])
+    assert "failing" not in found.summaries[1]["candidates"]["outcomes"]
+    assert found.summaries[1]["failing_since"] is None
+    assert found.summaries[1]["splits_failing_since"] == "1970-01-01T00:00:20.000Z"
+
+
+def test_unloads_that_fail_do_not_hold_splits():
+    """Neither do they keep a bundle for themselves that they cannot move."""
+    splitting = {**SPLITTING["split"], "hit_count": 2}
+    pulsar = UNLOADING | {"split": splitting, "guards": BOTH["guards"]}
+    found = after([BEFORE] * 3, outcome="failed", pulsar=pulsar)
+    assert {"failing"} < set(found.summaries[1]["candidates"]["outcomes"])
+    assert [summary["splits"]["outcomes"].get("acted") for summary in found.summaries] == [
+        None,
+        None,
+        1,
+        None,
+    ]
+    assert found.summaries[1]["failing_since"] == "1970-01-01T00:00:20.000Z"
+    assert "splits_failing_since" not in found.summaries[1]
+
+
+def test_a_person_resumes_both_kinds_at_once():
+    found = after([BEFORE] * 3, outcome="failed", pulsar=BOTH)
+    assert "splits_failing_since" in found.summaries[3]
+    events = [*reports(5, BEFORE), overlay(9, resumed_s=9)]
+    assert [each["failing_since"] for each in run([events], settings_of(**BOTH)).summaries] == [None]
+
+
+def test_a_broker_that_would_refuse_a_split_holds_splits_and_nothing_else():
+    """Also in a dry-run; what could not be asked holds nothing."""
+    events = [*reports(5, BEFORE), facts(6, restricted=["b3"])]
+    for mode in ("act", "dry-run"):
+        summary = run([events], settings_of(**BOTH), identity=Identity(mode=mode)).summaries[0]  # type: ignore[arg-type]
+        assert summary["splits"]["outcomes"] == {"restricted-split": 1}
+        detail = summary["splits"]["heaviest"][0]["detail"]
+        assert detail.startswith("b3 would refuse it: add specified_positions_divide to supportedNamespaceB")
+    moving = run([events], settings_of(**UNLOADING | {"split": SPLITTING["split"]})).summaries[0]
+    assert moving["candidates"]["outcomes"]["acted"] == 1

@@ -151,13 +151,16 @@ def facts(
     splitting: Sequence[str] = (),
     isolation: Sequence[Isolation] = (),
     anti_affinity: Mapping[str, list[str]] | None = None,
+    restricted: Sequence[str] = (),
     id_: str = "facts",
 ) -> ClusterFacts:
     """What a cluster is besides its load."""
     return ClusterFacts(
         id=id_,
         time_ms=round(time_s * 1000),
-        facts=Facts(list(shedding), list(splitting), [], list(isolation), dict(anti_affinity or {})),
+        facts=Facts(
+            list(shedding), list(splitting), [], list(isolation), dict(anti_affinity or {}), list(restricted)
+        ),
     )
 
 
@@ -264,6 +267,7 @@ def _random_other(random: Random) -> Event:
             time_s,
             shedding=random.choice([[], [], [], ["b1"]]),
             splitting=random.choice([[], [], [], ["b4"]]),
+            restricted=["b2"] if time_s % 2 == 0 else [],
             isolation=random.choice([[], ISOLATED, [Isolation("b", ["t/b"], ["b[14]"]), *ISOLATED]]),
             anti_affinity={"spread": ["t/a", "t/b"]},
             id_=random.choice(["p", "q"]),

@@ -96,18 +96,22 @@ def facts(
     splitting: Sequence[str] = (),
     calm: Sequence[str] = (),
     unknown: Sequence[str] = (),
+    restricted: Sequence[str] = (),
     isolation: Mapping[str, Sequence[Sequence[str]]] | None = None,
     anti_affinity: Mapping[str, Sequence[str]] | None = None,
     **attributes: object,
 ) -> bytes:
     """What a collector found out about a cluster.
 
-    Brokers at which Pulsar's own shedding or splitting is on, at which neither is, or that could not be asked; namespaces
-    and primary brokers of each isolation policy.
+    Brokers at which Pulsar's own shedding or splitting is on, at which neither is, that could not be asked, or that allow
+    no split at given positions; namespaces and primary brokers of each isolation policy.
     """
     brokers = {
         name: {"shedding_enabled": name in shedding, "auto_split_enabled": name in splitting}
         for name in (*shedding, *splitting, *calm)
+    }
+    brokers |= {
+        name: {**brokers.get(name, {}), "split_algorithms": ["range_equally_divide"]} for name in restricted
     }
     data = {
         "pulsar_cluster": "east",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.ticks: list[object] = []
+        self.facts: list[dict[str, Any]] = []
 
     def send(self, key: str, value: bytes) -> None:
         assert key == CLUSTER
         event = json.loads(value)
+        if event["subject"] == "cluster":
+            self.facts.append(event["data"])
         if event["subject"] == "tick":
             self.ticks.append(event["data"])
 
@@ -105,3 +109,39 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
     with pytest.raises(StartRefused, match="loadManagerClassName="):
         collecting.run()
     collecting.close()
+
+
+@pytest.mark.parametrize(
+    ("configured", "told"),
+    [
+        ({}, None),
+        ({"supportedNamespaceBundleSplitAlgorithms": "[]"}, []),
+        (
+            {"supportedNamespaceBundleSplitAlgorithms": "[range_equally_divide, specified_positions_divide]"},
+            ["range_equally_divide", "specified_positions_divide"],
+        ),
+        ({"supportedNamespaceBundleSplitAlgorithms": "range_equally_divide"}, ["range_equally_divide"]),
+    ],
+    ids=["an older broker that does not say", "none", "as Pulsar writes a list", "a single name"],
+)
+def test_it_says_which_splits_each_broker_allows(
+    brokers: Callable[..., Broker], configured: dict[str, str], told: list[str] | None
+) -> None:
+    found: list[Broker] = []
+
+    def one_broker(asked: Asked) -> Answer:
+        if asked.path.endswith("/configuration/runtime"):
+            said = {"clusterName": "c", "loadManagerClassName": MODULAR, **configured}
+            return 200, {}, json.dumps(said).encode()
+        if asked.path == "/admin/v2/brokers/c":
+            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
+        return without_brokers(asked)
+
+    found.append(brokers(one_broker))
+    heard = Heard()
+    collecting = collector(found[0], heard)
+    collecting.sweep()
+    collecting.join_facts()
+    collecting.close()
+    (broker,) = heard.facts[0]["brokers"].values()
+    assert broker["split_algorithms"] == told

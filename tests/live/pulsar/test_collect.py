@@ -81,7 +81,17 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
         lab.delete(f"clusters/{pulsar.cluster}/namespaceIsolationPolicies/p1")
         lab.delete("brokers/configuration/loadBalancerAutoBundleSplitEnabled")
     facts = heard.of(PulsarClusterMessage)["cluster"]
-    broker = {"load_manager": "ModularLoadManagerImpl", "shedding_enabled": False, "auto_split_enabled": True}
+    broker = {
+        "load_manager": "ModularLoadManagerImpl",
+        "shedding_enabled": False,
+        "auto_split_enabled": True,
+        "split_algorithms": [
+            "flow_or_qps_equally_divide",
+            "range_equally_divide",
+            "specified_positions_divide",
+            "topic_count_equally_divide",
+        ],
+    }
     assert facts == {
         "pulsar_cluster": pulsar.cluster,
         "brokers": dict.fromkeys(sorted(pulsar.broker_ids), broker),

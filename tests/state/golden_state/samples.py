@@ -56,7 +56,7 @@ BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
 
 def pulsar_header() -> Header:
-    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]})
+    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]}, ["b2"])
     control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
@@ -80,9 +80,9 @@ def pulsar_header() -> Header:
         splits={"t/n/0x1_0x2": PastAction("a2", 1, 2, False)},
         inheritances={"t/n/0x1_0x2": PastSplit(9, [("t/n/0x00000001_0x00000002", 0.5, 0.25)])},
         trials={"a1": Trial("split", "t/n/0x0_0x1", "b1", None, ["t/n/0x0_0x0"], 1, 2, 3, 2)},
-        verdicts=[Verdict("a0", "ineffective", 1)],
+        verdicts=[Verdict("a0", "split", "ineffective", 1)],
         ineffective={"t/n/0x1_0x2": Ineffective("unload", "b1", 1, 3)},
-        failing_since_ms=1,
+        failing_since_ms={"split": 1},
         facts=known,
         system="pulsar",
         leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
