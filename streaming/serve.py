@@ -24,6 +24,8 @@ __all__ = ["Check", "HealthServer"]
 _LOG = logging.getLogger(__name__)
 _STOP_POLL_S = 0.1
 """How soon serving notices that it is to stop."""
+_STOP_S = 5.0
+"""Its thread is a daemon: what holds it up does not hold up the end of the process."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +84,7 @@ class HealthServer:
         if server is None or self._thread is None:
             return
         server.shutdown()
-        self._thread.join()
+        self._thread.join(_STOP_S)
         server.server_close()
 
     def __enter__(self) -> Self:

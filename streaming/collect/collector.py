@@ -17,6 +17,8 @@ __all__ = ["Collector"]
 _LOG = logging.getLogger(__name__)
 _FRESH_INTERVALS = 3
 """Sweeps that may fail before the collector calls itself not ready."""
+_TURN_AGE_S_MAX = 600.0
+"""A sweep waits for each broker with a timeout, and the wait after failures is at most a minute."""
 
 
 class Collector(ABC):
@@ -35,6 +37,7 @@ class Collector(ABC):
         self._cadence = cadence
         self._clock_s = clock_s
         self._stop = threading.Event()
+        self._turned_s = clock_s()
         self._swept_s: float | None = None
         self._problem = "no sweep yet"
         self._refusal: Exception | None = None
@@ -52,6 +55,7 @@ class Collector(ABC):
         """Sweep until ``stop``. Raises what was found that no sweep can mend."""
         failures = 0
         while not self._stop.is_set():
+            self._turned_s = self._clock_s()
             failures = 0 if self.sweep() else failures + 1
             now_s = self._clock_s()
             next_s = (
@@ -75,6 +79,12 @@ class Collector(ABC):
             "no complete sweep yet" if age_s is None else f"the last complete sweep ended {age_s:.0f} s ago"
         )
         return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
+
+    def liveness(self) -> Sequence[Check]:
+        """Whether sweeps are begun at all; that the cluster does not answer is no reason for a restart."""
+        age_s = self._clock_s() - self._turned_s
+        limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
+        return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
 
     def _completed(self, *, began_s: float, brokers_count: int) -> float:
         """A sweep is written; returns when, Unix seconds."""

@@ -115,7 +115,7 @@ def _run(collector: "Collector", settings: Settings, *, once: bool) -> None:
         return
     with ExitStack() as stack:
         stack.enter_context(stopped_by_signals(lambda _: collector.stop()))
-        serve(stack, settings, collector.metrics.registry, collector.readiness)
+        serve(stack, settings, collector.metrics.registry, collector.readiness, collector.liveness)
         collector.run()
 
 

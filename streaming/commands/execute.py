@@ -108,6 +108,6 @@ def _settings(given: _Given) -> Settings:
 
 def _run(stack: ExitStack, loop: "ExecutorLoop | ThrottleLoop", settings: Settings, *, once: bool) -> None:
     if not once:
-        serve(stack, settings, loop.metrics.registry, loop.readiness)
+        serve(stack, settings, loop.metrics.registry, loop.readiness, loop.liveness)
     stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
     loop.run(once=once)

@@ -54,12 +54,13 @@ def serve(
     settings: Settings,
     registry: "CollectorRegistry",
     readiness: "Callable[[], Sequence[Check]]",
+    liveness: "Callable[[], Sequence[Check]]",
 ) -> None:
     """Metrics and health until the stack ends. Raises ``Refused`` where the port is taken."""
     from streaming.serve import HealthServer  # noqa: PLC0415  prometheus_client comes late
 
     where = settings.metrics
-    server = HealthServer(registry, readiness, host=where.host, port=where.port)
+    server = HealthServer(registry, readiness, liveness=liveness, host=where.host, port=where.port)
     try:
         url = server.start()
     except OSError as error:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
-from streaming.execute.orders import Order, Skip, SplitOrder, UnloadOrder
+from streaming.execute.orders import Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar_admin import AdminError, BundleName, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
 
@@ -64,14 +64,17 @@ class Executor:
         self._dry_run = dry_run
         self._pause = pause
 
-    def carry_out(self, order: Order) -> Done | Skip:
-        """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand."""
+    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+        """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand.
+
+        ``still`` is called right before each call that changes anything, and raises ``Held`` where that may not be now.
+        """
         action = order.action
         if isinstance(action, UnloadOrder):
-            return self._unload(order, action)
-        return self._split(order, action)
+            return self._unload(order, action, still)
+        return self._split(order, action, still)
 
-    def _unload(self, order: Order, action: UnloadOrder) -> Done | Skip:
+    def _unload(self, order: Order, action: UnloadOrder, still: Callable[[], None]) -> Done | Skip:
         bundle, destination = order.bundle, action.destination_broker
         found = self._boundaries(bundle)
         if isinstance(found, Skip):
@@ -87,10 +90,10 @@ class Executor:
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
         topic = next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
-        failure = self._insist(lambda: self._admin.unload(bundle, destination=destination))
+        failure = self._insist(lambda: self._admin.unload(bundle, destination=destination), still)
         return self._landed(order, topic, failure)
 
-    def _split(self, order: Order, action: SplitOrder) -> Done | Skip:
+    def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = order.bundle, sorted(set(action.boundaries))
         if not boundaries or not all(bundle.low < each < bundle.high for each in boundaries):
             return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
@@ -107,7 +110,7 @@ class Executor:
             return Skip(
                 "executor-dry-run", f"{bundle} would be cut into {', '.join(each.range for each in children)}"
             )
-        failure = self._insist(lambda: self._admin.split(bundle, boundaries))
+        failure = self._insist(lambda: self._admin.split(bundle, boundaries), still)
         return self._cut(bundle, children, failure=failure)
 
     def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
@@ -156,12 +159,30 @@ class Executor:
                 self._pause(_POLL_S * 2**attempt)
         return call()
 
-    def _insist(self, call: Callable[[], None]) -> AdminError | None:
-        """Call patiently. The error is no verdict yet: what is seen afterwards counts."""
+    def _insist(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
+        """Call patiently. The error is no verdict yet: what is seen afterwards counts.
+
+        Raises ``Held`` only where nothing has been called: a call that failed may have been heard.
+        """
+        failure: AdminError | None = None
+
+        def attempt() -> None:
+            nonlocal failure
+            still()
+            try:
+                call()
+            except AdminError as error:
+                failure = error
+                raise
+
         try:
-            self._patiently(call)
+            self._patiently(attempt)
         except AdminError as error:
             return error
+        except Held:
+            if failure is None:
+                raise
+            return failure
         return None
 
     def _landed(self, order: Order, topic: str | None, failure: AdminError | None) -> Done:

@@ -1,7 +1,8 @@
 """What a cluster's operators last said, as the executor asks before every action: on Kafka or on Pulsar."""
 
+import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -13,9 +14,10 @@ from kafka.errors import KafkaError
 from streaming import pulsar_denied
 from streaming.closing import Closing
 from streaming.denied import told
+from streaming.kafka_log import partitions_of, read_to_end
 from streaming.link import input_link
 from streaming.permissions import ANYBODY, Subject, unseen
-from streaming.pulsar_log.clients import connect
+from streaming.pulsar_log.clients import close, connect
 from streaming.settings import Settings
 from streaming.sinks import PublishError
 from streaming.wire.messages import ControlData, ControlMessage
@@ -23,7 +25,8 @@ from streaming.wire.messages import ControlData, ControlMessage
 __all__ = ["ControlView", "KafkaControl", "PulsarControl", "control_of"]
 
 _REQUEST_TIMEOUT_MS = 20_000
-_READ_TIMEOUT_MS = 10_000
+_READ_TIMEOUT_S = 10.0
+"""A gate that waits longer for the control topic would keep a process from ending when it is told to."""
 
 
 class ControlView(Closing):
@@ -80,8 +83,10 @@ class KafkaControl(ControlView):
     def newest(self) -> ControlData | None:
         """See ``ControlView``."""
         try:
-            for value in self._new_values():
-                self._take(value)
+            self._begin()
+            for record in read_to_end(self._consumer, timeout_s=_READ_TIMEOUT_S):
+                if record.key == self._cluster.encode():
+                    self._take(record.value)
         except KafkaError as error:
             why = told(error, self._subject, "Read", topic=self._topic)
             raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
@@ -89,54 +94,58 @@ class KafkaControl(ControlView):
 
     def close(self) -> None:
         """Close the connection."""
-        self._consumer.close()
+        self._consumer.close(timeout_ms=round(1000 * _READ_TIMEOUT_S))
 
-    def _new_values(self) -> Iterator[bytes | None]:
-        if not self._consumer.assignment():
-            found = self._consumer.partitions_for_topic(self._topic)
-            if not found:
-                raise PublishError(unseen(self._subject, self._topic, "Read"))
-            self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
-            self._consumer.seek_to_beginning()
-        ends = self._consumer.end_offsets(self._consumer.assignment())
-        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
-            for records in self._consumer.poll(timeout_ms=200).values():
-                yield from (record.value for record in records if record.key == self._cluster.encode())
+    def _begin(self) -> None:
+        if self._consumer.assignment():
+            return
+        found = partitions_of(self._consumer, self._topic, timeout_s=_READ_TIMEOUT_S)
+        if not found:
+            raise PublishError(unseen(self._subject, self._topic, "Read"))
+        self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
+        self._consumer.seek_to_beginning()
 
 
 class PulsarControl(ControlView):
-    """On Pulsar."""
+    """On Pulsar. Whatever fails, the topic is read with a new client, from its beginning, when it is asked for again."""
 
     def __init__(self, settings: Settings, *, cluster: str) -> None:
-        """Raises ``PublishError`` when the topic cannot be read."""
+        """Not yet connected."""
         super().__init__(cluster)
-        where = settings.input.pulsar
-        self._topic = where.full_name(settings.topics.control)
-        self._client = connect(settings.input.url, token_file=where.token_file, ca_file=where.ca_file)
-        try:
-            self._reader = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
-        except pulsar.PulsarException as error:
-            self._client.close()
-            raise self._unreadable(error) from error
+        self._url, self._place = settings.input.url, settings.input.pulsar
+        self._topic = self._place.full_name(settings.topics.control)
+        self._client: pulsar.Client | None = None
+        self._reader: pulsar.Reader | None = None
 
     def newest(self) -> ControlData | None:
         """See ``ControlView``."""
+        deadline_s = time.monotonic() + _READ_TIMEOUT_S
         try:
-            while self._reader.has_message_available():
-                message = self._reader.read_next(timeout_millis=_READ_TIMEOUT_MS)
+            reader = self._reader or self._open()
+            while reader.has_message_available():
+                left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
+                message = reader.read_next(timeout_millis=left_ms)
                 if message.partition_key() == self._cluster:
                     self._take(message.data())
         except pulsar.PulsarException as error:
-            raise self._unreadable(error) from error
+            self.close()
+            why = pulsar_denied.told(error, self._topic, "consume")
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
         return self._data
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        client, self._client, self._reader = self._client, None, None
+        if client is not None:
+            close(client)
 
-    def _unreadable(self, error: Exception) -> PublishError:
-        why = pulsar_denied.told(error, self._topic, "consume")
-        return PublishError(f"the control topic {self._topic} cannot be read: {why}")
+    def _open(self) -> pulsar.Reader:
+        place = self._place
+        self._client = connect(
+            self._url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=_READ_TIMEOUT_S
+        )
+        self._reader = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
+        return self._reader
 
 
 def control_of(settings: Settings, *, cluster: str) -> ControlView:

@@ -17,7 +17,7 @@ from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.execute.loop import ActionLoop
 from streaming.execute.metrics import ExecutorMetrics
-from streaming.execute.orders import Epochs, Skip
+from streaming.execute.orders import Epochs, Held, Skip
 from streaming.execute.output_side import Actions, actions_of, memory_of
 from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.target import admin_of
@@ -67,38 +67,36 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
 
     def _deal_with(self, orders: Iterable[ThrottleOrder]) -> None:
         for order in orders:
-            if self._gate(order):
-                self._carry_out(order)
+            self._carry_out(order)
 
-    def _is_done(self, *, once: bool) -> bool:
+    def _due(self) -> Callable[[], None] | None:
         """Nothing to do is also when leftovers are looked for."""
-        if not self._actions.is_at_end():
-            return False
-        self._sweep()
-        return once
+        return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
-    def _try(self, order: ThrottleOrder) -> Paced | Skip:
+    def _try(self, order: ThrottleOrder, still: Callable[[], None]) -> Paced | Skip:
         try:
             with admin_of(self._target, cluster=self._cluster) as admin:
-                return self._executor.carry_out(admin, order.action)
+                return self._executor.carry_out(admin, order.action, still)
         except (ClusterError, ValueError) as error:
             return Paced(outcome="failed", reason=str(error) or repr(error))
 
     def _sweep(self) -> None:
         """Leftovers; not while the cluster is paused."""
-        now_s = self._clock_s()
-        if now_s < self._sweep_due_s:
-            return
-        self._sweep_due_s = now_s + _SWEEP_INTERVAL_S
-        control = self._control.newest()
-        if control is not None and control.paused:
-            return
+        self._sweep_due_s = self._clock_s() + _SWEEP_INTERVAL_S
         try:
+            self._require_unpaused()
             with admin_of(self._target, cluster=self._cluster) as admin:
-                for line in self._executor.sweep(admin):
+                for line in self._executor.sweep(admin, self._require_unpaused):
                     _LOG.info("left over on %s, nothing moves: %s", self._cluster, line)
+        except Held as held:
+            _LOG.info("leftovers on %s stay for now: %s", self._cluster, held)
         except ClusterError as error:
             _LOG.warning("leftovers on %s could not be looked for: %s", self._cluster, error)
+
+    def _require_unpaused(self) -> None:
+        control = self._control.newest()
+        if control is not None and control.paused:
+            raise Held(Skip("paused", "the cluster is paused"))
 
     def _tell_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
         self.metrics.observe_tried(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)

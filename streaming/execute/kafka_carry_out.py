@@ -5,7 +5,7 @@ kept; a rate that was there before ours comes back, unless somebody changed ours
 read back, because Kafka also accepts a key that it does not know.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,8 +49,12 @@ class ThrottleExecutor:
         self._memory = memory
         self._dry_run = dry_run
 
-    def carry_out(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
+    def carry_out(
+        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
+    ) -> Paced | Skip:
         """Check what must hold, set it, look.
+
+        ``still`` is called right before the cluster is changed, and raises ``Held`` where that may not be now.
 
         Raises ``ClusterError``, or a ``KafkaError`` that ``admin_of`` turns into one, where the cluster does not take it,
         and ``PublishError`` where it cannot be remembered.
@@ -58,10 +62,10 @@ class ThrottleExecutor:
         changed = _changed(admin, action)
         if changed is not None:
             return changed
-        return self._set(admin, action)
+        return self._set(admin, action, still)
 
-    def sweep(self, admin: KafkaAdminClient) -> list[str]:
-        """Take off all that is ours, if nothing moves any more; what was done, a line each."""
+    def sweep(self, admin: KafkaAdminClient, still: Callable[[], None]) -> list[str]:
+        """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
         remembered = self._memory.read()
         if remembered.is_empty or self._dry_run:
             return []
@@ -70,9 +74,11 @@ class ThrottleExecutor:
             self._memory.write(msgspec.structs.replace(remembered, is_planned=False))
         if is_running or remembered.is_planned:
             return []
-        return self._become(admin, remembered, _Aim(remove=remembered.added, clear=_roles(remembered)))
+        return self._become(admin, remembered, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
 
-    def _set(self, admin: KafkaAdminClient, action: ThrottleAction) -> Paced | Skip:
+    def _set(
+        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
+    ) -> Paced | Skip:
         remembered, said = self._memory.read(), action.precondition.reassignments
         remove, clear = action.remove, action.clear
         if said == "none":
@@ -84,7 +90,7 @@ class ThrottleExecutor:
         aim = _Aim(
             add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned"
         )
-        done = self._become(admin, remembered, aim)
+        done = self._become(admin, remembered, aim, still)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
             outcome="failed" if missing else "succeeded",
@@ -92,7 +98,9 @@ class ThrottleExecutor:
             was_done_before=not done,
         )
 
-    def _become(self, admin: KafkaAdminClient, remembered: Remembered, aim: "_Aim") -> list[str]:
+    def _become(
+        self, admin: KafkaAdminClient, remembered: Remembered, aim: "_Aim", still: Callable[[], None]
+    ) -> list[str]:
         """Remember, set, read back, remember what is left; what was done, a line each."""
         existing = _existing(admin, aim.add, aim.remove)
         roles = [*aim.rates, *aim.clear]
@@ -121,7 +129,9 @@ class ThrottleExecutor:
         )
         if changes or during != remembered:
             self._memory.write(during)
-        apply(admin, changes)
+        for change in changes:
+            still()
+            apply(admin, [change])
         if after != during:
             self._memory.write(after)
         return [

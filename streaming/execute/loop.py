@@ -3,6 +3,10 @@
 The results of a batch are written, then the position is committed. So an action may be taken up again after a crash; it
 must then find its aim reached, and give the same result under the same id. How an order is read and carried out is said
 by the executor of each kind of cluster.
+
+A batch is worked on in a thread of its own, while this one stays in the consumer group. Whatever goes wrong with the
+topics ends the batch: what was not committed is forgotten here, comes again from the topic, to whoever has it then, and
+is gated anew.
 """
 
 import logging
@@ -10,6 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
@@ -18,8 +23,9 @@ import msgspec
 from streaming.execute.actions_topic import ActionRecord
 from streaming.execute.control import ControlView
 from streaming.execute.metrics import ExecutorMetrics
-from streaming.execute.orders import BadOrder, Epochs, Gated, Skip, gate
+from streaming.execute.orders import BadOrder, Epochs, Gated, Held, Skip, gate
 from streaming.execute.output_side import Actions
+from streaming.execute.pulse import Pulse
 from streaming.serve import Check
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import EventSink
@@ -32,8 +38,6 @@ _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RETRY_S = 5.0
 """Between attempts to go on after the brokers failed."""
-_POLL_AGE_S_MAX = 120.0
-"""Older, and the executor calls itself not ready: a batch is done within a few verify timeouts."""
 
 OrderKind = TypeVar("OrderKind", bound=Gated)
 DoneKind = TypeVar("DoneKind")
@@ -61,47 +65,37 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._epochs = epochs
         self._clock_s = clock_s
         self._stop = threading.Event()
-        self._polled_s = clock_s()
-        self._problem = ""
+        self._pulse = Pulse(clock_s)
+        self._gating = threading.Lock()
+        self._lost: PublishError | None = None
+        """Why the batch in progress is not ours to go on with."""
 
     def run(self, *, once: bool = False) -> None:
         """Until ``stop``; with ``once`` until everything that is there has been dealt with. Raises ``PublishError`` then."""
-        pending: list[ActionRecord] = []
-        while not self._stop.is_set():
-            try:
-                pending = pending or self._actions.poll(timeout_s=_POLL_S)
-                self._polled_s = self._clock_s()
-                self.metrics.polled(self._polled_s)
-                if pending:
-                    self.take_up(pending)
-                    pending = []
-                elif self._is_done(once=once):
-                    return
-            except PublishError as error:
-                if once:
-                    raise
-                self._problem = str(error)
-                _LOG.warning("%s", error)
-                self._stop.wait(_RETRY_S)
-            else:
-                self._problem = ""
-
-    def take_up(self, records: Sequence[ActionRecord]) -> None:
-        """Deal with a batch: results written, position committed. Raises ``PublishError``; then the batch may come again."""
-        self._deal_with(self._orders(records))
-        self._results.flush()
-        self._actions.commit()
+        with ThreadPoolExecutor(1, thread_name_prefix="batch") as worker:
+            while not self._stop.is_set():
+                self._pulse.turned()
+                try:
+                    if self._turn(worker, once=once):
+                        return
+                except PublishError as error:
+                    if once:
+                        raise
+                    self._drop(error)
+                else:
+                    self._pulse.problem = ""
 
     def stop(self) -> None:
         """End ``run`` after the batch in progress; for signal handlers."""
         self._stop.set()
 
     def readiness(self) -> Sequence[Check]:
-        """Whether actions are being asked for."""
-        age_s = self._clock_s() - self._polled_s
-        detail = f"actions were last asked for {age_s:.0f} s ago"
-        is_ready = age_s < _POLL_AGE_S_MAX and not self._problem
-        return [Check(name="poll", ok=is_ready, detail="; ".join(filter(None, (detail, self._problem))))]
+        """Whether the brokers answer those who ask for actions."""
+        return self._pulse.readiness()
+
+    def liveness(self) -> Sequence[Check]:
+        """Whether actions are asked for at all, and a batch in progress moves on."""
+        return self._pulse.liveness()
 
     @abstractmethod
     def _read(self, record: ActionRecord) -> OrderKind | None:
@@ -109,19 +103,71 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
 
     @abstractmethod
     def _deal_with(self, orders: Iterable[OrderKind]) -> None:
-        """``_gate`` each and ``_carry_out`` what may be tried, in the order that suits. Raises ``PublishError``."""
+        """``_carry_out`` each, in the order that suits; ends only when nothing of it runs any more. Raises ``PublishError``."""
 
     @abstractmethod
-    def _try(self, order: OrderKind) -> DoneKind | Skip:
-        """What became of it; a cluster that does not take it is a failure, not an error. Raises ``PublishError``."""
+    def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
+        """What became of it; a cluster that does not take it is a failure, not an error.
+
+        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` where that may not be any more.
+        Raises ``PublishError``.
+        """
 
     @abstractmethod
     def _tell_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
         """Count, log and ``_tell`` it. Raises ``PublishError``."""
 
-    def _is_done(self, *, once: bool) -> bool:
-        """Whether to end, when there was nothing to do. Raises ``PublishError``."""
-        return once and self._actions.is_at_end()
+    def _due(self) -> Callable[[], None] | None:
+        """What is to be done when there is no action; it raises ``PublishError``. None: nothing now."""
+        return None
+
+    def _turn(self, worker: Executor, *, once: bool) -> bool:
+        """Ask for actions and deal with them; whether that was all there will be. Raises ``PublishError``."""
+        records = self._actions.poll(timeout_s=_POLL_S)
+        self._polled()
+        if records:
+            self._stay_for(worker, lambda: self._take_up(records))
+            self._actions.commit()
+            return False
+        due = self._due()
+        if not (once or due) or not self._actions.is_at_end():
+            return False
+        if due:
+            self._stay_for(worker, due)
+        return once
+
+    def _stay_for(self, worker: Executor, work: Callable[[], None]) -> None:
+        """Have it done and stay in the group meanwhile; it is over when this returns or raises."""
+        self._lost = None
+        self._pulse.progressed()
+        begun = worker.submit(work)
+        while wait([begun], timeout=_POLL_S).not_done:
+            self._pulse.turned()
+            try:
+                self._actions.stay()
+            except PublishError as error:
+                self._lost = self._lost or error
+            else:
+                self._polled()
+        self._pulse.ended()
+        begun.result(timeout=0)
+        if self._lost is not None:
+            raise self._lost
+
+    def _take_up(self, records: Sequence[ActionRecord]) -> None:
+        self._deal_with(self._orders(records))
+        self._results.flush()
+
+    def _drop(self, error: PublishError) -> None:
+        """Forget what was not committed, and wait a little before it is asked for again."""
+        self._pulse.problem = str(error)
+        self.metrics.count_dropped()
+        _LOG.warning("%s", error)
+        self._actions.drop()
+        self._stop.wait(_RETRY_S)
+
+    def _polled(self) -> None:
+        self.metrics.polled(self._pulse.polled())
 
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
         for record in records:
@@ -134,22 +180,35 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                 if order is not None:
                     yield order
 
-    def _gate(self, order: OrderKind) -> bool:
-        """Whether it may be tried now; tells why where it may not."""
-        now = datetime.fromtimestamp(self._clock_s(), UTC)
-        skip = gate(order, epochs=self._epochs, control=self._control.newest(), now=now)
-        if skip is not None:
-            self._tell_skip(order, skip, took_s=None)
-        return skip is None
-
     def _carry_out(self, order: OrderKind) -> None:
+        """Gate an order, try it where that may be, and tell what became of it. Thread-safe. Raises ``PublishError``."""
+        self._pulse.progressed()
         began_s = time.monotonic()
-        done = self._try(order)
+        try:
+            self._gate(order)
+        except Held as held:
+            self._tell_skip(order, held.skip, took_s=None)
+            return
+        try:
+            done = self._try(order, lambda: self._gate(order))
+        except Held as held:
+            done = held.skip
         took_s = time.monotonic() - began_s
         if isinstance(done, Skip):
             self._tell_skip(order, done, took_s=took_s)
         else:
             self._tell_done(order, done, took_s=took_s)
+
+    def _gate(self, order: OrderKind) -> None:
+        """Raises ``Held`` where it may not be tried now, and ``PublishError`` where that is not known, or not ours to know."""
+        with self._gating:
+            if self._lost is not None:
+                raise self._lost
+            control = self._control.newest()
+            now = datetime.fromtimestamp(self._clock_s(), UTC)
+            skip = gate(order, epochs=self._epochs, control=control, now=now)
+        if skip is not None:
+            raise Held(skip)
 
     def _tell_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)

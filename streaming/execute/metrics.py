@@ -42,6 +42,12 @@ class ExecutorMetrics:
             ("cluster",),
             registry=registry,
         )
+        self._dropped = Counter(
+            "trimtab_executor_dropped_batches_total",
+            "Times the topics failed, so that what was not committed is taken up again.",
+            ("cluster",),
+            registry=registry,
+        )
         self._duration = Histogram(
             "trimtab_executor_action_duration_seconds",
             "From taking an action up to having seen what became of it.",
@@ -67,6 +73,7 @@ class ExecutorMetrics:
             self._skips.labels(cluster, reason)
         self._elsewhere.labels(cluster)
         self._unreadable.labels(cluster)
+        self._dropped.labels(cluster)
 
     def observe_tried(self, kind: str, outcome: str, *, took_s: float, landed_elsewhere: bool) -> None:
         """An action was tried."""
@@ -83,6 +90,10 @@ class ExecutorMetrics:
     def count_unreadable(self) -> None:
         """A record was no action."""
         self._unreadable.labels(self._cluster).inc()
+
+    def count_dropped(self) -> None:
+        """The topics failed."""
+        self._dropped.labels(self._cluster).inc()
 
     def polled(self, at_s: float) -> None:
         """Actions were asked for."""

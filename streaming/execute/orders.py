@@ -15,6 +15,7 @@ __all__ = [
     "Envelope",
     "Epochs",
     "Gated",
+    "Held",
     "Order",
     "Skip",
     "SkipReason",
@@ -56,6 +57,14 @@ class Skip:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+class Held(Exception):
+    """An action may not be tried any more; ``skip`` says why."""
+
+    def __init__(self, skip: Skip) -> None:
+        super().__init__(str(skip))
+        self.skip = skip
 
 
 class Precondition(msgspec.Struct, frozen=True):

@@ -17,13 +17,19 @@ __all__ = ["Actions", "Memory", "actions_of", "memory_of"]
 
 
 class Actions(Protocol):
-    """Actions, each at least once and in order. Methods raise ``PublishError``."""
+    """Actions, each at least once and in order. Methods raise ``PublishError``; after it ``drop``."""
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition."""
 
+    def stay(self) -> None:
+        """Say that what was polled is still worked on; to be called every few seconds. Fails once it is another's."""
+
     def commit(self) -> None:
         """All records polled so far are dealt with."""
+
+    def drop(self) -> None:
+        """Forget what was polled and not committed: it comes again, here or elsewhere. Raises nothing."""
 
     def is_at_end(self) -> bool:
         """Whether everything there was at this moment has been polled."""

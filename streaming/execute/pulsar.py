@@ -8,7 +8,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 
 from streaming.execute.actions_topic import ActionRecord
@@ -65,20 +65,21 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         return read_order(record.value, cluster=self._cluster, epoch_header=record.epoch_header)
 
     def _deal_with(self, orders: Iterable[Order]) -> None:
+        """All that was begun has ended when this raises: what is left of the batch comes again."""
         chains: dict[str, list[Order]] = defaultdict(list)
         for order in orders:
-            if self._gate(order):
-                chains[order.bundle.namespace].append(order)
-        for future in [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]:
-            future.result()
+            chains[order.bundle.namespace].append(order)
+        begun = [self._pool.submit(self._carry_out_all, chain) for chain in chains.values()]
+        for future in wait(begun).done:
+            future.result(timeout=0)
 
     def _carry_out_all(self, chain: Sequence[Order]) -> None:
         for order in chain:
             self._carry_out(order)
 
-    def _try(self, order: Order) -> Done | Skip:
+    def _try(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         try:
-            return self._executor.carry_out(order)
+            return self._executor.carry_out(order, still)
         except (AdminError, CredentialsError) as error:
             return Done(outcome="failed", reason=str(error))
 

@@ -2,9 +2,11 @@
 
 Executors of a cluster share a durable failover subscription, so one of them acts. Messages are acknowledged after the
 results of their batch are written. A subscription cannot hold the highest epochs; they are read off the log itself, up to
-whatever is taken up next, so a restart and a standby that takes over both know whose actions are out of date.
+whatever is taken up next, so a restart and a standby that takes over both know whose actions are out of date. After any
+failure the client is made anew.
 """
 
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import msgspec
@@ -44,6 +46,17 @@ class _Stats(msgspec.Struct, frozen=True):
 _said = msgspec.json.Decoder(_Said)
 
 
+@dataclass(slots=True)
+class _Connection:
+    """A client with what it reads."""
+
+    client: pulsar.Client
+    consumer: pulsar.Consumer
+    log: pulsar.Reader
+    ahead: pulsar.Message | None = None
+    """Read off the log, and not yet known to be of before."""
+
+
 class PulsarActions(Closing):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
@@ -58,45 +71,48 @@ class PulsarActions(Closing):
         self._records_max = records_max
         self._subscription = f"trimtab-execute-{cluster}"
         self._taken: list[pulsar.Message] = []
-        begin_ms = round((now_s - LOOKBACK_S) * 1000)
-        self._subscribe_from(begin_ms)
-        self._client = link.client(timeout_s=_TIMEOUT_S)
-        try:
-            self._consumer = self._client.subscribe(
-                self._topic, self._subscription, consumer_type=pulsar.ConsumerType.Failover
-            )
-            self._log = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
-            self._log.seek(begin_ms)
-        except pulsar.PulsarException as error:
-            close(self._client)
-            raise self._unreadable(error) from error
-        self._ahead: pulsar.Message | None = None
+        self._begin_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._subscribe_from(self._begin_ms)
+        self._connection: _Connection | None = self._open()
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order. Raises ``PublishError``."""
+        if self._connection is None:
+            self._connection = self._open()
         wait_ms = round(1000 * timeout_s)
         found: list[pulsar.Message] = []
         try:
             while len(found) < self._records_max:
-                found.append(self._consumer.receive(timeout_millis=wait_ms))
+                found.append(self._connection.consumer.receive(timeout_millis=wait_ms))
                 wait_ms = _NEXT_MS
         except pulsar.Timeout:
-            pass
+            self._require_connected(self._connection)
         except pulsar.PulsarException as error:
             raise self._unreadable(error) from error
         if found:
-            self._hear_before(found[0].message_id())
+            self._hear_before(self._connection, found[0].message_id())
         self._taken += found
         return [ActionRecord(value=each.data(), epoch_header=_epoch_of(each)) for each in found]
 
+    def stay(self) -> None:
+        """The client does that by itself."""
+
     def commit(self) -> None:
         """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        assert self._connection is not None, "what is committed was polled"
         try:
             for message in self._taken:
-                self._consumer.acknowledge(message)
+                self._connection.consumer.acknowledge(message)
         except pulsar.PulsarException as error:
             raise PublishError(f"actions on {self._topic} could not be acknowledged: {error!r}") from error
         self._taken = []
+
+    def drop(self) -> None:
+        """What is not acknowledged comes again, to a client made anew: this one may never recover."""
+        connection, self._connection = self._connection, None
+        self._taken = []
+        if connection is not None:
+            close(connection.client)
 
     def is_at_end(self) -> bool:
         """Whether everything there was at this moment has been dealt with. Raises ``PublishError``."""
@@ -109,7 +125,25 @@ class PulsarActions(Closing):
 
     def close(self) -> None:
         """Let a standby take over."""
-        close(self._client)
+        self.drop()
+
+    def _open(self) -> "_Connection":
+        client = self._link.client(timeout_s=_TIMEOUT_S)
+        try:
+            consumer = client.subscribe(
+                self._topic, self._subscription, consumer_type=pulsar.ConsumerType.Failover
+            )
+            log = client.create_reader(self._topic, pulsar.MessageId.earliest)
+            log.seek(self._begin_ms)
+        except pulsar.PulsarException as error:
+            close(client)
+            raise self._unreadable(error) from error
+        return _Connection(client, consumer, log)
+
+    def _require_connected(self, connection: "_Connection") -> None:
+        """The client tries again by itself, and says nothing; nothing polled may mean that nobody was asked."""
+        if not connection.consumer.is_connected():
+            raise PublishError(f"{self._topic} at {self._link.service_url} cannot be read: not connected")
 
     def _subscribe_from(self, begin_ms: int) -> None:
         """Make the subscription where there is none yet, to begin then: older actions have expired."""
@@ -131,18 +165,18 @@ class PulsarActions(Closing):
         except CredentialsError as error:
             raise self._unreadable(error) from error
 
-    def _hear_before(self, first: pulsar.MessageId) -> None:
+    def _hear_before(self, connection: "_Connection", first: pulsar.MessageId) -> None:
         """Learn the epochs of what was taken up before, here or by another executor."""
         try:
             while True:
-                if self._ahead is None:
-                    if not self._log.has_message_available():
+                if connection.ahead is None:
+                    if not connection.log.has_message_available():
                         return
-                    self._ahead = self._log.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
-                if _place(self._ahead.message_id()) >= _place(first):
+                    connection.ahead = connection.log.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
+                if _place(connection.ahead.message_id()) >= _place(first):
                     return
-                self._hear(self._ahead)
-                self._ahead = None
+                self._hear(connection.ahead)
+                connection.ahead = None
         except pulsar.PulsarException as error:
             raise self._unreadable(error) from error
 

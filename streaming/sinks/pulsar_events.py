@@ -1,18 +1,35 @@
-"""Writing events to an input topic on Pulsar, as ``input_events`` does on Kafka."""
+"""Writing events to an input topic on Pulsar, as ``input_events`` does on Kafka.
+
+A client that failed to write is thrown away with what it still held, and made anew for the next event: after an outage of
+the bookies its producer may never come back.
+"""
 
 import threading
+from dataclasses import dataclass, field
 
 import pulsar
 
 from streaming.pulsar_denied import told
-from streaming.pulsar_log.clients import connect, ctrl_c_kept
+from streaming.pulsar_log.clients import close, connect, ctrl_c_kept
 from streaming.settings import Settings
 from streaming.sinks import PublishError
 from streaming.sinks.input_events import NoInputTopic
+from streaming.sinks.pulsar_producers import WINDOW, Acknowledged, NotSent
 
 __all__ = ["PulsarEvents"]
 
-_TIMEOUT_MS = 10_000
+_TIMEOUT_S = 10.0
+_FLUSH_S = _TIMEOUT_S + 5.0
+"""The client gives each event up in time; one that does not is not to be waited for."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A client with its producer, and what it was handed since the last flush."""
+
+    client: pulsar.Client
+    producer: pulsar.Producer
+    sent: Acknowledged = field(default_factory=Acknowledged)
 
 
 class PulsarEvents:
@@ -20,55 +37,72 @@ class PulsarEvents:
 
     def __init__(self, settings: Settings) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
-        where = settings.input.pulsar
-        self._topic = where.full_name(settings.topics.input)
-        self._client = connect(settings.input.url, token_file=where.token_file, ca_file=where.ca_file)
-        try:
-            with ctrl_c_kept():
-                self._producer = self._client.create_producer(
-                    self._topic,
-                    send_timeout_millis=_TIMEOUT_MS,
-                    block_if_queue_full=True,
-                    batching_enabled=False,
-                )
-        except pulsar.TopicNotFound as error:
-            self._client.close()
-            raise NoInputTopic(
-                f"there is no topic {self._topic} at {settings.input.url}: run `trimtab topics create`"
-            ) from error
-        except pulsar.PulsarException as error:
-            self._client.close()
-            why = told(error, self._topic, "produce")
-            raise PublishError(f"no producer of {self._topic} at {settings.input.url}: {why}") from error
+        self._url, self._place = settings.input.url, settings.input.pulsar
+        self._topic = self._place.full_name(settings.topics.input)
         self._lock = threading.Lock()
-        self._failures: list[str] = []
+        self._connection: _Connection | None = self._connected()
+        self._given_up = ""
+        """Why events since the last flush are lost with the client they were handed to."""
 
     def send(self, key: str, value: bytes) -> None:
         """See ``EventSink``."""
-        try:
-            self._producer.send_async(value, self._sent, partition_key=key)
-        except pulsar.PulsarException as error:
-            raise PublishError(f"an event of {len(value)} bytes could not be sent: {error!r}") from error
+        with self._lock:
+            connection = self._connection = self._connection or self._connected_again()
+            try:
+                connection.sent.wait(timeout_s=_FLUSH_S, most=WINDOW - 1)
+                connection.sent.sending()
+                connection.producer.send_async(value, connection.sent.answer, partition_key=key)
+            except (pulsar.PulsarException, NotSent) as error:
+                self._give_up(f"an event of {len(value)} bytes could not be sent: {error!r}")
+                raise PublishError(self._given_up) from error
 
     def flush(self) -> None:
         """See ``EventSink``."""
-        try:
-            with ctrl_c_kept():
-                self._producer.flush()
-        except pulsar.PulsarException as error:
-            raise PublishError(f"events were not written to {self._topic}: {error!r}") from error
         with self._lock:
-            failures, self._failures = self._failures, []
-        if failures:
-            raise PublishError(
-                f"{len(failures)} events were not written to {self._topic}; the first: {failures[0]}"
-            )
+            lost, self._given_up = self._given_up, ""
+            connection = self._connection
+            try:
+                if connection is not None:
+                    with ctrl_c_kept():
+                        connection.sent.wait(timeout_s=_FLUSH_S)
+            except NotSent as error:
+                self._give_up("")
+                raise PublishError(f"events were not written to {self._topic}: {error}") from error
+        if lost:
+            raise PublishError(f"events were not written to {self._topic}: {lost}")
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        with self._lock:
+            self._give_up("")
 
-    def _sent(self, result: pulsar.Result, _id: pulsar.MessageId) -> None:
-        if result != pulsar.Result.Ok:
-            with self._lock:
-                self._failures.append(str(result))
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            close(connection.client)
+
+    def _connected_again(self) -> _Connection:
+        try:
+            return self._connected()
+        except NoInputTopic as error:  # it was there at the start
+            raise PublishError(str(error)) from error
+
+    def _connected(self) -> _Connection:
+        place = self._place
+        client = connect(self._url, token_file=place.token_file, ca_file=place.ca_file)
+        try:
+            with ctrl_c_kept():
+                producer = client.create_producer(
+                    self._topic, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
+                )
+        except pulsar.TopicNotFound as error:
+            close(client)
+            raise NoInputTopic(
+                f"there is no topic {self._topic} at {self._url}: run `trimtab topics create`"
+            ) from error
+        except pulsar.PulsarException as error:
+            close(client)
+            why = told(error, self._topic, "produce")
+            raise PublishError(f"no producer of {self._topic} at {self._url}: {why}") from error
+        return _Connection(client, producer)

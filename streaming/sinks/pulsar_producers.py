@@ -15,12 +15,12 @@ from streaming.pulsar_link import PulsarLink
 from streaming.pulsar_log.clients import close
 from streaming.sinks import EPOCH_HEADER
 
-__all__ = ["Acknowledged", "NotSent", "Producers"]
+__all__ = ["WINDOW", "Acknowledged", "NotSent", "Producers"]
 
 _NAME_RETRY_S = 0.2
 _COMPRESSION = pulsar.CompressionType.ZSTD
 """The size limit counts compressed bytes: replica lists of 8 MiB, the largest outputs, become less than Pulsar's 5 MiB."""
-_WINDOW = 500
+WINDOW = 500
 """Messages under way at most; below the client's own limit of 1,000, at which sending would block without end."""
 
 
@@ -111,7 +111,7 @@ class Producers:
         self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Acknowledged
     ) -> None:
         """Hand a message over; what became of those before it is looked at first."""
-        sent.wait(timeout_s=self._timeout_s, most=_WINDOW - 1)
+        sent.wait(timeout_s=self._timeout_s, most=WINDOW - 1)
         sent.sending()
         self._outputs[topic].send_async(
             value,

@@ -68,6 +68,10 @@ def action(precondition: str = "unknown", **data: Any) -> ThrottleAction:
     return ThrottleAction(**usual | data)
 
 
+def nothing_against_it() -> None:
+    """No pause, and in time."""
+
+
 def first(topic: str) -> ThrottleAction:
     return action(
         add_leader_throttled_replicas={topic: "0:1,0:2"},
@@ -95,17 +99,19 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
 
-    assert executor.carry_out(moving.admin, first(moving.topic)) == Paced(outcome="succeeded")
+    assert executor.carry_out(moving.admin, first(moving.topic), nothing_against_it) == Paced(
+        outcome="succeeded"
+    )
     assert moving.throttle() == Throttle(
         lists=ThrottledLists(leader={moving.topic: "0:1,0:2,7:9"}, follower={moving.topic: "0:3"}),
         rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
     )
-    again = executor.carry_out(moving.admin, first(moving.topic))
+    again = executor.carry_out(moving.admin, first(moving.topic), nothing_against_it)
     assert again == Paced(outcome="succeeded", was_done_before=True)
 
     set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
     restarted = ThrottleExecutor(memory)
-    done = restarted.carry_out(moving.admin, action("none"))
+    done = restarted.carry_out(moving.admin, action("none"), nothing_against_it)
     assert done == Paced(outcome="succeeded")
     assert moving.throttle() == Throttle(
         lists=ThrottledLists(leader={moving.topic: "0:1,7:9,8:9"}),
@@ -125,11 +131,15 @@ def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_to
     try:
         until(lambda: moving.throttle() == there, what="the default to be seen")
         executor = ThrottleExecutor(memory)
-        assert executor.carry_out(moving.admin, first(moving.topic)) == Paced(outcome="succeeded")
+        assert executor.carry_out(moving.admin, first(moving.topic), nothing_against_it) == Paced(
+            outcome="succeeded"
+        )
         set_now = moving.throttle()
         assert set_now.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000, F3: 2_000_000}
         assert set_now.defaults_bytes_per_s == there.defaults_bytes_per_s
-        assert executor.carry_out(moving.admin, action("none")) == Paced(outcome="succeeded")
+        assert executor.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(
+            outcome="succeeded"
+        )
         assert moving.throttle() == there, "not written to the brokers, and not waited for to go away"
     finally:
         default(moving.admin, None)
@@ -157,27 +167,29 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
         leader_rate_bytes_per_s={"1": 20_000, "2": 20_000},
         follower_rate_bytes_per_s={"3": 20_000},
     )
-    ThrottleExecutor(memory).carry_out(moving.admin, slow)
+    ThrottleExecutor(memory).carry_out(moving.admin, slow, nothing_against_it)
     moving.begin({0: (1, 3)})
     left = moving.throttle()
     looked = ThrottleExecutor(memory)
-    assert looked.sweep(moving.admin) == []
+    assert looked.sweep(moving.admin, nothing_against_it) == []
     assert moving.throttle() == left
-    ended = looked.carry_out(moving.admin, action("none"))
+    ended = looked.carry_out(moving.admin, action("none"), nothing_against_it)
     assert isinstance(ended, Skip)
     assert ended.reason == "still-moving"
 
     moving.cancel()
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
-    begun = looked.carry_out(moving.admin, action("running"))
+    begun = looked.carry_out(moving.admin, action("running"), nothing_against_it)
     assert isinstance(begun, Skip)
     assert begun.reason == "not-moving"
-    assert len(looked.sweep(moving.admin)) == 5
+    assert len(looked.sweep(moving.admin, nothing_against_it)) == 5
     assert moving.throttle() == Throttle()
 
 
 def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
-    said = ThrottleExecutor(memory, dry_run=True).carry_out(moving.admin, first(moving.topic))
+    said = ThrottleExecutor(memory, dry_run=True).carry_out(
+        moving.admin, first(moving.topic), nothing_against_it
+    )
     assert isinstance(said, Skip)
     assert said.reason == "executor-dry-run"
     assert moving.throttle() == Throttle()
@@ -230,7 +242,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
         moving.connect()
     moving.cancel()
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
-    assert ThrottleExecutor(memory).sweep(moving.admin)
+    assert ThrottleExecutor(memory).sweep(moving.admin, nothing_against_it)
     assert moving.throttle() == Throttle()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming.execute.carry_out import Done, Executor
-from streaming.execute.orders import Order, Precondition, Skip, SplitOrder, UnloadOrder
+from streaming.execute.orders import Held, Order, Precondition, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
@@ -36,6 +36,8 @@ class Cluster:
     changes: list[Asked] = field(default_factory=list)
     stumbles: dict[str, int] = field(default_factory=dict)
     """How often still a question is answered with 500, by how its path begins."""
+    still: Callable[[], None] = lambda: None
+    """Asked right before each call."""
     brokers: list[Broker] = field(init=False)
     owner: str = field(init=False)
 
@@ -94,7 +96,8 @@ class Cluster:
             executor = Executor(
                 PulsarAdmin(http, target), pulsar_cluster="c", verify_timeout_s=0.6, pause=lambda _: None
             )
-            return executor.carry_out(Order(id="a", source="/c", epoch=1, action=action, bundle=BUNDLE))
+            order = Order(id="a", source="/c", epoch=1, action=action, bundle=BUNDLE)
+            return executor.carry_out(order, self.still)
 
     def unload(self) -> Done | Skip:
         return self.carry_out(UnloadOrder(**self._common(), destination_broker=self.ids[1]))
@@ -201,3 +204,36 @@ def test_a_redirect_is_followed_to_the_broker_that_can_do_it(
     assert done.outcome == "succeeded"
     sent, followed = pulsar.changes
     assert (sent.method, sent.path, sent.body) == (followed.method, followed.path, followed.body)
+
+
+def held_at(attempt: int) -> Callable[[], None]:
+    """Nothing is against it before that attempt."""
+    attempts = iter(range(1, 99))
+
+    def still() -> None:
+        if next(attempts) == attempt:
+            raise Held(Skip("expired", "meanwhile"))
+
+    return still
+
+
+@pytest.mark.parametrize("kind", ["unload", "split"])
+def test_what_is_held_right_before_its_call_is_not_called(cluster: Callable[..., Cluster], kind: str) -> None:
+    pulsar = cluster([OK], 1)
+    pulsar.still = held_at(1)
+    with pytest.raises(Held):
+        pulsar.unload() if kind == "unload" else pulsar.split()
+    assert not pulsar.changes
+
+
+@pytest.mark.parametrize("kind", ["unload", "split"])
+@pytest.mark.parametrize(("takes", "outcome"), [(1, "succeeded"), (0, "failed")])
+def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_after(
+    cluster: Callable[..., Cluster], kind: str, takes: int, outcome: str
+) -> None:
+    pulsar = cluster([refusal(500)], takes)
+    pulsar.still = held_at(2)
+    done = pulsar.unload() if kind == "unload" else pulsar.split()
+    assert isinstance(done, Done)
+    assert done.outcome == outcome
+    assert len(pulsar.changes) == 1

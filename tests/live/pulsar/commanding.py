@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
@@ -29,10 +30,12 @@ class Commander:
         self.settings: Settings = load(file=self.config, flags={}, environ={}).settings
         self._count = 0
 
-    def say(self, kind: str, bundle: BundleName, *, epoch: int | None = 1, **data: object) -> str:
+    def say(
+        self, kind: str, bundle: BundleName, *, epoch: int | None = 1, id_: str | None = None, **data: object
+    ) -> str:
         """Publish an action; returns its id."""
         self._count += 1
-        id_ = f"a{self._count}"
+        id_ = id_ or f"a{self._count}"
         data = {
             "cluster": CLUSTER,
             "bundle": str(bundle),
@@ -55,11 +58,11 @@ class Commander:
         self.stage.flush()
         return id_
 
-    def unload(self, bundle: BundleName, *, owner: str, to: str | None, **more: object) -> str:
+    def unload(self, bundle: BundleName, *, owner: str, to: str | None, **more: Any) -> str:
         precondition = {"owner": owner, "range": bundle.range}
         return self.say(UNLOAD_TYPE, bundle, precondition=precondition, destination_broker=to, **more)
 
-    def split(self, bundle: BundleName, *, owner: str, at: list[int], **more: object) -> str:
+    def split(self, bundle: BundleName, *, owner: str, at: list[int], **more: Any) -> str:
         precondition = {"owner": owner, "range": bundle.range}
         return self.say(SPLIT_TYPE, bundle, precondition=precondition, boundaries=at, **more)
 

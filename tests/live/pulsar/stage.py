@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pulsar as pulsar_client
 
+from streaming.pulsar_log.clients import close
 from streaming.settings import Settings, load
 from streaming.topics.both import create_all
 from tests.live.pulsar.lab import Lab, connected, service_url_of
@@ -51,6 +52,13 @@ class PulsarStage(Stage):
     def __post_init__(self) -> None:
         Stage.__post_init__(self)
         assert self.lab is not None
+        self._client = connected(self.lab.pulsar)
+
+    def connect_anew(self) -> None:
+        """After an outage: a client's producers may be lost with it."""
+        assert self.lab is not None
+        close(self._client)
+        self._producers.clear()
         self._client = connected(self.lab.pulsar)
 
     @classmethod

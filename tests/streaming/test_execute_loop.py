@@ -1,0 +1,265 @@
+"""The loop of executors: what a failing topic, a pause, a freeze and a hang make of a batch. Topics are lists, the clock is ours."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from streaming.execute.actions_topic import ActionRecord
+from streaming.execute.carry_out import Done
+from streaming.execute.control import ControlView
+from streaming.execute.orders import Epochs, Order, Skip
+from streaming.execute.pulsar import ExecutorLoop
+from streaming.sinks import PublishError
+from streaming.wire.messages import ControlData
+
+NOW_S = 1_800_000_000.0
+
+
+@dataclass(slots=True)
+class Topic:
+    """An actions topic as the loop sees it."""
+
+    values: list[bytes] = field(default_factory=list)
+    position: int = 0
+    committed: int = 0
+    commits_failing: int = 0
+    is_lost: bool = False
+    stays: int = 0
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        del timeout_s
+        self.is_lost = False
+        found, self.position = self.values[self.position :], len(self.values)
+        return [ActionRecord(value=value, epoch_header=b"1") for value in found]
+
+    def stay(self) -> None:
+        self.stays += 1
+        if self.is_lost:
+            raise PublishError("taken from this executor")
+
+    def commit(self) -> None:
+        if self.commits_failing:
+            self.commits_failing -= 1
+            raise PublishError("not committed")
+        self.committed = self.position
+
+    def drop(self) -> None:
+        self.position = self.committed
+
+    def is_at_end(self) -> bool:
+        return self.position == len(self.values)
+
+
+class Control(ControlView):
+    def __init__(self) -> None:
+        super().__init__("east-1")
+        self.data: ControlData | None = None
+
+    def newest(self) -> ControlData | None:
+        return self.data
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Results:
+    """A sink whose writes are lost while ``failing``."""
+
+    failing: int = 0
+    handed: list[dict[str, object]] = field(default_factory=list)
+    written: list[dict[str, object]] = field(default_factory=list)
+
+    def send(self, key: str, value: bytes) -> None:
+        del key
+        self.handed.append(json.loads(value))
+
+    def flush(self) -> None:
+        handed, self.handed = self.handed, []
+        if self.failing:
+            self.failing -= 1
+            raise PublishError("not written")
+        self.written += handed
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class World:
+    """An executor's loop with everything around it."""
+
+    topic: Topic = field(default_factory=Topic)
+    control: Control = field(default_factory=Control)
+    results: Results = field(default_factory=Results)
+    now_s: float = NOW_S
+    called: list[str] = field(default_factory=list)
+    before_call: Callable[[str], None] = lambda _: None
+    loop: ExecutorLoop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.loop = ExecutorLoop(
+            self,  # type: ignore[arg-type]
+            cluster="east-1",
+            actions=self.topic,
+            control=self.control,
+            results=self.results,
+            epochs=Epochs(),
+            concurrent_count=4,
+            clock_s=lambda: self.now_s,
+        )
+
+    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+        """In the place of the executor: look around, which takes a while, then call."""
+        self.before_call(order.id)
+        still()
+        self.called.append(order.id)
+        return Done(outcome="succeeded")
+
+    def say(self, id_: str, *, namespace: str = "t/n", lives_s: float = 60.0) -> None:
+        data = {
+            "bundle": f"{namespace}/0x00000000_0x40000000",
+            "precondition": {"owner": "b1:8080", "range": "0x00000000_0x40000000"},
+            "expires_at": datetime.fromtimestamp(NOW_S + lives_s, UTC).isoformat(),
+            "dry_run": False,
+        }
+        event = {
+            "id": id_,
+            "source": "/c",
+            "type": "trimtab.action.unload.v1",
+            "cluster": "east-1",
+            "data": data,
+        }
+        self.topic.values.append(json.dumps(event).encode())
+
+    def outcomes(self) -> dict[str, str]:
+        return {
+            str(each["subject"]): _said(each["data"])  # type: ignore[arg-type]
+            for each in self.results.written
+        }
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.loop.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.loop.stop()
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def _said(data: Mapping[str, str | None]) -> str:
+    return " ".join(filter(None, (data["outcome"], (data.get("reason") or "").partition(":")[0])))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr("streaming.execute.loop._POLL_S", 0.01)
+    monkeypatch.setattr("streaming.execute.loop._RETRY_S", 0.01)
+    made = World()
+    yield made
+    made.loop.close()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    waiting = threading.Event()
+    for _ in range(3_000):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("waited 30 s in vain")
+
+
+@pytest.mark.parametrize("broken", ["commits_failing", "failing"])
+def test_a_batch_that_cannot_be_told_or_committed_is_polled_again_and_not_kept_for_ever(
+    world: World, broken: str
+) -> None:
+    setattr(world.topic if broken == "commits_failing" else world.results, broken, 1)
+    world.say("a1")
+    with world.running():
+        wait_for(lambda: world.topic.committed == 1)
+    assert world.called == ["a1", "a1"], "taken up once more, from the topic"
+    assert {each["id"] for each in world.results.written} == {"result/a1"}
+    metric = world.loop.metrics.registry.get_sample_value
+    assert metric("trimtab_executor_dropped_batches_total", {"cluster": "east-1"}) == 1
+
+
+def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(
+    world: World,
+) -> None:
+    """As after a freeze: the clock stands elsewhere than when the batch was begun."""
+    world.say("quick")
+    world.say("slow")
+    world.say("behind it")
+
+    def before(id_: str) -> None:
+        if id_ == "slow":
+            world.now_s += 61.0
+
+    world.before_call = before
+    world.loop.run(once=True)
+    assert world.called == ["quick"]
+    assert world.outcomes() == {
+        "quick": "succeeded",
+        "slow": "skipped expired",
+        "behind it": "skipped expired",
+    }
+
+
+def test_a_pause_is_obeyed_between_the_actions_of_one_namespace(world: World) -> None:
+    world.say("a1")
+    world.say("a2")
+
+    def before(id_: str) -> None:
+        if id_ == "a2":
+            world.control.data = ControlData(paused=True, who="ann")
+
+    world.before_call = before
+    world.loop.run(once=True)
+    assert world.called == ["a1"]
+    assert world.outcomes() == {"a1": "succeeded", "a2": "skipped paused"}
+
+
+def test_it_stays_in_the_group_while_it_works_and_calls_nothing_any_more_once_the_batch_is_anothers(
+    world: World,
+) -> None:
+    world.say("a1")
+    world.say("a2")
+
+    def before(id_: str) -> None:
+        if id_ == "a2" and not world.topic.stays:
+            wait_for(lambda: world.topic.stays > 3)
+            world.topic.is_lost = True
+            wait_for(lambda: world.loop._lost is not None)
+
+    world.before_call = before
+    with world.running():
+        wait_for(lambda: world.topic.committed == 2)
+    assert world.called == ["a1", "a1", "a2"], "a2 was called only after it had come again"
+
+
+def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(world: World) -> None:
+    hanging, go_on = threading.Event(), threading.Event()
+    world.say("a1", lives_s=9_999.0)
+
+    def before(_: str) -> None:
+        hanging.set()
+        assert go_on.wait(30)
+
+    world.before_call = before
+    with world.running():
+        assert hanging.wait(30)
+        assert all(check.ok for check in world.loop.liveness())
+        world.now_s += 1_000.0
+        wait_for(lambda: [check.name for check in world.loop.liveness() if not check.ok] == ["batch"])
+        go_on.set()
+        wait_for(lambda: all(check.ok for check in world.loop.liveness()))
+    world.now_s += 1_000.0
+    assert [check.name for check in world.loop.liveness() if not check.ok] == ["loop"], "nobody asks any more"
