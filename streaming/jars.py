@@ -43,6 +43,7 @@ __all__ = [
 CONNECTOR_LOCK = Path(__file__).with_name("locks") / "spark-connector.lock"
 """Spark's Kafka connector, which the pyspark wheel lacks; give the paths to `spark.jars`."""
 
+_VERSION_TIMEOUT_S = 60.0
 JAVA_VERSION_MIN = 17
 """The oldest Java that Spark 4 and Kafka 4 start on."""
 
@@ -131,7 +132,13 @@ def find_java() -> Path:
         raise JavaError(
             f"no java on {where}: Java {JAVA_VERSION_MIN} or newer is needed; install one or set JAVA_HOME"
         )
-    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        asked = subprocess.run(
+            [found, "-version"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise JavaError(f"{found} (from {where}) does not say its version: {error}") from error
+    answer = asked.stderr
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None or int(version[1]) < JAVA_VERSION_MIN:
         says = answer.strip().partition("\n")[0] or "nothing"

@@ -8,6 +8,9 @@ from queue import SimpleQueue
 
 __all__ = ["stopped_by_signals"]
 
+_STOP_S = 5.0
+"""The listener is a daemon: what holds it up does not hold up the end of the process."""
+
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
@@ -34,4 +37,4 @@ def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]
         for number, handler in before.items():
             signal.signal(number, handler)
         heard.put(None)
-        listener.join()
+        listener.join(_STOP_S)

@@ -19,13 +19,15 @@ _COMMANDS = """\
 
 _PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
 """Tried in this order: Debian 12 has 17, Debian 13 only newer ones."""
+APT_TIMEOUT_S = 900.0
+"""Of one command of a package manager, on a slow line."""
 
 
 def _install() -> bool:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0 or os.environ.get("JAVA_HOME"):
         return False
-    subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr)
+    subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
     return any(_installed(apt, package) for package in _PACKAGES)
 
 
@@ -33,7 +35,8 @@ def _installed(apt: str, package: str) -> bool:
     command = [apt, "install", "--yes", "--quiet", "--no-install-recommends", package]
     print(f"installing {package}", file=sys.stderr)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(command, check=False, stdout=sys.stderr, env=environment).returncode == 0
+    done = subprocess.run(command, check=False, stdout=sys.stderr, env=environment, timeout=APT_TIMEOUT_S)
+    return done.returncode == 0
 
 
 def main() -> int:

@@ -224,7 +224,12 @@ class LocalKafka:
         command = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(node.settings)]
         command += self._format_options()
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=READY_TIMEOUT_S,
         )
         if done.returncode != 0:
             raise LocalKafkaError(f"formatting {node.store} ended with {done.returncode}:\n{done.stdout}")
@@ -295,7 +300,7 @@ class LocalKafka:
 
 def _reap(node: Node) -> None:
     if node.process is not None:
-        node.process.wait()
+        node.process.wait(STOP_TIMEOUT_S)
         node.process = None
 
 

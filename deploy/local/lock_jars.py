@@ -14,6 +14,9 @@ from pathlib import Path
 
 from streaming.jars import Jar
 
+_MAVEN_TIMEOUT_S = 1800.0
+"""Hundreds of jars, from an empty cache."""
+
 
 def closure(coordinates: Sequence[str], *, transitive: bool = True, bom: str | None = None) -> list[Jar]:
     """Return the jars of `group:artifact:version` coordinates, and with `transitive` all they need to run, sorted.
@@ -25,7 +28,7 @@ def closure(coordinates: Sequence[str], *, transitive: bool = True, bom: str | N
         project.write_text(_project(coordinates, transitive=transitive, bom=bom), encoding="utf-8")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-Dmdep.useRepositoryLayout=true"]
         command = ["mvn", "-q", "-B", "-ntp", "-f", str(project), *goal, f"-DoutputDirectory={root}"]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        subprocess.run(command, check=True, stdout=sys.stderr, timeout=_MAVEN_TIMEOUT_S)
         return sorted(_locked(file, root) for file in root.rglob("*.jar"))
 
 

@@ -28,6 +28,7 @@ LOGGING = """\
 
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-process")
 """Starts every process: a parent-death signal comes when the *thread* that forked ends, and this one stays."""
+_SPAWN_TIMEOUT_S = 60.0
 
 
 def spawn(
@@ -51,7 +52,7 @@ def spawn(
                 env={**os.environ, **(environment or {})},
             )
 
-    return _spawner.submit(start).result()
+    return _spawner.submit(start).result(timeout=_SPAWN_TIMEOUT_S)
 
 
 def answers(port: int) -> bool:

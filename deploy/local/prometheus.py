@@ -12,6 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from deploy.local.java import APT_TIMEOUT_S
 from deploy.local.watching import Watcher, WatcherError
 
 __all__ = ["INSTALL", "Prometheus", "ensure", "find"]
@@ -55,18 +56,21 @@ def _fetch() -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
         if not _download(apt, directory) and os.geteuid() == 0:
-            subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr)
+            subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
             _download(apt, directory)
         for package in Path(directory).glob("*.deb"):
             unpacked = Path(directory) / "unpacked"
-            subprocess.run([dpkg, "--extract", str(package), str(unpacked)], check=True)
+            subprocess.run(
+                [dpkg, "--extract", str(package), str(unpacked)], check=True, timeout=APT_TIMEOUT_S
+            )
             with suppress(OSError):  # another process was faster
                 unpacked.rename(target)
 
 
 def _download(apt: str, directory: str) -> bool:
     command = [apt, "--quiet", "download", "prometheus"]
-    return subprocess.run(command, check=False, cwd=directory, stdout=sys.stderr).returncode == 0
+    done = subprocess.run(command, check=False, cwd=directory, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
+    return done.returncode == 0
 
 
 def configuration(target: str, *, interval_s: float) -> str:

@@ -69,7 +69,7 @@ class Process:
             self.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait()
+            self.process.wait(STOP_TIMEOUT_S)
         self.process = None
 
 

@@ -107,9 +107,9 @@ class SecurePulsar(StandalonePulsar):
         headers = {"Authorization": f"Bearer {self.token_of(SUPER_USER)}"}
         with (
             suppress(httpx.HTTPError),
-            httpx.Client(verify=context, headers=headers, trust_env=False) as client,
+            httpx.Client(verify=context, headers=headers, trust_env=False, timeout=5) as client,
         ):
-            return client.get(f"{self.secure_admin_url}/admin/v2/brokers/health", timeout=5).is_success
+            return client.get(f"{self.secure_admin_url}/admin/v2/brokers/health").is_success
         return False
 
     def _make_certificates(self) -> None:

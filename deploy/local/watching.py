@@ -104,7 +104,7 @@ class Watcher(ABC):
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.wait(STOP_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         try:

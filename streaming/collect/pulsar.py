@@ -27,6 +27,8 @@ _LOG = logging.getLogger(__name__)
 _PATIENCE_RATIO = 0.8
 """Part of the time between sweeps that a sweep waits for slow brokers: the tick must not be late for the next one."""
 _FACTS_THREADS = 8
+_FACTS_WAIT_S = 600.0
+"""Of `--once`: thousands of namespaces are asked in a minute or two."""
 
 
 class StartRefused(Exception):
@@ -87,7 +89,7 @@ class PulsarCollector(Collector):
     def join_facts(self) -> None:
         """Wait for the facts being read, if any, and until they are written. Raises ``PublishError``."""
         if self._facts_reader is not None:
-            self._facts_reader.join()
+            self._facts_reader.join(_FACTS_WAIT_S)
         self._speaker.flush()
 
     def close(self) -> None:

@@ -114,7 +114,7 @@ class Sweeper:
             self._metrics.count_read("unfinished")
             return "no complete answer yet"
         del self._running[broker]
-        reason = future.result()
+        reason = future.result(timeout=0)
         if reason is None:
             self._patience.answered(broker)
         else:

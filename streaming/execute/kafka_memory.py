@@ -3,7 +3,6 @@
 It is written before anything is set: after a crash there may be less on the cluster than remembered, never more.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
@@ -14,6 +13,7 @@ from kafka.errors import KafkaError
 
 from policies.throttle.lists import ThrottledLists
 from streaming.denied import told
+from streaming.kafka_log import partitions_of, read_to_end
 from streaming.permissions import ANYBODY, Subject, unseen
 from streaming.sinks import LARGEST_RECORD_BYTES, PublishError
 from streaming.sinks.kafka_ending import end
@@ -101,18 +101,13 @@ class ExecutorMemory:
         with KafkaConsumer(
             bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, **self.options
         ) as consumer:
-            if not consumer.partitions_for_topic(self.topic):
+            if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
                 raise PublishError(unseen(self._subject, self.topic, "Read"))
             at = TopicPartition(self.topic, 0)
             consumer.assign([at])
             consumer.seek_to_beginning(at)
-            end = consumer.end_offsets([at])[at]
             found: bytes | None = None
-            deadline = time.monotonic() + _TIMEOUT_S
-            while consumer.position(at) < end:
-                if time.monotonic() > deadline:
-                    raise PublishError(f"the topic {self.topic} could not be read to its end")
-                for record in consumer.poll(timeout_ms=200).get(at, []):
-                    if record.key == self.cluster.encode():
-                        found = record.value
+            for record in read_to_end(consumer, timeout_s=_TIMEOUT_S):
+                if record.key == self.cluster.encode():
+                    found = record.value
             return found

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError
 from streaming.closing import Closing
 from streaming.denied import denied
 from streaming.exits import Refused
+from streaming.kafka_log import partitions_of
 from streaming.link import Link
 from streaming.permissions import Operation, lacking, unseen
 from streaming.reading.record import Begin
@@ -108,10 +109,10 @@ class TopicReader(Closing):
     @property
     def partitions_count(self) -> int:
         """How many the topic has, read here or not."""
-        return len(self._consumer.partitions_for_topic(self.topic) or ())
+        return len(partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S))
 
     def _assign(self, partition: int | None) -> list[TopicPartition]:
-        numbers = self._consumer.partitions_for_topic(self.topic)
+        numbers = partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S)
         if not numbers:
             raise Refused(unseen(self._link.subject, self.topic, "Read"))
         wanted = sorted(numbers) if partition is None else [partition]
@@ -131,7 +132,12 @@ class TopicReader(Closing):
 
     def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
         with self._explained():
-            return any(self._consumer.position(at) < end for at, end in ends.items())
+            return any(self._position(at) < end for at, end in ends.items())
+
+    def _position(self, at: TopicPartition) -> int:
+        """-1 where it is not known in time."""
+        found = self._consumer.position(at, timeout_ms=_POLL_MS)
+        return -1 if found is None else int(found)
 
     def _poll(self) -> list[ConsumerRecord]:
         with self._explained():

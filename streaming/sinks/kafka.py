@@ -11,8 +11,7 @@ Every record carries the epoch in the header `trimtab-epoch`. Consumers must rea
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kafka import KafkaProducer
@@ -38,6 +37,7 @@ from streaming.sinks.kafka_ending import end
 from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start, taken_over
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
+from streaming.within import within
 
 __all__ = ["EPOCH_HEADER", "KafkaPublisher"]
 
@@ -240,7 +240,10 @@ class KafkaPublisher(Closing):
             )
         said = encode_marker(marker)
         self._wait_for([producer.send(self._commits_topic, key=self._name.encode(), value=said, partition=0)])
-        _within(self._timeout_s, producer.commit_transaction)
+        try:  # kafka-python waits for its coordinator without limit
+            within(self._timeout_s, producer.commit_transaction, what="commit")
+        except TimeoutError as error:
+            raise KafkaTimeoutError(str(error)) from error
 
     def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
         """Until the broker has all of them; a piece has ``timeout_s``, so a batch is never too large to be sent in time."""
@@ -265,26 +268,3 @@ class KafkaPublisher(Closing):
     def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
         end(producer)  # what is not committed by now must not be sent any more
-
-
-def _within(timeout_s: float, call: Callable[[], None]) -> None:
-    """Run `call`, raising its own error, or `KafkaTimeoutError` when it takes longer.
-
-    kafka-python's commit_transaction waits for its coordinator without limit. The thread left behind by a
-    timeout holds nothing but the closed producer.
-    """
-    failures: list[Exception] = []
-
-    def run() -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="kafka-commit", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    if thread.is_alive():
-        raise KafkaTimeoutError(f"no answer to the commit within {timeout_s:g} s")
-    if failures:
-        raise failures[0]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from streaming.kafka_log import partitions_of
 from streaming.link import input_link
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
@@ -100,7 +101,7 @@ def starting_offsets(settings: Settings, begin: Begin) -> str:
 
 
 def _offsets(consumer: KafkaConsumer, topic: str, begin: Begin) -> dict[str, int]:
-    partitions = sorted(consumer.partitions_for_topic(topic))
+    partitions = sorted(partitions_of(consumer, topic, timeout_s=int(_ANSWER_MS) / 1000))
     if not isinstance(begin, int):
         return dict.fromkeys(map(str, partitions), _EARLIEST if begin == "earliest" else _LATEST)
     found = consumer.offsets_for_times(

@@ -26,6 +26,7 @@ SETTINGS = Path(__file__).with_name("demo.toml")
 METRICS_PORT = 9464
 """The default of `metrics.port`; another free one is taken where somebody has it."""
 STOP_TIMEOUT_S = 10.0
+_TOPICS_TIMEOUT_S = 120.0
 """A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
 LEFTOVERS_TIMEOUT_S = 2.0
 """For Spark's JVM and Python workers to follow the process that started them."""
@@ -84,6 +85,7 @@ class Trimtab:
                 cwd=self._directory,
                 env=self._environment,
                 check=False,
+                timeout=_TOPICS_TIMEOUT_S,
             )
         if done.returncode != 0:
             raise ChildError(self._ended("trimtab topics create", done.returncode))
@@ -131,7 +133,7 @@ class Trimtab:
         for member in members(session):
             with suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
-        self._process.wait()
+        self._process.wait(STOP_TIMEOUT_S)
         _wait_until_empty(session)
         self._process = None
 

@@ -54,6 +54,9 @@ class _Stream:
     messages_per_s: float
 
 
+_STOP_S = 10.0
+
+
 class Shop:
     """The demo's namespace on ``pulsar``. Raises ``AdminError`` and ``LocalPulsarError``."""
 
@@ -101,7 +104,7 @@ class Shop:
             yield
         finally:
             stop.set()
-            sender.join()
+            sender.join(_STOP_S)
             client.close()
             self._http.close()
 

@@ -1,0 +1,175 @@
+"""No wait without a limit: whatever waits for a thread, a process, a broker or a server says for how long at most.
+
+Read off the source: calls that wait without limit unless told otherwise, and loops without an end that do not look at a
+deadline. What needs no limit stands below with the reason; an entry that is not needed any more is found, too.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("policies", "state", "streaming", "deploy")
+
+SILENT = frozenset(
+    {
+        "acquire", "awaitAnyTermination", "awaitTermination", "communicate", "get", "join", "processAllAvailable", "result",
+        "shutdown", "wait",
+    }
+)  # fmt: skip
+"""Methods that wait without limit when they are given nothing: of threads, futures, queues, processes, queries."""
+BOUNDED_BY = {
+    ("", "as_completed"): "timeout",
+    ("", "wait"): "timeout",
+    ("socket", "create_connection"): "timeout",
+    ("subprocess", "call"): "timeout",
+    ("subprocess", "check_call"): "timeout",
+    ("subprocess", "check_output"): "timeout",
+    ("subprocess", "run"): "timeout",
+    ("httpx", "Client"): "timeout",
+    ("httpx", "get"): "timeout",
+    ("httpx", "stream"): "timeout",
+    ("request", "urlopen"): "timeout",
+    ("producer", "flush"): "timeout",
+    ("consumer", "committed"): "timeout_ms",
+    ("consumer", "position"): "timeout_ms",
+    ("consumer", "receive"): "timeout_millis",
+    ("reader", "read_next"): "timeout_millis",
+    ("log", "read_next"): "timeout_millis",
+    ("consumer", "partitions_for_topic"): "streaming.within",
+    ("consumer", "topics"): "streaming.within",
+}
+"""What bounds a call: an argument of this name, or being made inside ``within``. Called on what ends in this name."""
+BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
+"""What a loop without an end looks at."""
+
+ALLOWED = {
+    "streaming/execute/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its looking a limit",
+    "streaming/execute/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
+    "streaming/pulsar_log/reading.py::_varint::while True": "bytes in memory",
+    "streaming/reading/kafka.py::TopicReader.follow::while True": "follows until it is interrupted; each poll has a limit",
+    "streaming/serve.py::HealthServer.stop::shutdown()": "waits for one look of the serving loop, requests have threads of their own",
+    "streaming/spark/operator.py::SparkStore.header::get()": "Spark's state; the watchdog notices a batch that does not move on",
+    "streaming/spark/operator.py::SparkStore.fleet::get()": "the same",
+    "streaming/stopping.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
+    "streaming/throttle/cluster.py::survey::wait": "sleeps for the interval it is given",
+    "deploy/local/watch.py::main::while True": "runs until Ctrl-C, in steps",
+}
+"""``file::function::what`` → why it needs no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A place in the source that may wait for ever."""
+
+    file: str
+    function: str
+    what: str
+    line: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}::{self.function}::{self.what}"
+
+
+def waits_of(file: str, text: str) -> Iterator[Wait]:
+    """All places of a file."""
+    yield from _waits(file, ast.parse(text), "")
+
+
+def _waits(file: str, node: ast.AST, function: str) -> Iterator[Wait]:
+    for child in ast.iter_child_nodes(node):
+        inside = function
+        if isinstance(child, ast.FunctionDef | ast.ClassDef):
+            inside = f"{function}.{child.name}".lstrip(".")
+        if isinstance(child, ast.Call) and getattr(child.func, "id", "") == "within":
+            continue
+        what = _call(child) if isinstance(child, ast.Call) else _loop(child, file)
+        if what is not None:
+            yield Wait(file, function, what, child.lineno)  # type: ignore[attr-defined]
+        yield from _waits(file, child, inside)
+
+
+def _call(call: ast.Call) -> str | None:
+    *owners, name = ast.unparse(call.func).rpartition(".")
+    owner = owners[0].rpartition(".")[2].lstrip("_").removesuffix("()")
+    given = {each.arg for each in call.keywords}
+    if owners[0] and name in SILENT and not call.args and not given:
+        return f"{name}()"
+    limits = [limit for (of, named), limit in BOUNDED_BY.items() if (of, named) == (owner, name)]
+    return name if limits and not given & {*limits, None} else None
+
+
+def _loop(node: ast.AST, file: str) -> str | None:
+    """Where nothing can be waited for, a loop is only a loop."""
+    if not isinstance(node, ast.While) or file.startswith(("policies/", "state/")):
+        return None
+    asked = ast.unparse(node.test)
+    is_endless = (
+        isinstance(node.test, ast.Constant) or "has_message_available" in asked or ".position(" in asked
+    )
+    is_bounded = any(word in ast.unparse(node) for word in BOUNDS)
+    return f"while {asked}" if is_endless and not is_bounded else None
+
+
+def found() -> list[Wait]:
+    return [
+        wait
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for wait in waits_of(str(path.relative_to(ROOT)), path.read_text())
+    ]
+
+
+def test_nothing_waits_without_a_limit() -> None:
+    unbounded = [
+        f"{each.file}:{each.line} in {each.function}: {each.what}"
+        for each in found()
+        if each.key not in ALLOWED
+    ]
+    assert not unbounded, "\n".join(
+        ["say how long at most (streaming.within does for any call), or why not:", *unbounded]
+    )
+
+
+def test_every_exception_is_still_needed() -> None:
+    assert set(ALLOWED) == {each.key for each in found()} & set(ALLOWED)
+    assert all(ALLOWED.values())
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("thread.join()", "join()"),
+        ("thread.join(5)", None),
+        ("', '.join(names)", None),
+        ("event.wait()", "wait()"),
+        ("event.wait(timeout=5)", None),
+        ("wait(futures)", "wait"),
+        ("wait(futures, timeout=5)", None),
+        ("future.result()", "result()"),
+        ("queue.get()", "get()"),
+        ("found.get(key)", None),
+        ("self._producer.flush()", "flush"),
+        ("file.flush()", None),
+        ("subprocess.run(command)", "run"),
+        ("subprocess.run(command, timeout=60)", None),
+        ("loop.run(once=True)", None),
+        ("httpx.Client(verify=True)", "Client"),
+        ("httpx.Client(timeout=5)", None),
+        ("urllib.request.urlopen(url)", "urlopen"),
+        ("reader.read_next()", "read_next"),
+        ("reader.read_next(timeout_millis=5)", None),
+        ("consumer.position(at)", "position"),
+        ("consumer.position(at, timeout_ms=5)", None),
+        ("self._consumer.partitions_for_topic(topic)", "partitions_for_topic"),
+        ("within(5, lambda: consumer.partitions_for_topic(topic), what='')", None),
+        ("while True:\n    time.sleep(1)", "while True"),
+        ("while True:\n    if time.monotonic() > deadline_s:\n        break", None),
+    ],
+)
+def test_a_wait_without_a_limit_is_found_and_one_with_a_limit_is_not(source: str, what: str | None) -> None:
+    assert [each.what for each in waits_of("a.py", source)] == ([] if what is None else [what])
