@@ -3,9 +3,14 @@
 Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
 kept; a rate that was there before ours comes back, unless somebody changed ours meanwhile, which stays. What is set is
 read back, because Kafka also accepts a key that it does not know.
+
+Two executors may be at it for a while, one of them frozen and awake again. Each writes to the memory only what follows from
+what it holds, and says afterwards what it set, so that whoever takes the throttle off knows of all of it.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,12 +19,16 @@ from kafka import KafkaAdminClient
 
 from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
 from policies.throttle.rates import BrokerRole
-from streaming.execute.kafka_memory import Rate, Remembered
+from streaming.execute.kafka_memory import Held, Rate, Remembered, Taken
 from streaming.execute.kafka_orders import ThrottleAction
 from streaming.execute.orders import Skip
 from streaming.execute.output_side import Memory
 from streaming.kafka_admin.reading import read_partitions, read_reassignments
 from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
+
+_LOG = logging.getLogger(__name__)
+_OWN_UP_ATTEMPTS = 5
+"""Each takes the memory from the other, who then does the same at most once for each action he is at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,31 +75,24 @@ class ThrottleExecutor:
 
     def sweep(self, admin: KafkaAdminClient, still: Callable[[], None]) -> list[str]:
         """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
-        remembered = self._memory.read()
-        if remembered.is_empty or self._dry_run:
+        if self._dry_run or self._memory.read().is_empty:
             return []
-        is_running = bool(read_reassignments(admin))
-        if is_running and remembered.is_planned:
-            self._memory.write(msgspec.structs.replace(remembered, is_planned=False))
-        if is_running or remembered.is_planned:
-            return []
-        return self._become(admin, remembered, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
+        with self._memory.held() as held:
+            remembered = held.remembered
+            is_running = bool(read_reassignments(admin))
+            if is_running and remembered.is_planned:
+                held.write(msgspec.structs.replace(remembered, is_planned=False))
+            if is_running or remembered.is_planned:
+                return []
+            return self._become(admin, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
 
     def _set(
         self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
     ) -> Paced | Skip:
-        remembered, said = self._memory.read(), action.precondition.reassignments
-        remove, clear = action.remove, action.clear
-        if said == "none":
-            remove, clear = remembered.added, (*clear, *_roles(remembered))
         if self._dry_run:
-            return Skip(
-                "executor-dry-run", f"{len(action.rates)} rates would be set and {len(clear)} taken off"
-            )
-        aim = _Aim(
-            add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned"
-        )
-        done = self._become(admin, remembered, aim, still)
+            return Skip("executor-dry-run", _shown(action, self._memory.read()))
+        with self._memory.held() as held:
+            done = self._become(admin, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
             outcome="failed" if missing else "succeeded",
@@ -99,9 +101,10 @@ class ThrottleExecutor:
         )
 
     def _become(
-        self, admin: KafkaAdminClient, remembered: Remembered, aim: "_Aim", still: Callable[[], None]
+        self, admin: KafkaAdminClient, held: Held, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
         """Remember, set, read back, remember what is left; what was done, a line each."""
+        remembered = held.remembered
         existing = _existing(admin, aim.add, aim.remove)
         roles = [*aim.rates, *aim.clear]
         found = read_throttle(admin, topics=existing, brokers={role.broker for role in roles})
@@ -128,12 +131,16 @@ class ThrottleExecutor:
             is_planned=aim.is_planned,
         )
         if changes or during != remembered:
-            self._memory.write(during)
-        for change in changes:
-            still()
-            apply(admin, [change])
-        if after != during:
-            self._memory.write(after)
+            held.write(during)
+        settled = during
+        try:
+            for change in changes:
+                still()
+                apply(admin, [change])
+            settled = after
+        finally:
+            if changes or after != during:
+                self._settle(held, settled, during)
         return [
             *(f"set and read back: {change}" for change in changes),
             *(
@@ -141,6 +148,34 @@ class ThrottleExecutor:
                 for broker, why in sorted(found.failed.items())
             ),
         ]
+
+    def _settle(self, held: Held, settled: Remembered, during: Remembered) -> None:
+        """Remember what is there now. Where another took the memory meanwhile, he learns what we set behind his back."""
+        try:
+            held.write(settled)
+        except Taken:
+            self._own_up(during)
+            raise
+
+    def _own_up(self, during: Remembered) -> None:
+        for _ in range(_OWN_UP_ATTEMPTS):
+            with suppress(Taken), self._memory.held() as again:
+                again.write(again.remembered.with_(during))
+                return
+        _LOG.error("what was set on the cluster could not be remembered: %s", during)
+
+
+def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
+    said = action.precondition.reassignments
+    remove, clear = action.remove, action.clear
+    if said == "none":
+        remove, clear = remembered.added, (*clear, *_roles(remembered))
+    return _Aim(add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned")
+
+
+def _shown(action: ThrottleAction, remembered: Remembered) -> str:
+    aim = _aim(action, remembered)
+    return f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
 
 
 def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:

@@ -1,24 +1,49 @@
 """What the executor put on a cluster, remembered on a compacted topic, so that exactly that is taken off again.
 
-It is written before anything is set: after a crash there may be less on the cluster than remembered, never more.
+It is written before anything is set: after a crash there may be less on the cluster than remembered, never more. Who means
+to change it takes it: from then on whoever had it before, a frozen executor perhaps, cannot write any more (its
+transactional id is fenced), and what is read afterwards is the newest. So nobody overwrites what he has not read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
 
-from policies.throttle.lists import ThrottledLists
+from policies.throttle.lists import ThrottledLists, union
 from streaming.denied import told
 from streaming.kafka_log import partitions_of, read_to_end
-from streaming.permissions import ANYBODY, Subject, unseen
+from streaming.permissions import ANYBODY, Subject, lacking, unseen
 from streaming.sinks import LARGEST_RECORD_BYTES, PublishError
 from streaming.sinks.kafka_ending import end
+from streaming.within import within
 
 _TIMEOUT_S = 20.0
+
+
+class Taken(PublishError):
+    """Another executor has taken the memory since; nothing was written."""
+
+
+class Held(Protocol):
+    """The memory of a cluster while it is ours."""
+
+    @property
+    def remembered(self) -> "Remembered":
+        """What it was when it was taken."""
+
+    def write(self, remembered: "Remembered") -> None:
+        """Replace it. Raises ``Taken`` where another took it, and ``PublishError``."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -46,6 +71,16 @@ class Remembered(msgspec.Struct, frozen=True):
         """Whether nothing of ours is there."""
         return not (self.added.leader or self.added.follower or self.rates)
 
+    def with_(self, ours: Self) -> Self:
+        """What is there after ``ours`` was put on the cluster by one who did not know of this."""
+        rates = {
+            name: msgspec.structs.replace(now, earlier=ours.rates[name].ours) if name in ours.rates else now
+            for name, now in self.rates.items()
+        }
+        return msgspec.structs.replace(
+            self, added=union(self.added, ours.added), rates={**ours.rates, **rates}
+        )
+
     @classmethod
     def parse(cls, value: bytes | None) -> Self:
         """Of the value of a record; without one nothing is remembered."""
@@ -67,7 +102,7 @@ class ExecutorMemory:
     principal: str = ANYBODY
 
     def read(self) -> Remembered:
-        """Read the topic to its end. Raises ``PublishError``."""
+        """Look at it: read the topic to its end. Raises ``PublishError``."""
         try:
             found = self._newest()
         except KafkaError as error:
@@ -75,23 +110,63 @@ class ExecutorMemory:
             raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
         return Remembered.parse(found)
 
-    def write(self, remembered: Remembered) -> None:
-        """Replace the value; a tombstone where nothing is left. Raises ``PublishError``."""
+    @contextmanager
+    def held(self) -> Iterator[Held]:
+        """Take it, to the end of the block. Raises ``PublishError``."""
+        producer: KafkaProducer | None = None
         try:
-            producer = KafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                acks="all",
-                max_request_size=LARGEST_RECORD_BYTES,
-                **self.options,
-            )
+            with self._writing():
+                producer = self._producer()
+                producer.init_transactions()
+            yield _Held(self, producer, self.read())
+        finally:
+            end(producer)
+
+    def _producer(self) -> KafkaProducer:
+        timeout_ms = round(1000 * _TIMEOUT_S)
+        return KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            transactional_id=self._transactional_id,
+            bootstrap_timeout_ms=timeout_ms,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+            max_request_size=LARGEST_RECORD_BYTES,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+            **self.options,
+        )
+
+    def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
+        """A tombstone where nothing is left."""
+        with self._writing():
+            producer.begin_transaction()
+            sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
+            sent.get(timeout=_TIMEOUT_S)
             try:
-                sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
-                sent.get(timeout=_TIMEOUT_S)
-            finally:
-                end(producer)
+                within(_TIMEOUT_S, producer.commit_transaction, what="commit")
+            except TimeoutError as error:
+                raise KafkaTimeoutError(str(error)) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (ProducerFencedError, InvalidProducerEpochError) as error:
+            raise Taken(
+                f"another executor of {self.cluster} has taken over what is remembered on {self.topic}: {error!r}"
+            ) from error
+        except TransactionalIdAuthorizationFailedError as error:
+            raise PublishError(
+                lacking(self._subject, "transactional-id", self._transactional_id, ["Write"])
+            ) from error
         except KafkaError as error:
             why = told(error, self._subject, "Write", topic=self.topic)
-            raise PublishError(f"{self.topic} could not be written, so nothing is set: {why}") from error
+            raise PublishError(f"{self.topic} could not be written: {why}") from error
+
+    @property
+    def _transactional_id(self) -> str:
+        return f"trimtab-execute-{self.cluster}"
 
     @property
     def _subject(self) -> Subject:
@@ -99,7 +174,11 @@ class ExecutorMemory:
 
     def _newest(self) -> bytes | None:
         with KafkaConsumer(
-            bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, **self.options
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            **self.options,
         ) as consumer:
             if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
                 raise PublishError(unseen(self._subject, self.topic, "Read"))
@@ -111,3 +190,14 @@ class ExecutorMemory:
                 if record.key == self.cluster.encode():
                     found = record.value
             return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    memory: ExecutorMemory
+    producer: KafkaProducer
+    remembered: Remembered
+
+    def write(self, remembered: Remembered) -> None:
+        """See ``Held``."""
+        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing

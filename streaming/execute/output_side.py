@@ -1,11 +1,11 @@
 """Where an executor's actions come from and where it remembers: Kafka or Pulsar, as the settings say."""
 
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 from streaming.execute.actions_topic import ActionRecord, ActionsTopic
-from streaming.execute.kafka_memory import ExecutorMemory, Remembered
+from streaming.execute.kafka_memory import ExecutorMemory, Held, Remembered
 from streaming.execute.orders import Epochs
 from streaming.execute.pulsar_actions import PulsarActions
 from streaming.execute.pulsar_memory import PulsarExecutorMemory
@@ -39,10 +39,10 @@ class Memory(Protocol):
     """What is remembered of one cluster. Methods raise ``PublishError``."""
 
     def read(self) -> Remembered:
-        """The newest value."""
+        """A look at the newest value."""
 
-    def write(self, remembered: Remembered) -> None:
-        """Replace it."""
+    def held(self) -> AbstractContextManager[Held]:
+        """Take it from whoever holds it, read it, and change it."""
 
 
 def actions_of(

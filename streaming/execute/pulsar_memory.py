@@ -1,10 +1,12 @@
 """What the executor put on a cluster, remembered on a compacted topic on Pulsar, as ``kafka_memory`` does on Kafka."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pulsar
 
-from streaming.execute.kafka_memory import Remembered
+from streaming.execute.kafka_memory import Held, Remembered, Taken
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_denied import told
@@ -16,6 +18,8 @@ from streaming.sinks import PublishError
 __all__ = ["PulsarExecutorMemory"]
 
 _TIMEOUT_S = 20.0
+_FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
+"""What a producer says whose place another took."""
 
 
 @dataclass(slots=True)
@@ -36,19 +40,42 @@ class PulsarExecutorMemory:
             raise PublishError(f"the topic {self._full_name} cannot be read: {why}") from error
         return Remembered.parse(found or None)
 
-    def write(self, remembered: Remembered) -> None:
-        """Replace the value; one without content where nothing is left. Raises ``PublishError``."""
+    @contextmanager
+    def held(self) -> Iterator[Held]:
+        """Take it, to the end of the block. Raises ``PublishError``.
+
+        A topic has one exclusive producer, so the executor of another cluster can come in between, too; whoever was taken it
+        from starts again.
+        """
         client = self.link.client(timeout_s=_TIMEOUT_S)
         try:
-            producer = client.create_producer(
-                self._full_name, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
-            )
-            producer.send(remembered.value() or b"", partition_key=self.cluster)
-        except pulsar.PulsarException as error:
-            why = told(error, self._full_name, "produce")
-            raise PublishError(f"{self._full_name} could not be written, so nothing is set: {why}") from error
+            with self._writing():
+                producer = client.create_producer(
+                    self._full_name,
+                    access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
+                    send_timeout_millis=round(1000 * _TIMEOUT_S),
+                    batching_enabled=False,
+                )
+            yield _Held(self, producer, self.read())
         finally:
             close(client)
+
+    def _write(self, producer: pulsar.Producer, remembered: Remembered) -> None:
+        """One without content where nothing is left."""
+        with self._writing():
+            producer.send(remembered.value() or b"", partition_key=self.cluster)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except _FENCED as error:
+            raise Taken(
+                f"another executor has taken over what is remembered on {self._full_name}: {error!r}"
+            ) from error
+        except pulsar.PulsarException as error:
+            why = told(error, self._full_name, "produce")
+            raise PublishError(f"{self._full_name} could not be written: {why}") from error
 
     @property
     def _full_name(self) -> str:
@@ -72,3 +99,14 @@ class PulsarExecutorMemory:
             return found
         finally:
             close(client)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    memory: PulsarExecutorMemory
+    producer: pulsar.Producer
+    remembered: Remembered
+
+    def write(self, remembered: Remembered) -> None:
+        """See ``Held``."""
+        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing

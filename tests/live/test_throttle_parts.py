@@ -1,7 +1,7 @@
 """Collector and executor of Kafka on a real cluster, each by itself: what they say is so, and nothing of others is touched."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.cli import main
+from streaming.execute import kafka_carry_out
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.execute.kafka_memory import ExecutorMemory
+from streaming.execute.kafka_memory import ExecutorMemory, Taken
 from streaming.execute.kafka_orders import Precondition, ThrottleAction
 from streaming.execute.orders import Skip
 from streaming.kafka_admin.reading import read_brokers, read_end_offsets
@@ -210,6 +211,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
             leader_rate_bytes_per_s=rates,
             follower_rate_bytes_per_s={"3": 20_000},
         ),
+        nothing_against_it,
     )
     moving.begin({0: (1, 3)})
     found = swept(brokers, tmp_path)
@@ -287,3 +289,62 @@ def test_a_cluster_that_is_not_in_the_settings_or_does_not_answer_is_named(tmp_p
     silent = CliRunner().invoke(main, ["collect", "kafka", "kafka-1", *options])
     assert silent.exit_code != 0
     assert "Kafka at 127.0.0.1:1 does not answer as expected" in silent.output
+
+
+def second(topic: str) -> ThrottleAction:
+    return action(
+        add_leader_throttled_replicas={topic: "0:9"},
+        add_follower_throttled_replicas={topic: "0:3"},
+        leader_rate_bytes_per_s={"2": 3_000_000},
+    )
+
+
+def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_forgets_nothing(
+    moving: Moving, memory: ExecutorMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one comes in after this one has read what is remembered and what is set, and before it writes."""
+    other = ThrottleExecutor(memory)
+    monkeypatch.setattr(
+        kafka_carry_out,
+        "changes_of",
+        once_before(
+            kafka_carry_out.changes_of,
+            lambda: other.carry_out(moving.admin, second(moving.topic), nothing_against_it),
+        ),
+    )
+    overtaken = ThrottleExecutor(memory)
+    with pytest.raises(Taken):
+        overtaken.carry_out(moving.admin, first(moving.topic), nothing_against_it)
+    assert moving.throttle().rates_bytes_per_s == {L2: 3_000_000}, "the other's alone"
+    again = overtaken.carry_out(moving.admin, first(moving.topic), nothing_against_it)
+    assert again == Paced(outcome="succeeded")
+    assert other.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(outcome="succeeded")
+    assert moving.throttle() == Throttle()
+
+
+def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
+    moving: Moving, memory: ExecutorMemory
+) -> None:
+    """The other one comes in between this one's last look and its calls: nothing can keep it from making them."""
+    other, looked = ThrottleExecutor(memory), []
+
+    def still() -> None:
+        if not looked:
+            looked.append(other.carry_out(moving.admin, action("none"), nothing_against_it))
+
+    with pytest.raises(Taken):
+        ThrottleExecutor(memory).carry_out(moving.admin, first(moving.topic), still)
+    assert moving.throttle() != Throttle()
+    assert other.sweep(moving.admin, nothing_against_it)
+    assert moving.throttle() == Throttle()
+
+
+def once_before(plain: Callable[..., Any], work: Callable[[], object]) -> Callable[..., Any]:
+    todo = [work]
+
+    def call(*arguments: Any) -> Any:
+        if todo:
+            todo.pop()()
+        return plain(*arguments)
+
+    return call

@@ -7,8 +7,8 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.throttle.lists import ThrottledLists
-from streaming.execute.kafka_memory import Rate, Remembered
-from streaming.execute.output_side import memory_of
+from streaming.execute.kafka_memory import Rate, Remembered, Taken
+from streaming.execute.output_side import Memory, memory_of
 from streaming.sinks import PublishError
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab, other_than
@@ -58,12 +58,30 @@ def test_what_was_put_on_a_kafka_cluster_is_remembered_on_pulsar(stage: PulsarSt
     memory = memory_of(settings, cluster=CLUSTER)
     assert memory.read() == Remembered()
     put = Remembered(added=ThrottledLists(leader={"t": "0:1"}), rates={"leader:1": Rate(ours=5, before=None)})
-    memory.write(put)
-    memory_of(settings, cluster="west").write(put)
+    write(memory, put)
+    write(memory_of(settings, cluster="west"), put)
     assert memory_of(settings, cluster=CLUSTER).read() == put
-    memory.write(Remembered())
+    write(memory, Remembered())
     assert memory.read() == Remembered()
     assert memory_of(settings, cluster="west").read() == put
+
+
+def test_of_two_executors_that_remember_on_pulsar_the_one_that_was_overtaken_overwrites_nothing(
+    stage: PulsarStage,
+) -> None:
+    memory = memory_of(stage.loaded(), cluster=CLUSTER)
+    put = Remembered(added=ThrottledLists(leader={"t": "0:1"}))
+    with memory.held() as overtaken:
+        write(memory_of(stage.loaded(), cluster=CLUSTER), put)
+        with pytest.raises(Taken):
+            overtaken.write(Remembered())
+    with memory.held() as again:
+        assert again.remembered == put
+
+
+def write(memory: Memory, remembered: Remembered) -> None:
+    with memory.held() as held:
+        held.write(remembered)
 
 
 def test_without_topics_the_executor_says_how_to_make_them(pulsar: LocalPulsar, tmp_path: Path) -> None:

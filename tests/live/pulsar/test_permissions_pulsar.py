@@ -134,13 +134,18 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
     assert link is not None
     memory = PulsarExecutorMemory(link, stage.topics.executor_kafka, CLUSTER)
     put = Remembered.parse(b'{"added":{"leader":{"orders":"0:1"}}}')
-    tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: memory.write(put)}
+    tried: dict[str, Callable[[], object]] = {"consume": memory.read, "produce": lambda: write(memory, put)}
     for missing in executor.one_less(documented("trimtab execute kafka")):
         with pytest.raises(PublishError) as refused:
             tried[missing.action]()
         assert executor.command(missing) in str(refused.value)
-    memory.write(put)
+    write(memory, put)
     assert memory.read() == put
+
+
+def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
+    with memory.held() as held:
+        held.write(remembered)
 
 
 def target_of(stage: PulsarStage) -> str:
