@@ -11,6 +11,8 @@ from typing import Literal
 PREFIX = "trimtab_"
 
 _LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_SWEEP_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_ACTION_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _LAG_BUCKETS_S = (1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 
 
@@ -48,8 +50,8 @@ def _gauge(stem: str, text: str, *labels: str) -> Family:
     return Family("gauge", stem, text, labels)
 
 
-def _histogram(stem: str, text: str, buckets: tuple[float, ...]) -> Family:
-    return Family("histogram", stem, text, buckets=buckets)
+def _histogram(stem: str, text: str, buckets: tuple[float, ...], *labels: str) -> Family:
+    return Family("histogram", stem, text, labels, buckets)
 
 
 ROUNDS = _counter("rounds", "Closed rounds.", "cluster", "outcome")
@@ -188,6 +190,63 @@ INPUT_BEHIND = _gauge(
 )
 START = _gauge("start_timestamp_seconds", "Start of this process (Unix time).")
 BUILD_INFO = _gauge("build_info", "Versions in use; always 1.", "version", "pyspark", "python")
+
+COLLECTOR_SWEEPS = _counter(
+    "collector_sweeps",
+    "Sweeps over all brokers: complete, without a broker list, or not written.",
+    "cluster",
+    "result",
+)
+COLLECTOR_READS = _counter("collector_reads", "Brokers asked, by what came of it.", "cluster", "result")
+COLLECTOR_EVENTS = _counter("collector_events", "Events handed over.", "cluster", "type")
+COLLECTOR_BROKERS = _gauge("collector_brokers", "Brokers the cluster lists as alive.", "cluster")
+COLLECTOR_BALANCERS = _gauge(
+    "collector_pulsar_balances",
+    "Brokers at which Pulsar's own shedding or splitting is on.",
+    "cluster",
+    "kind",
+)
+COLLECTOR_LAST_SWEEP = _gauge(
+    "collector_last_sweep_timestamp_seconds",
+    "End of the last complete sweep (Unix time); 0: none yet.",
+    "cluster",
+)
+COLLECTOR_SWEEP_DURATION = _histogram(
+    "collector_sweep_duration_seconds", "Duration of complete sweeps.", _SWEEP_BUCKETS_S, "cluster"
+)
+
+EXECUTOR_ACTIONS = _counter(
+    "executor_actions", "Actions, by what became of them.", "cluster", "kind", "outcome"
+)
+EXECUTOR_SKIPS = _counter(
+    "executor_skips", "Actions that were not carried out, by reason.", "cluster", "reason"
+)
+EXECUTOR_ELSEWHERE = _counter(
+    "executor_landed_elsewhere",
+    "Unloads whose bundle left its broker, but not for the destination.",
+    "cluster",
+)
+EXECUTOR_UNREADABLE = _counter(
+    "executor_unreadable", "Records on the actions topic that are no actions.", "cluster"
+)
+EXECUTOR_DROPPED = _counter(
+    "executor_dropped_batches",
+    "Times that the topics failed, or the consumer group went on without this executor, so that what was not committed is "
+    "taken up again.",
+    "cluster",
+)
+EXECUTOR_DURATION = _histogram(
+    "executor_action_duration_seconds",
+    "From taking an action up to having seen what became of it.",
+    _ACTION_BUCKETS_S,
+    "cluster",
+    "kind",
+)
+EXECUTOR_LAST_POLL = _gauge(
+    "executor_last_poll_timestamp_seconds",
+    "When actions were last asked for, with brokers that answer (Unix time).",
+    "cluster",
+)
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
 """All of them, in the order they are declared."""

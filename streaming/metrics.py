@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from streaming import families
+from streaming import families, instruments
 from streaming.families import Family
 from streaming.followup import Effect, Repeat, Source
 from streaming.observation import EventObservation, EventResult, Resource, RoundObservation, RoundOutcome
@@ -110,15 +110,13 @@ class Metrics:
         self._start.set(math.nan)
 
     def _counter(self, family: Family) -> Counter:
-        return Counter(family.name, family.text, family.labels, registry=self.registry)
+        return instruments.counter(self.registry, family)
 
     def _gauge(self, family: Family) -> Gauge:
-        return Gauge(family.name, family.text, family.labels, registry=self.registry)
+        return instruments.gauge(self.registry, family)
 
     def _histogram(self, family: Family) -> Histogram:
-        return Histogram(
-            family.name, family.text, family.labels, registry=self.registry, buckets=family.buckets
-        )
+        return instruments.histogram(self.registry, family)
 
     def observe_round(self, seen: RoundObservation, *, published_ms: int) -> None:
         """Count a round that has been published at `published_ms` (Unix milliseconds)."""

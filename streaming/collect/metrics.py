@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
+from streaming import families
+from streaming.instruments import counter, gauge, histogram
 from streaming.pulsar_admin import Failure
 
 READ_RESULTS = ("ok", "foreign-report", "unfinished", *get_args(Failure))
 EVENTS = ("load-report", "topic-stats", "tick", "cluster")
-_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class CollectorMetrics:
@@ -19,47 +20,13 @@ class CollectorMetrics:
         self, cluster: str, *, results: Sequence[str] = READ_RESULTS, events: Sequence[str] = EVENTS
     ) -> None:
         registry = self.registry = CollectorRegistry()
-        names = ("cluster", "result")
-        self._sweeps = Counter(
-            "trimtab_collector_sweeps_total",
-            "Sweeps over all brokers: complete, without a broker list, or not written.",
-            names,
-            registry=registry,
-        )
-        self._reads = Counter(
-            "trimtab_collector_reads_total", "Brokers asked, by what came of it.", names, registry=registry
-        )
-        self._events = Counter(
-            "trimtab_collector_events_total",
-            "Events handed to Kafka.",
-            ("cluster", "type"),
-            registry=registry,
-        )
-        self._brokers = Gauge(
-            "trimtab_collector_brokers",
-            "Brokers the cluster lists as alive.",
-            ("cluster",),
-            registry=registry,
-        )
-        self._balancers = Gauge(
-            "trimtab_collector_pulsar_balances",
-            "Brokers at which Pulsar's own shedding or splitting is on.",
-            ("cluster", "kind"),
-            registry=registry,
-        )
-        self._finished = Gauge(
-            "trimtab_collector_last_sweep_timestamp_seconds",
-            "End of the last complete sweep (Unix time); 0: none yet.",
-            ("cluster",),
-            registry=registry,
-        )
-        self._duration = Histogram(
-            "trimtab_collector_sweep_duration_seconds",
-            "Duration of complete sweeps.",
-            ("cluster",),
-            buckets=_BUCKETS_S,
-            registry=registry,
-        )
+        self._sweeps = counter(registry, families.COLLECTOR_SWEEPS)
+        self._reads = counter(registry, families.COLLECTOR_READS)
+        self._events = counter(registry, families.COLLECTOR_EVENTS)
+        self._brokers = gauge(registry, families.COLLECTOR_BROKERS)
+        self._balancers = gauge(registry, families.COLLECTOR_BALANCERS)
+        self._finished = gauge(registry, families.COLLECTOR_LAST_SWEEP)
+        self._duration = histogram(registry, families.COLLECTOR_SWEEP_DURATION)
         self._cluster = cluster
         for result in ("complete", "no-brokers", "not-written"):
             self._sweeps.labels(cluster, result)

@@ -4,10 +4,17 @@ from collections.abc import Iterable
 from typing import get_args
 
 import msgspec
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from state.events import ActionOutcome, RejectReason
+from streaming.collect.kafka_sweep import EVENTS as KAFKA_EVENTS
+from streaming.collect.kafka_sweep import READ_RESULTS as KAFKA_RESULTS
+from streaming.collect.metrics import EVENTS as PULSAR_EVENTS
+from streaming.collect.metrics import READ_RESULTS as PULSAR_RESULTS
+from streaming.collect.metrics import CollectorMetrics
+from streaming.execute.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
 from streaming.intake import EVENT_TYPES
 from streaming.metrics import THROTTLE_POLICY, KnownLabels, Metrics
 from streaming.observation import (
@@ -24,8 +31,9 @@ _HEAD = """\
 
 <!-- Written by `python -m streaming.docs`; edit streaming/families.py, not this page. -->
 
-Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`. Counters move when a batch has been
-published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
+Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`: by the controller, what begins with
+`trimtab_collector_` by `trimtab collect`, and with `trimtab_executor_` by `trimtab execute`. The controller's counters move when a
+batch has been published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
 reassignment moves replicas of theirs; a
 cluster's series exist from its first round, or its first event that was used.
 
@@ -96,7 +104,7 @@ _EVENTS = EventObservation(
 
 def render_metrics() -> str:
     """The page; raises `RuntimeError` for a metric that was not used, since its labels would be missing."""
-    families = sorted(_used().registry.collect(), key=lambda family: family.name)
+    families = sorted(_used().collect(), key=lambda family: family.name)
     unused = [family.name for family in families if not family.samples]
     if unused:
         raise RuntimeError(
@@ -106,7 +114,34 @@ def render_metrics() -> str:
     return _HEAD + rows + _LABELS_HEAD + "".join(row for family in families for row in _label_rows(family))
 
 
-def _used() -> Metrics:
+class _All(Collector):
+    """Everything of several registries."""
+
+    def __init__(self, *registries: CollectorRegistry) -> None:
+        self._registries = registries
+
+    def collect(self) -> Iterable[Metric]:
+        """See ``Collector``."""
+        return [family for registry in self._registries for family in registry.collect()]
+
+
+def _used() -> CollectorRegistry:
+    """Of the controller, a collector and an executor of either system."""
+    collector = CollectorMetrics(
+        _ROUND.cluster,
+        results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),
+        events=tuple(dict.fromkeys((*PULSAR_EVENTS, *KAFKA_EVENTS))),
+    )
+    collector.observe_sweep(brokers_count=3, ended_s=0.0, duration_s=1.0)
+    collector.show_balancers(shedding_count=0, splitting_count=0)
+    executor = ExecutorMetrics(_ROUND.cluster, kinds=(*KINDS, THROTTLE_KIND))
+    executor.polled(0.0)
+    registry = CollectorRegistry()
+    registry.register(_All(_of_controller().registry, collector.registry, executor.registry))
+    return registry
+
+
+def _of_controller() -> Metrics:
     known = KnownLabels(
         rejected_reasons=get_args(RejectReason),
         event_types=EVENT_TYPES,

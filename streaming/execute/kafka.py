@@ -16,7 +16,7 @@ from streaming.execute.control import ControlView, control_of
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.execute.loop import ActionLoop
-from streaming.execute.metrics import ExecutorMetrics
+from streaming.execute.metrics import THROTTLE_KIND, ExecutorMetrics
 from streaming.execute.orders import Epochs, Held, Skip
 from streaming.execute.output_side import Actions, actions_of, memory_of
 from streaming.kafka_admin.connection import ClusterError
@@ -50,7 +50,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(
-            ExecutorMetrics(cluster, kinds=("throttle",)),
+            ExecutorMetrics(cluster, kinds=(THROTTLE_KIND,)),
             cluster=cluster,
             actions=actions,
             control=control,

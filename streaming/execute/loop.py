@@ -66,6 +66,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._clock_s = clock_s
         self._stop = threading.Event()
         self._pulse = Pulse(clock_s)
+        metrics.polled(self._pulse.polled())
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
         """Why the batch in progress is not ours to go on with."""

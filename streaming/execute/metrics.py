@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
+from streaming import families
 from streaming.execute.orders import SkipReason
+from streaming.instruments import counter, gauge, histogram
 
 KINDS = ("unload", "split")
+THROTTLE_KIND = "throttle"
 OUTCOMES = ("succeeded", "failed", "skipped")
-_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 class ExecutorMetrics:
@@ -18,49 +20,13 @@ class ExecutorMetrics:
     def __init__(self, cluster: str, *, kinds: Sequence[str] = KINDS) -> None:
         registry = self.registry = CollectorRegistry()
         self._cluster = cluster
-        self._actions = Counter(
-            "trimtab_executor_actions_total",
-            "Actions, by what became of them.",
-            ("cluster", "kind", "outcome"),
-            registry=registry,
-        )
-        self._skips = Counter(
-            "trimtab_executor_skips_total",
-            "Actions that were not carried out, by reason.",
-            ("cluster", "reason"),
-            registry=registry,
-        )
-        self._elsewhere = Counter(
-            "trimtab_executor_landed_elsewhere_total",
-            "Unloads whose bundle left its broker, but not for the destination.",
-            ("cluster",),
-            registry=registry,
-        )
-        self._unreadable = Counter(
-            "trimtab_executor_unreadable_total",
-            "Records on the actions topic that are no actions.",
-            ("cluster",),
-            registry=registry,
-        )
-        self._dropped = Counter(
-            "trimtab_executor_dropped_batches_total",
-            "Times the topics failed, so that what was not committed is taken up again.",
-            ("cluster",),
-            registry=registry,
-        )
-        self._duration = Histogram(
-            "trimtab_executor_action_duration_seconds",
-            "From taking an action up to having seen what became of it.",
-            ("cluster", "kind"),
-            buckets=_BUCKETS_S,
-            registry=registry,
-        )
-        self._polled = Gauge(
-            "trimtab_executor_last_poll_timestamp_seconds",
-            "When actions were last asked for (Unix time).",
-            ("cluster",),
-            registry=registry,
-        )
+        self._actions = counter(registry, families.EXECUTOR_ACTIONS)
+        self._skips = counter(registry, families.EXECUTOR_SKIPS)
+        self._elsewhere = counter(registry, families.EXECUTOR_ELSEWHERE)
+        self._unreadable = counter(registry, families.EXECUTOR_UNREADABLE)
+        self._dropped = counter(registry, families.EXECUTOR_DROPPED)
+        self._duration = histogram(registry, families.EXECUTOR_DURATION)
+        self._polled = gauge(registry, families.EXECUTOR_LAST_POLL)
         self._introduce(kinds)
 
     def _introduce(self, kinds: Sequence[str]) -> None:

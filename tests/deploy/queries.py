@@ -13,6 +13,7 @@ import yaml
 from policies.throttle.rates import Role
 from state.settings import PulsarSettings
 from streaming import families
+from streaming.execute.orders import SkipReason
 from streaming.families import Family
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import SPLIT_POLICY
@@ -52,6 +53,7 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.THROTTLE_MINIMUM, "role"): frozenset(get_args(Role)),
     (families.REASSIGNMENT_BOTTLENECK, "role"): frozenset(get_args(Role)),
     (families.REJECTED, "reason"): frozenset(KNOWN_LABELS.rejected_reasons),
+    (families.EXECUTOR_SKIPS, "reason"): frozenset(get_args(SkipReason)),
 }
 KAFKA_ONLY = frozenset(
     {
@@ -77,6 +79,31 @@ KAFKA_ONLY = frozenset(
     }
 )
 """What only a Kafka cluster has something to say to, so that without one there is nothing."""
+OF_PROGRAMS = frozenset(
+    {
+        *(
+            f"trimtab / Executors and collectors: {panel}"
+            for panel in (
+                "Last poll",
+                "Last sweep",
+                "Carried out",
+                "Skipped, and why",
+                "Began again",
+                "Duration of actions",
+                "Not as asked",
+                "Sweeps",
+                "Brokers asked",
+                "Brokers",
+                "Duration of sweeps",
+                "Events written",
+            )
+        ),
+        "TrimtabExecutorNotPolling",
+        "TrimtabExecutorStumbling",
+        "TrimtabCollectorStalled",
+    }
+)
+"""What only an executor or a collector has something to say to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_w
 
 
 def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
-    done = promtool("check", "metrics", given=generate_latest(_used().registry).decode())
+    done = promtool("check", "metrics", given=generate_latest(_used()).decode())
     assert done.returncode == 0, done.stdout + done.stderr
 
 

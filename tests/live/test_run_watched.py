@@ -14,7 +14,16 @@ import pytest
 from deploy.local.ports import free_ports
 from deploy.local.prometheus import Prometheus
 from tests.deploy.promtool import need
-from tests.deploy.queries import KAFKA_ONLY, Asked, alerts, asked_by_dashboards, asked_by_rules, parts, rules
+from tests.deploy.queries import (
+    KAFKA_ONLY,
+    OF_PROGRAMS,
+    Asked,
+    alerts,
+    asked_by_dashboards,
+    asked_by_rules,
+    parts,
+    rules,
+)
 from tests.live.driving import Running, Warm, until
 from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import Stage
@@ -31,6 +40,7 @@ EMPTY = {
     "trimtab / Cluster: annotation Splits": "no split was published, and a mark for nothing would mislead",
     "trimtab / Cluster: Bundles that stand out": "none does here, and bars show what was counted only",
     **dict.fromkeys(KAFKA_ONLY, "about Kafka clusters only, and here is none"),
+    **dict.fromkeys(OF_PROGRAMS, "about executors and collectors, and here is none"),
 }
 """Queries that say nothing on a healthy system, and why they should not."""
 

@@ -1,0 +1,138 @@
+"""Executors and collectors: do they get to their topics and brokers, what became of actions, what was read."""
+
+from grafana_foundation_sdk.builders.stat import Panel as Stat
+from grafana_foundation_sdk.builders.timeseries import Panel as Graph
+from grafana_foundation_sdk.models import dashboard, units
+
+from deploy.grafana.frame import framed
+from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
+from deploy.grafana.queries import age, each_step, latest, quantile, rate
+from streaming import families
+
+_NONE = "none is scraped"
+
+
+def build() -> dashboard.Dashboard:
+    """The dashboard of the programs beside the controller."""
+    return framed(
+        "trimtab-programs",
+        "trimtab / Executors and collectors",
+        "Do they get to their topics and brokers, what became of actions, what was read.",
+        ("Alive", _alive()),
+        ("Executors", _executors()),
+        ("Collectors", _collectors()),
+    )
+
+
+def _alive() -> list[Stat]:
+    return [
+        number(
+            "Last poll",
+            "Since an executor of the cluster last asked for actions, with brokers that answer.",
+            Query(age(families.EXECUTOR_LAST_POLL, by="cluster"), "{{cluster}}"),
+            unit=units.Seconds,
+            steps=[Step(180, RED)],
+            runbook="executor-not-polling",
+            no_value=_NONE,
+            width=12,
+        ),
+        number(
+            "Last sweep",
+            "Since a collector last read all brokers of the cluster.",
+            Query(age(families.COLLECTOR_LAST_SWEEP, by="cluster"), "{{cluster}}"),
+            unit=units.Seconds,
+            steps=[Step(600, RED)],
+            runbook="collector-stalled",
+            no_value=_NONE,
+            width=12,
+        ),
+    ]
+
+
+def _executors() -> list[Graph]:
+    return [
+        graph(
+            "Carried out",
+            "Actions by what became of them.",
+            Query(each_step(families.EXECUTOR_ACTIONS, by="outcome"), "{{outcome}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="action-failures",
+        ),
+        graph(
+            "Skipped, and why",
+            "Actions that were not carried out, by reason.",
+            Query(each_step(families.EXECUTOR_SKIPS, by="reason"), "{{reason}}"),
+            unit=units.Short,
+            stacked=True,
+        ),
+        graph(
+            "Began again",
+            "Batches that were dropped, because topics failed or the consumer group went on without the executor.",
+            Query(each_step(families.EXECUTOR_DROPPED, by="cluster"), "{{cluster}}"),
+            unit=units.Short,
+            stacked=True,
+            steps=[Step(1, ORANGE)],
+            runbook="executor-stumbling",
+            width=8,
+        ),
+        graph(
+            "Duration of actions",
+            "From taking an action up to having seen what became of it, 95 % of them.",
+            Query(quantile(families.EXECUTOR_DURATION, 0.95), "95 %"),
+            unit=units.Seconds,
+            width=8,
+        ),
+        graph(
+            "Not as asked",
+            "Bundles that landed on another broker than their destination, and records that are no actions.",
+            Query(each_step(families.EXECUTOR_ELSEWHERE, by="cluster"), "{{cluster}} landed elsewhere"),
+            Query(each_step(families.EXECUTOR_UNREADABLE, by="cluster"), "{{cluster}} unreadable"),
+            unit=units.Short,
+            stacked=True,
+            width=8,
+        ),
+    ]
+
+
+def _collectors() -> list[Graph]:
+    return [
+        graph(
+            "Sweeps",
+            "Sweeps over all brokers, by what came of them.",
+            Query(each_step(families.COLLECTOR_SWEEPS, by="result"), "{{result}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="collector-stalled",
+        ),
+        graph(
+            "Brokers asked",
+            "What came of asking each broker.",
+            Query(each_step(families.COLLECTOR_READS, by="result"), "{{result}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="no-reports",
+        ),
+        graph(
+            "Brokers",
+            "Brokers the cluster lists as alive, and those at which Pulsar balances by itself.",
+            Query(latest(families.COLLECTOR_BROKERS, by="cluster"), "{{cluster}} alive"),
+            Query(latest(families.COLLECTOR_BALANCERS, by="cluster, kind"), "{{cluster}} {{kind}} by Pulsar"),
+            unit=units.Short,
+            width=8,
+        ),
+        graph(
+            "Duration of sweeps",
+            "Of complete sweeps, 95 % of them.",
+            Query(quantile(families.COLLECTOR_SWEEP_DURATION, 0.95), "95 %"),
+            unit=units.Seconds,
+            width=8,
+        ),
+        graph(
+            "Events written",
+            "Events handed over, by type.",
+            Query(rate(families.COLLECTOR_EVENTS, by="type"), "{{type}}"),
+            unit=units.CountsPerSecond,
+            width=8,
+        ),
+    ]
