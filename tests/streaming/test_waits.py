@@ -47,6 +47,11 @@ BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
 """What a loop without an end looks at."""
 
 ALLOWED = {
+    "streaming/collect/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; a daemon's",
+    "streaming/execute/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
+    "streaming/jars.py::ensure::with ThreadPoolExecutor": "sums of files on this machine",
+    "deploy/local/kafka.py::LocalKafka._configure::with ThreadPoolExecutor": "each process has a limit",
+    "deploy/local/pulsar_jvms.py::Local.stop::with ThreadPoolExecutor": "each process has a limit",
     "streaming/execute/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its looking a limit",
     "streaming/execute/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
     "streaming/pulsar_log/reading.py::_varint::while True": "bytes in memory",
@@ -87,7 +92,7 @@ def _waits(file: str, node: ast.AST, function: str) -> Iterator[Wait]:
             inside = f"{function}.{child.name}".lstrip(".")
         if isinstance(child, ast.Call) and getattr(child.func, "id", "") == "within":
             continue
-        what = _call(child) if isinstance(child, ast.Call) else _loop(child, file)
+        what = _call(child) if isinstance(child, ast.Call) else _pool(child) or _loop(child, file)
         if what is not None:
             yield Wait(file, function, what, child.lineno)  # type: ignore[attr-defined]
         yield from _waits(file, child, inside)
@@ -101,6 +106,14 @@ def _call(call: ast.Call) -> str | None:
         return f"{name}()"
     limits = [limit for (of, named), limit in BOUNDED_BY.items() if (of, named) == (owner, name)]
     return name if limits and not given & {*limits, None} else None
+
+
+def _pool(node: ast.AST) -> str | None:
+    """The end of the block waits for all that was submitted."""
+    opened = [ast.unparse(item.context_expr) for item in node.items] if isinstance(node, ast.With) else []
+    return (
+        "with ThreadPoolExecutor" if any(each.startswith("ThreadPoolExecutor(") for each in opened) else None
+    )
 
 
 def _loop(node: ast.AST, file: str) -> str | None:
@@ -167,6 +180,7 @@ def test_every_exception_is_still_needed() -> None:
         ("consumer.position(at, timeout_ms=5)", None),
         ("self._consumer.partitions_for_topic(topic)", "partitions_for_topic"),
         ("within(5, lambda: consumer.partitions_for_topic(topic), what='')", None),
+        ("with ThreadPoolExecutor(4) as pool:\n    pool.map(f, x)", "with ThreadPoolExecutor"),
         ("while True:\n    time.sleep(1)", "while True"),
         ("while True:\n    if time.monotonic() > deadline_s:\n        break", None),
     ],
