@@ -5,6 +5,7 @@ What a sweep asks and writes is said by the collector of each kind of cluster.
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -37,7 +38,7 @@ class Collector(ABC):
         self._cadence = cadence
         self._clock_s = clock_s
         self._stop = threading.Event()
-        self._turned_s = clock_s()
+        self._turned_s = time.monotonic()
         self._swept_s: float | None = None
         self._problem = "no sweep yet"
         self._refusal: Exception | None = None
@@ -55,7 +56,7 @@ class Collector(ABC):
         """Sweep until ``stop``. Raises what was found that no sweep can mend."""
         failures = 0
         while not self._stop.is_set():
-            self._turned_s = self._clock_s()
+            self._turned_s = time.monotonic()
             failures = 0 if self.sweep() else failures + 1
             now_s = self._clock_s()
             next_s = (
@@ -82,7 +83,7 @@ class Collector(ABC):
 
     def liveness(self) -> Sequence[Check]:
         """Whether sweeps are begun at all; that the cluster does not answer is no reason for a restart."""
-        age_s = self._clock_s() - self._turned_s
+        age_s = time.monotonic() - self._turned_s
         limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
         return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
 

@@ -65,8 +65,8 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._epochs = epochs
         self._clock_s = clock_s
         self._stop = threading.Event()
-        self._pulse = Pulse(clock_s)
-        metrics.polled(self._pulse.polled())
+        self._pulse = Pulse()
+        metrics.polled(clock_s())
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
         """Why the batch in progress is not ours to go on with."""
@@ -168,7 +168,8 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._stop.wait(_RETRY_S)
 
     def _polled(self) -> None:
-        self.metrics.polled(self._pulse.polled())
+        self._pulse.polled()
+        self.metrics.polled(self._clock_s())
 
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
         for record in records:
@@ -205,7 +206,11 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         with self._gating:
             if self._lost is not None:
                 raise self._lost
-            control = self._control.newest()
+            try:
+                control = self._control.newest()
+            except PublishError as error:  # the others of the batch need not wait for it, too
+                self._lost = error
+                raise
             now = datetime.fromtimestamp(self._clock_s(), UTC)
             skip = gate(order, epochs=self._epochs, control=control, now=now)
         if skip is not None:

@@ -3,6 +3,7 @@
 Waiting for brokers is alive: a restart would not bring them back.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 from streaming.serve import Check
@@ -18,9 +19,9 @@ _PROGRESS_AGE_S_MAX = 900.0
 
 
 class Pulse:
-    """Written by the loop, read by whoever asks; ``clock_s`` gives Unix seconds."""
+    """Written by the loop, read by whoever asks. Its clock is steady: one that is set does not kill an executor."""
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._turned_s = self._polled_s = clock_s()
         self._progressed_s: float | None = None
@@ -32,10 +33,9 @@ class Pulse:
         """The loop is about to ask for actions, whether or not it gets an answer."""
         self._turned_s = self._clock_s()
 
-    def polled(self) -> float:
-        """The brokers were asked for actions and are there; returns when."""
+    def polled(self) -> None:
+        """The brokers were asked for actions and are there."""
         self._polled_s = self._clock_s()
-        return self._polled_s
 
     def progressed(self) -> None:
         """A batch, or the next action of it, is taken up."""

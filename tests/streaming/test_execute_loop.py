@@ -14,6 +14,7 @@ from streaming.execute.carry_out import Done
 from streaming.execute.control import ControlView
 from streaming.execute.orders import Epochs, Order, Skip
 from streaming.execute.pulsar import ExecutorLoop
+from streaming.execute.pulse import Pulse
 from streaming.sinks import PublishError
 from streaming.wire.messages import ControlData
 
@@ -59,8 +60,14 @@ class Control(ControlView):
     def __init__(self) -> None:
         super().__init__("east-1")
         self.data: ControlData | None = None
+        self.failing = 0
+        self.asked = 0
 
     def newest(self) -> ControlData | None:
+        self.asked += 1
+        if self.failing:
+            self.failing -= 1
+            raise PublishError("no leader")
         return self.data
 
     def close(self) -> None:
@@ -113,6 +120,7 @@ class World:
             concurrent_count=4,
             clock_s=lambda: self.now_s,
         )
+        self.loop._pulse = Pulse(lambda: self.now_s)
 
     def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         """In the place of the executor: look around, which takes a while, then call."""
@@ -225,6 +233,17 @@ def test_a_pause_is_obeyed_between_the_actions_of_one_namespace(world: World) ->
     world.loop.run(once=True)
     assert world.called == ["a1"]
     assert world.outcomes() == {"a1": "succeeded", "a2": "skipped paused"}
+
+
+def test_nothing_is_called_while_the_control_topic_cannot_be_read_and_a_batch_waits_for_it_once(
+    world: World,
+) -> None:
+    for number in range(4):
+        world.say(f"a{number}", namespace=f"t/n{number}")
+    world.control.failing = 1
+    with pytest.raises(PublishError, match="no leader"):
+        world.loop.run(once=True)
+    assert (world.called, world.control.asked) == ([], 1)
 
 
 def test_it_stays_in_the_group_while_it_works_and_calls_nothing_any_more_once_the_batch_is_anothers(

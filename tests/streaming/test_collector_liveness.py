@@ -1,0 +1,48 @@
+"""A collector is alive while it begins sweeps, whatever becomes of them."""
+
+import threading
+
+import pytest
+
+from streaming.collect import collector
+from streaming.collect.cadence import Cadence
+from streaming.collect.collector import Collector
+from streaming.collect.metrics import CollectorMetrics
+
+
+class Hanging(Collector):
+    """Its second sweep hangs until it is told."""
+
+    def __init__(self) -> None:
+        cadence = Cadence(length_s=0.02, lateness_s=0.0, sweeps_per_round=2)
+        super().__init__(CollectorMetrics("c"), cluster="c", cadence=cadence, clock_s=lambda: 0.0)
+        self.hangs, self.go_on = threading.Event(), threading.Event()
+        self.count = 0
+
+    def sweep(self) -> bool:
+        self.count += 1
+        if self.count == 2:
+            self.hangs.set()
+            assert self.go_on.wait(30)
+            self.stop()
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_collector_whose_sweep_hangs_is_not_alive_and_one_whose_cluster_does_not_answer_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Hanging()
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    assert made.hangs.wait(30)
+    assert all(check.ok for check in made.liveness()), "its first sweep failed"
+    assert not all(check.ok for check in made.readiness())
+    monkeypatch.setattr(collector, "_TURN_AGE_S_MAX", -1.0)
+    monkeypatch.setattr(collector, "_FRESH_INTERVALS", -1)
+    assert not all(check.ok for check in made.liveness())
+    made.go_on.set()
+    thread.join(30)
+    assert not thread.is_alive()
