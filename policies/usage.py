@@ -140,9 +140,9 @@ def percent(usage: Floats, limit: Floats) -> Floats:
     Shapes are equal and free. A limit of 0 or less (``-1`` of an unread resource) gives 0. Not clamped: 140 of 100
     gives 140. Source: Pulsar ``ResourceUsage.percentUsage``.
     """
-    used, most = usage.astype(np.float32), limit.astype(np.float32)
     measured = limit > 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        used, most = usage.astype(np.float32), limit.astype(np.float32)
         share = np.where(measured, used / np.where(measured, most, np.float32(1)), np.float32(0))
         in_percent: Floats = (share * np.float32(100)).astype(np.float64)
     return in_percent

@@ -15,6 +15,9 @@ from state.kafka.outputs import ThrottleSummary
 from state.settings import Mode
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
+_MS = timedelta(milliseconds=1)
+_FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's, as naive as the epoch
+_LAST_MS = (datetime(9999, 12, 31) - _EPOCH) // _MS  # noqa: DTZ001
 
 
 class Unload(msgspec.Struct, frozen=True, kw_only=True):
@@ -382,6 +385,6 @@ def output(
 
 
 def rfc3339(time_ms: int) -> str:
-    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``."""
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
+    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; what is outside the calendar is its first or last moment."""
+    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))
     return moment.isoformat(timespec="milliseconds") + "Z"

@@ -10,12 +10,12 @@ minimum counts it, and it is named. What is left of it stays unknown.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from policies.snapshot import Ints
-from policies.throttle.moves import UNKNOWN, Moves
+from policies.throttle.moves import LARGEST_NUMBER, UNKNOWN, Moves
 from policies.usage import Bools
 
 ByBroker = Mapping[int, int | None]
@@ -79,6 +79,24 @@ def needs_of(moves: Moves) -> Needs:
         without_leader=tuple(moves.name(row) for row in np.flatnonzero(~is_led).tolist()),
         whole_logs_count=int(np.count_nonzero(_is_whole(moves))),
     )
+
+
+def capped_needs_of(moves: Moves) -> Needs:
+    """The same, each number at most the largest that Kafka has: a greater one is as good as endless, and no rate reaches it."""
+    needs = needs_of(moves)
+    return replace(
+        needs,
+        leader_bytes_to_send=_capped(needs.leader_bytes_to_send),
+        follower_bytes_to_receive=_capped(needs.follower_bytes_to_receive),
+        leader_min_bytes_per_s=_capped(needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s=_capped(needs.follower_min_bytes_per_s),
+        leader_min_write_rate_bytes_per_s=_capped(needs.leader_min_write_rate_bytes_per_s),
+        failover_safe_min_bytes_per_s=_capped(needs.failover_safe_min_bytes_per_s),
+    )
+
+
+def _capped(values: ByBroker) -> ByBroker:
+    return {broker: None if value is None else min(value, LARGEST_NUMBER) for broker, value in values.items()}
 
 
 def followers_of(moves: Moves) -> Ints:

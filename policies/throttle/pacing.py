@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from policies.throttle.lists import ThrottledLists, difference, union
 from policies.throttle.moves import Moves
-from policies.throttle.needs import Needs, needs_of
+from policies.throttle.needs import Needs, capped_needs_of
 from policies.throttle.pacing_lists import ListSteps
 from policies.throttle.pacing_plan import (
     Outcome,
@@ -52,7 +52,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
         return _without_reports(snapshot, memory, settings, None)
     if not len(snapshot.moves):
         return _finished(memory)
-    needs = needs_of(snapshot.moves)
+    needs = capped_needs_of(snapshot.moves)
     knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nobody leads anything
     if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
         return _without_reports(snapshot, memory, settings, needs)
@@ -361,7 +361,7 @@ def _remembered(
 
 def _led(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
     """Roles that only partitions without a leader need have nothing to do yet; their caps count all the same."""
-    led = {load.role: load for load in loads_of(needs_of(moves.take(moves.is_led())))}
+    led = {load.role: load for load in loads_of(capped_needs_of(moves.take(moves.is_led())))}
     return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
+from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.needs import Needs
 
 Role = Literal["leader", "follower"]
@@ -133,13 +134,13 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 
 
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
-    """The largest of what each role needs, at most the smallest of their caps."""
+    """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
     wanted = _largest(_wanted(load, rule) for load in loads)
     caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
         rooms = [rule.room.of(load.role) or 0 for load in loads]
-        rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), *caps])
+        rate = min([max(wanted, rule.floor_bytes_per_s, min(rooms, default=0)), LARGEST_NUMBER, *caps])
     return UniformPlan(
         min_bytes_per_s=_largest(load.min_bytes_per_s for load in loads),
         rate_bytes_per_s=rate,
@@ -199,7 +200,7 @@ def _own_rate(load: Load, rule: RateRule) -> int | None:
     if wanted is None:
         return None
     rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)
-    return rate if cap is None else min(rate, cap)
+    return min(rate, LARGEST_NUMBER) if cap is None else min(rate, LARGEST_NUMBER, cap)
 
 
 def _violation(load: Load, rate: int | None) -> Violation | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
 from state.kafka.outputs import Throttle
@@ -144,9 +145,9 @@ def _evidence(
 
 
 def total(values: Mapping[int, int | None]) -> int | None:
-    """Their sum; None if one is unknown."""
+    """Their sum, at most the largest number Kafka has; None if one is unknown."""
     known = [value for value in values.values() if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return min(sum(known), LARGEST_NUMBER) if len(known) == len(values) else None
 
 
 def _expected(told: PacingExplanation) -> dict[str, dict[str, float]]:

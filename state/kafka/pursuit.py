@@ -17,6 +17,7 @@ RETRY_MS = 10_000
 """Before the second attempt."""
 RETRY_MS_MAX = 600_000
 """Once in ten minutes, so that a mended executor is soon heard of."""
+_DOUBLINGS_MAX = (RETRY_MS_MAX // RETRY_MS).bit_length()
 
 
 def pursue(memory: KafkaMemory, decision: ThrottleDecision, *, action_id: str, expires_ms: int) -> None:
@@ -77,7 +78,8 @@ def _take_back(memory: KafkaMemory, pending: Pending, *, at_ms: int) -> None:
         memory.real = pending.before
     memory.attempted = union(memory.attempted, pending.added)
     memory.failures_count += 1
-    memory.retry_ms = at_ms + min(RETRY_MS * 2 ** (memory.failures_count - 1), RETRY_MS_MAX)
+    doublings = min(memory.failures_count - 1, _DOUBLINGS_MAX)
+    memory.retry_ms = at_ms + min(RETRY_MS * 2**doublings, RETRY_MS_MAX)
 
 
 def _is_there(pending: Pending, seen: Seen) -> bool:

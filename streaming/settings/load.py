@@ -20,6 +20,7 @@ from streaming.settings.catalog import (
     settings_by_path,
 )
 from streaming.settings.errors import Problem, SettingsError, dotted, nearest
+from streaming.settings.extremes import extreme
 from streaming.settings.reader import WRONG, TreeReader, expectation, found, read_strictly, read_text
 from streaming.settings.tree import Settings, Tree, composed
 
@@ -160,7 +161,10 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
     except ValueError:
         layer.problems.append(Problem(origin, path, f"expected {_in_text(kind)}, found {found(value, kind)}"))
         return
-    if read is not WRONG:
+    complaint = extreme(path[-1], read)
+    if complaint is not None:
+        layer.problems.append(Problem(origin, path, complaint))
+    elif read is not WRONG:
         layer.put(path, read, source)
 
 

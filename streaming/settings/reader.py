@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
 
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
 from streaming.settings.errors import Problem, dotted, nearest
+from streaming.settings.extremes import extreme
 from streaming.settings.sections import NAME_PATTERN
 from streaming.settings.security import is_secret
 from streaming.settings.tree import Tree
@@ -67,10 +68,15 @@ class TreeReader:
         if below is not None:
             return self._free_table(raw, below, path)
         try:
-            return read_strictly(raw, kind)
+            read = read_strictly(raw, kind)
         except ValidationError:
             self._complain(path, f"expected {expectation(kind)}, found {found(raw, kind)}")
             return WRONG
+        complaint = extreme(path[-1], read)
+        if complaint is not None:
+            self._complain(path, complaint)
+            return WRONG
+        return read
 
     def _free_table(self, raw: object, below: Any, path: Path) -> object:
         if not isinstance(raw, Mapping):

@@ -31,6 +31,7 @@ from state.events import (
     LoadReport,
     Reassignment,
     Rejection,
+    RejectReason,
     Tick,
     TopicStats,
     TopicTraffic,
@@ -148,9 +149,15 @@ def _check_attributes(message: Message) -> None:
     if message.datacontenttype is not None and not message.datacontenttype.startswith("application/json"):
         detail = f"datacontenttype is {message.datacontenttype[:200]!r}, expected 'application/json'"
         raise _Refused(Rejection(reason="not-cloudevent", detail=detail))
-    if message.time < _EPOCH or message.time.year >= _LAST_YEAR:
-        detail = f"time {message.time.isoformat()} is not between 1970 and {_LAST_YEAR}"
-        raise _Refused(Rejection(reason="bad-time", detail=detail))
+    _check_time("time", message.time, reason="bad-time")
+    if message.recordedtime is not None:
+        _check_time("recordedtime", message.recordedtime, reason="bad-time")
+
+
+def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
+    if moment < _EPOCH or moment.year >= _LAST_YEAR:
+        detail = f"{name} {moment.isoformat()} is not between 1970 and {_LAST_YEAR}"
+        raise _Refused(Rejection(reason=reason, detail=detail))
 
 
 def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, partition: int | None) -> Event:
@@ -250,6 +257,7 @@ def _check_pattern(policy: str, pattern: str) -> None:
 def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
     if overlay.resumed_at is None:
         return None
+    _check_time("resumed_at", overlay.resumed_at, reason="bad-data")
     resumed_ms = to_ms(overlay.resumed_at)
     if resumed_ms > time_ms:
         detail = (

@@ -130,7 +130,7 @@ def _time_problem(name: str, value: object) -> Rejection | None:
         return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
     try:
         msgspec.convert(value, Time)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # a lone surrogate cannot be encoded
         return Rejection(reason="bad-time", detail=f"{name} is {_shown(value)}, {expected}")
     return None
 

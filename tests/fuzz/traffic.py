@@ -1,0 +1,192 @@
+"""Records of some clusters as they come on a log, real ones and damaged ones between each other, from one seed.
+
+Real are those of a recorded Pulsar cluster, the golden message of every type, and a Kafka cluster that moves partitions.
+Their clusters, times, brokers and actions are brought up to date, so that they take part in rounds; then some are damaged.
+"""
+
+import copy
+import dataclasses
+import gzip
+import json
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from state.outputs import Output, rfc3339
+from state.settings import ClusterSettings
+from streaming.docs.kinds import KINDS
+from streaming.intake import Record
+from streaming.wire.origin import Origin
+from tests.fuzz.mutation import NUMBERS, encoded, extreme, mutate
+from tests.streaming import golden
+
+RECORDING = Path(__file__).parents[1] / "recordings/pulsar-3-brokers.ndjson.gz"
+START_MS = 1_790_000_000_000
+PULSAR, KAFKA, EITHER = ("east", "west"), ("k-east", "k-west"), ("both",)
+NOWHERE = ("", "x" * 101, "a b", "ü", "no\n")
+"""Names that no cluster can have."""
+CONTROL = "trimtab.control.v1"
+RESULT = "trimtab.action-result.v1"
+_DAMAGED = 0.35
+_AHEAD = 0.01
+"""Share of the records whose sender's clock is a minute ahead of the log."""
+_BROKERS = 4
+
+Event = dict[str, Any]
+
+
+def recorded(limit: int) -> list[Event]:
+    """Events of the recording, evenly spread over it."""
+    with gzip.open(RECORDING) as stream:
+        lines = stream.readlines()
+    return [json.loads(line) for line in lines[:: max(len(lines) // limit, 1)]]
+
+
+def golden_events() -> list[Event]:
+    """One of every type that is read."""
+    read = {kind.type for kind in KINDS if kind.is_read}
+    return [
+        event
+        for folder in golden.folders()
+        for type_, event in golden.messages(folder).items()
+        if type_ in read
+    ]
+
+
+def kafka_events() -> list[Event]:
+    """A few partitions on their way, as brokers and controller tell it."""
+    moves = [
+        {"topic": f"t{at % 2}", "partition": at, "replicas": [1, 2, 3], "leader": 1 + at % 2}
+        | {"adding": [3], "removing": [1], "isr": [1, 2]}
+        for at in range(4)
+    ]
+    replicas = [
+        {"topic": f"t{at % 2}", "partition": at, "leader": True, "log_size_bytes": 10**9, "log_end_offset": 5}
+        for at in range(4)
+    ]
+    reports = [
+        {"type": "trimtab.kafka.load-report.v1", "subject": str(broker)}
+        | {"data": {"broker": broker, "throttle": {}, "network": {}, "replicas": replicas}}
+        for broker in (1, 2, 3)
+    ]
+    moving: Event = {"type": "trimtab.kafka.reassignment.v1", "subject": "reassignments"}
+    return [*reports * 3, *[moving | {"data": {"moves": moves}}] * 3, moving | {"data": {"moves": []}}]
+
+
+def settings_paths() -> list[tuple[str, ...]]:
+    """Every setting of a cluster."""
+    found: list[tuple[str, ...]] = []
+
+    def walk(value: Any, path: tuple[str, ...]) -> None:
+        if dataclasses.is_dataclass(value):
+            for each in dataclasses.fields(value):
+                walk(getattr(value, each.name), (*path, each.name))
+        else:
+            found.append(path)
+
+    defaults = ClusterSettings()
+    walk(defaults.pulsar, ("pulsar",))
+    walk(defaults.kafka, ("kafka",))
+    return found
+
+
+class Traffic:
+    """An endless log; told what was decided, it also sends results of it."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)  # noqa: S311  tests, not secrets
+        by_kafka = [each for each in golden_events() if ".kafka." in each["type"]]
+        common = [each for each in golden_events() if ".pulsar." not in each["type"] and each not in by_kafka]
+        pulsar = [each for each in golden_events() if ".pulsar." in each["type"]]
+        self._pulsar = recorded(150) + 5 * (pulsar + common)
+        self._kafka = 5 * kafka_events() + 2 * (by_kafka + common)
+        self._paths = settings_paths()
+        self._clock_ms = dict.fromkeys((*PULSAR, *KAFKA, *EITHER), START_MS)
+        self._decided: deque[str] = deque(maxlen=200)
+        self._offset = 0
+
+    def hear(self, outputs: list[Output]) -> None:
+        """What was decided."""
+        self._decided.extend(each.id for each in outputs if each.kind == "action")
+
+    def records(self, count: int) -> Iterator[Record]:
+        """The next of them."""
+        for _ in range(count):
+            yield self._record()
+
+    def _record(self) -> Record:
+        random = self._random
+        self._offset += 1
+        cluster = random.choice((*PULSAR * 4, *KAFKA * 4, *EITHER))
+        kind = random.random()
+        if kind < 0.03:
+            event = {"type": CONTROL, "subject": "control", "data": self._control()}
+        elif kind < 0.07 and self._decided:
+            outcome = random.choice(("succeeded", "failed", "skipped"))
+            event = {"type": RESULT, "subject": random.choice(self._decided), "data": {"outcome": outcome}}
+        else:
+            pool = (
+                self._kafka
+                if cluster in KAFKA or (cluster in EITHER and random.random() < 0.5)
+                else self._pulsar
+            )
+            event = copy.deepcopy(random.choice(pool))
+        event = self._brought_up_to_date(event, cluster)
+        if random.random() < _DAMAGED:
+            event = mutate(event, random)
+        value = encoded(event, random)
+        is_control = event.get("type") == CONTROL if random.random() < 0.99 else random.random() < 0.5
+        return Record(
+            value=None if random.random() < 0.001 else value,
+            origin=Origin(
+                topic="control" if is_control else "input",
+                partition=0 if random.random() < 0.998 else 1,
+                offset=self._offset,
+            ),
+            key=cluster if random.random() < 0.99 else random.choice((*NOWHERE, None, "other")),
+            appended_ms=self._clock_ms[cluster] + random.choice((0, 5, 500))
+            if random.random() < 0.9
+            else None,
+            is_control=is_control if random.random() < 0.99 else None,
+        )
+
+    def _brought_up_to_date(self, event: Event, cluster: str) -> Event:
+        random = self._random
+        step_ms = random.choices((0, 200, 1500, 12_000, 400_000, -8_000), (10, 30, 30, 3, 0.05, 3))[0]
+        time_ms = self._clock_ms[cluster] + step_ms
+        self._clock_ms[cluster] = max(time_ms, self._clock_ms[cluster])
+        if random.random() < _AHEAD:
+            time_ms += 60_000
+        found = {"specversion": "1.0", "source": "/fuzz"} | event
+        found |= {"id": f"{self._offset}", "time": rfc3339(time_ms), "cluster": cluster}
+        found.pop("recordedtime", None)
+        if event["type"].startswith("trimtab.pulsar.") and event["type"] != "trimtab.pulsar.cluster.v1":
+            found["subject"] = f"b{random.randrange(_BROKERS)}:8080"
+        if isinstance(found["data"], dict) and "msgRateIn" in found["data"]:
+            found["data"] |= {"cpu": {"usage": random.choice((5.0, 30.0, 90.0, 350.0)), "limit": 400.0}}
+        for replica in (
+            found["data"].get("replicas", ()) if event["type"].endswith("kafka.load-report.v1") else ()
+        ):
+            replica["log_size_bytes"] = (time_ms - START_MS) * random.choice((1, 1, 1, 2)) + 10**6
+        return found
+
+    def _control(self) -> Event:
+        random = self._random
+        found: Event = {
+            "paused": random.random() < 0.1,
+            "mode": random.choice((None, "act", "act", "dry-run")),
+        }
+        overlay: Event = {}
+        for _ in range(random.choice((0, 1, 1, 2, 4))):
+            *above, last = random.choice(self._paths)
+            at = overlay
+            for name in above:
+                at = at.setdefault(name, {})
+            at[last] = random.choice(
+                (0, 1, 0.0, 1.0, True, False, random.choice(NUMBERS), extreme(random), [])
+            )
+        if random.random() < 0.3:
+            found["resumed_at"] = rfc3339(min(self._clock_ms.values()))
+        return found | {"settings": overlay, "who": "fuzz", "why": "to find what breaks"}
