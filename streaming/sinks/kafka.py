@@ -2,7 +2,7 @@
 
 One transaction holds a batch's records and a marker saying "this batch of this query is out" (KIP-98). The
 order at start is fixed: `init_transactions` fences older incarnations and ends their transaction; only then
-is the marker read, checked against the checkpoint, and written again with the next epoch. That last write is
+are marker and checkpoint read, compared, and the marker written again with the next epoch. That last write is
 the claim: whoever has the highest epoch on the commits topic is the controller, which is how a fenced
 process tells a successor (it must end) from a transaction that timed out or a newcomer that refused to start
 (it may go on).
@@ -11,7 +11,8 @@ Every record carries the epoch in the header `trimtab-epoch`. Consumers must rea
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from kafka import KafkaProducer
@@ -34,7 +35,15 @@ from streaming.sinks import (
     PublishError,
 )
 from streaming.sinks.kafka_ending import end
-from streaming.sinks.marker import Checkpoint, Marker, encode_marker, is_new_batch, next_start, taken_over
+from streaming.sinks.marker import (
+    Checkpoint,
+    Marker,
+    encode_marker,
+    is_new_batch,
+    next_start,
+    published,
+    taken_over,
+)
 from streaming.sinks.marker_topic import MarkerTopic
 from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.within import within
@@ -86,23 +95,28 @@ class KafkaPublisher(Closing):
         self._transaction_timeout_ms = _TRANSACTION_TIMEOUT_MS
         self._marker: Marker | None = None
 
-    def open(
-        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
-    ) -> int:
-        """Take over as the controller of this name and return its epoch, 1 for the first start ever.
+    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+        """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
 
-        `query_id` and `last_batch_id` are the checkpoint's (None: there is none, or no batch yet). Raises
-        `CheckpointMismatch` when they disagree with the marker and neither `fresh` nor `adopt` is set,
-        `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
-        be reached.
+        The marker is read before the checkpoint, because a batch is planned before it is published.
         """
-        checkpoint = Checkpoint(query_id=query_id, last_batch_id=last_batch_id)
+        marker = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
+        next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+
+    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+        """Take over as the controller of this name and return its epoch, above every one there was.
+
+        `read` reads the checkpoint; it is called when nobody else can publish any more. Raises
+        `CheckpointMismatch` when it disagrees with the marker and neither `fresh` nor `adopt` is set,
+        `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
+        be reached, and whatever `read` raises.
+        """
         self._producer = self._connect()
         try:
             marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
-            claim = next_start(marker, checkpoint, name=self._name, fresh=fresh, adopt=adopt)
+            claim = next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
             self._commit((), claim)
-        except (CheckpointMismatch, PublishError, Fenced):
+        except Exception:
             self.close()
             raise
         return claim.epoch
@@ -110,19 +124,32 @@ class KafkaPublisher(Closing):
     def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
         """Make a batch's records visible, all or none, and return True; False when they already are.
 
-        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal.
-        Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried
-        again.
+        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
+        there is a successor is asked all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`,
+        after which the same batch may be tried again.
         """
         marker = self._owned_marker()
         batch_digest = digest(records)
-        if not is_new_batch(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest):
-            return False
-        if records:
+        is_new = is_new_batch(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+        if is_new and records:
             self._cover(records)
-            done = Marker(query_id=query_id, batch_id=batch_id, digest=batch_digest, epoch=marker.epoch)
+            done = published(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
             self._commit(sort_records(records), done)
-        return True
+        else:
+            self.ensure_owner()
+        return is_new
+
+    def ensure_owner(self) -> None:
+        """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.
+
+        Raises `PublishError` when there is no answer. The own claim may not be readable yet: the coordinator answers
+        a commit before everybody can see it.
+        """
+        if self._marker is None:
+            raise PublishError(self._not_open())
+        newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
+        if newest is not None and newest.epoch > self._marker.epoch:
+            raise taken_over(self._name, epoch=self._marker.epoch)
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
@@ -150,10 +177,13 @@ class KafkaPublisher(Closing):
     def _owned_marker(self) -> Marker:
         """The marker to go on from, after getting a producer again if the last publish failed."""
         if self._marker is None:
-            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+            raise PublishError(self._not_open())
         if self._producer is None:
             self._take_back(self._marker.epoch)
         return self._marker
+
+    def _not_open(self) -> str:
+        return f'the publisher of "{self._name}" is not open: call open() first'
 
     def _take_back(self, epoch: int) -> None:
         """Get a new producer unless a successor has claimed a higher epoch: it must not be fenced by us.
@@ -161,16 +191,16 @@ class KafkaPublisher(Closing):
         Whether the transaction that failed was committed after all is read from the marker, once fencing has
         ended that transaction one way or the other; until then it may be open, and cannot be read past.
         """
-        self._read_own_marker(epoch, past_open=False)
+        self.ensure_owner()
         self._producer = self._connect()
         try:
-            self._marker = self._read_own_marker(epoch, past_open=True)
+            self._marker = self._read_own_marker(epoch)
         except (CheckpointMismatch, PublishError, Fenced):
             self._drop_producer()
             raise
 
-    def _read_own_marker(self, epoch: int, *, past_open: bool) -> Marker:
-        newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=past_open)
+    def _read_own_marker(self, epoch: int) -> Marker:
+        newest = self._markers.read_to_end(timeout_s=self._timeout_s)
         if newest is None or newest.epoch < epoch:
             raise CheckpointMismatch(
                 f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '

@@ -18,29 +18,33 @@ __all__ = [
     "encode_marker",
     "is_new_batch",
     "next_start",
+    "published",
     "taken_over",
 ]
 
 
-class Marker(msgspec.Struct, frozen=True, kw_only=True):
+class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest batch a controller has published; `batch_id` and `digest` are None before its first one.
 
-    `query_id` is Spark's id of the query, None while any query is accepted (first start, `--fresh`). `epoch`
-    rises by one at every start of the controller.
+    `query_id` is Spark's id of the query, None while any query is accepted that is not over (first start, `--fresh`).
+    `epoch` rises at every start of the controller, to the seconds of its clock or by one.
     """
 
     query_id: str | None
     batch_id: int | None
     digest: str | None
     epoch: int
+    over: tuple[str, ...] = ()
+    """Queries given up by `--fresh` or `--adopt`, the newest last: their checkpoints are not gone on with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """What the checkpoint says: its query id and the newest batch id of its `offsets` log, if any."""
+    """What the checkpoint says: its query id, the newest batch id of its `offsets` log, if any, and its start's epoch."""
 
     query_id: str | None
     last_batch_id: int | None
+    epoch: int = 0
 
     def __str__(self) -> str:
         if self.query_id is None:
@@ -48,6 +52,9 @@ class Checkpoint:
         newest = "no batch yet" if self.last_batch_id is None else f"batch {self.last_batch_id} as its newest"
         return f"the checkpoint belongs to query {self.query_id} and has {newest}"
 
+
+_MOST_OVER = 100
+"""Queries remembered as over: 4 KB of a marker."""
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Marker)
@@ -70,18 +77,21 @@ def decode_marker(value: bytes, *, topic: str, offset: int) -> Marker:
 
 
 def next_start(
-    marker: Marker | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool
+    marker: Marker | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
 ) -> Marker:
     """The marker a starting controller writes: the old one with the next epoch.
 
     `fresh` forgets what was published, `adopt` takes the checkpoint's word for it. Raises
     `CheckpointMismatch` when neither is asked for and marker and checkpoint disagree.
     """
-    epoch = 1 if marker is None else marker.epoch + 1
+    epoch = _next_epoch(marker, checkpoint, now_s)
     if fresh:
-        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
+        over = _over(marker, checkpoint.query_id, going_on=None)
+        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
     if adopt:
-        return Marker(query_id=checkpoint.query_id, batch_id=None, digest=None, epoch=epoch)
+        query_id = checkpoint.query_id
+        over = _over(marker, going_on=query_id)
+        return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
     problem = _disagreement(marker, checkpoint)
     if problem is not None:
         raise CheckpointMismatch(_start_refusal(problem, marker, checkpoint, name))
@@ -90,16 +100,32 @@ def next_start(
     return msgspec.structs.replace(marker, epoch=epoch)
 
 
+def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> int:
+    """Above every epoch there was, also where the commits topic was lost: consumers remember the highest."""
+    known = 0 if marker is None else marker.epoch
+    return max(known + 1, checkpoint.epoch + 1, int(now_s))
+
+
+def _over(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
+    """The queries that are over once this start has claimed its epoch; ``going_on`` is not, whatever it was before."""
+    before = () if marker is None else (*marker.over, marker.query_id)
+    ended = dict.fromkeys(each for each in (*before, *others) if each is not None and each != going_on)
+    return tuple(ended)[-_MOST_OVER:]
+
+
 def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
     newest = -1 if checkpoint.last_batch_id is None else checkpoint.last_batch_id
     if marker is None:
         return "the checkpoint has batches, but no marker says which were published" if newest >= 0 else None
+    if checkpoint.query_id in marker.over:
+        return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
     if marker.query_id is None:
         return None
-    if checkpoint.query_id is None:
-        return "the checkpoint was deleted or replaced by a new one"
     if marker.query_id != checkpoint.query_id:
-        return "the checkpoint belongs to another query"
+        gone = checkpoint.query_id is None
+        return (
+            f"the checkpoint {'was deleted or replaced by a new one' if gone else 'belongs to another query'}"
+        )
     if marker.batch_id is not None and marker.batch_id > newest:
         return "the checkpoint is older than what was published (restored from a backup?)"
     return None
@@ -131,12 +157,18 @@ def taken_over(name: str, *, epoch: int) -> Fenced:
     )
 
 
+def published(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str) -> Marker:
+    """The marker of a batch, after ``marker``."""
+    return msgspec.structs.replace(marker, query_id=query_id, batch_id=batch_id, digest=batch_digest)
+
+
 def is_new_batch(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str) -> bool:
     """Whether the batch has still to be published; False when it is exactly the one the marker stands for.
 
     Raises `CheckpointMismatch` for another query, an older batch, or the same batch with other contents.
     """
-    if marker.query_id is not None and marker.query_id != query_id:
+    is_other = marker.query_id is not None and marker.query_id != query_id
+    if is_other or query_id in marker.over:
         raise _batch_refusal("it belongs to another query", marker, batch_id, query_id, batch_digest)
     if marker.batch_id is None or marker.batch_id < batch_id:
         return True

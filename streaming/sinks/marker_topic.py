@@ -56,7 +56,7 @@ class MarkerTopic:
         deadline = time.monotonic() + timeout_s
         with self._lock:
             try:
-                end = self._end_offset("read_uncommitted" if past_open else "read_committed")
+                end = self._end_offset(past_open=past_open)
                 while self._follower().position(self._partition, timeout_ms=self._request_timeout_ms) < end:
                     self._take()
                     if time.monotonic() > deadline:
@@ -95,15 +95,19 @@ class MarkerTopic:
             f"and ended with: kafka-transactions.sh find-hanging --topic {self._topic} --partition 0"
         )
 
-    def _end_offset(self, isolation_level: str) -> int:
-        """The end of the log, or, for `read_committed`, the beginning of its first open transaction."""
-        consumer = self._connect(isolation_level)
+    def _end_offset(self, *, past_open: bool) -> int:
+        """The end of the log, or the beginning of its first open transaction."""
+        if not past_open:
+            return self._end_of(self._follower())
+        consumer = self._connect("read_uncommitted")
         try:
-            return int(
-                consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)[self._partition]
-            )
+            return self._end_of(consumer)
         finally:
             consumer.close()
+
+    def _end_of(self, consumer: KafkaConsumer) -> int:
+        found = consumer.end_offsets([self._partition], timeout_ms=self._request_timeout_ms)
+        return int(found[self._partition])
 
     def _take(self) -> None:
         for record in self._follower().poll(timeout_ms=_POLL_MS).get(self._partition, ()):

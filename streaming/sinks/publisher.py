@@ -1,11 +1,12 @@
 """The publisher of a controller, on the system its output's address names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from streaming.link import output_link
 from streaming.pulsar_link import output_on_pulsar
 from streaming.settings import Settings
+from streaming.sinks.marker import Checkpoint
 from streaming.sinks.outbox import OutboundRecord
 
 __all__ = ["Publisher", "publisher_of"]
@@ -14,13 +15,17 @@ __all__ = ["Publisher", "publisher_of"]
 class Publisher(Protocol):
     """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
 
-    def open(
-        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
-    ) -> int:
+    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+        """Raise what ``open`` would raise now, without disturbing the controller that runs."""
+
+    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch."""
 
     def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
         """Make a batch's records visible; False when they already were."""
+
+    def ensure_owner(self) -> None:
+        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when nobody answers."""
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has taken over."""

@@ -2,7 +2,7 @@
 
 By producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
 commits topic (PIP-68), whose last message is the marker. The order at start is fixed: the exclusive producer fences older
-incarnations; only then is the marker read, checked against the checkpoint, and written again with the next epoch, which
+incarnations; only then are marker and checkpoint read, compared, and the marker written again with the next epoch, which
 is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``pulsar_commit``).
 
 Differences from Kafka: a batch becomes visible output by output, topic by topic in publishing order, not at once; every
@@ -12,6 +12,7 @@ again later than that repeats the part of it that was out.
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, groupby
@@ -72,21 +73,23 @@ class PulsarPublisher(Closing):
         self._producers: Producers | None = None
         self._commit: Commit | None = None
 
-    def open(
-        self, *, query_id: str | None, last_batch_id: int | None, fresh: bool = False, adopt: bool = False
-    ) -> int:
-        """Take over as the controller of this name and return its epoch, 1 for the first start ever.
+    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+        """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
+        before = self._markers.newest()
+        claimed(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+
+    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+        """Take over as the controller of this name and return its epoch, above every one there was.
 
         Arguments and errors are those of ``KafkaPublisher.open``.
         """
-        checkpoint = Checkpoint(query_id=query_id, last_batch_id=last_batch_id)
         self._producers = self._connect()
         try:
             before = self._markers.newest()
-            claim = claimed(before, checkpoint, name=self._name, fresh=fresh, adopt=adopt)
+            claim = claimed(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
             write = partial(self._write, self._producers, claim)
             self._attempt(write, epoch=claim.marker.epoch, what="the start marker")
-        except (CheckpointMismatch, PublishError, Fenced):
+        except Exception:
             self.close()
             raise
         return claim.marker.epoch
@@ -94,16 +97,16 @@ class PulsarPublisher(Closing):
     def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
         """Make a batch's records visible and return True; False when they already were.
 
-        An empty batch is not noted, so gaps in the markers' batch ids are normal. Raises `CheckpointMismatch`,
-        `Fenced`, or `PublishError`, after which the same batch may be tried again.
+        An empty batch is not noted, so gaps in the markers' batch ids are normal; whether there is a successor is asked
+        all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried
+        again.
         """
         commit = self._owned_commit()
         batch_digest = digest(records)
         is_new = is_new_batch(commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
-        if not is_new and commit.is_whole:
-            return False
-        if not records:
-            return True
+        if (commit.is_whole and not is_new) or not records:
+            self.ensure_owner()
+            return is_new
         begin = begun(commit, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
         sent = Acknowledged()
         self._attempt(
@@ -112,6 +115,12 @@ class PulsarPublisher(Closing):
             what=f"batch {batch_id}",
         )
         return sent.new_count > 0
+
+    def ensure_owner(self) -> None:
+        """Ask whether a newer controller of this name has claimed its epoch; see ``KafkaPublisher.ensure_owner``."""
+        if self._commit is None:
+            raise PublishError(self._not_open())
+        self._read_own_commit(self._commit.marker.epoch)
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has claimed its epoch; asks nobody, for a watch loop."""
@@ -161,10 +170,13 @@ class PulsarPublisher(Closing):
     def _owned_commit(self) -> Commit:
         """What stands, after getting producers again if the last publish failed."""
         if self._commit is None:
-            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+            raise PublishError(self._not_open())
         if self._producers is None:
             self._take_back(self._commit.marker.epoch)
         return self._commit
+
+    def _not_open(self) -> str:
+        return f'the publisher of "{self._name}" is not open: call open() first'
 
     def _take_back(self, epoch: int) -> None:
         """Get new producers unless a successor has claimed a higher epoch: it must not be fenced by us.
@@ -187,6 +199,7 @@ class PulsarPublisher(Closing):
                 f"{epoch}): was the topic deleted or trimmed? Restart with --adopt to trust the checkpoint."
             )
         if newest.marker.epoch > epoch:
+            self._drop_producers()  # the successor is waiting for the outputs' names
             raise taken_over(self._name, epoch=epoch)
         return newest
 

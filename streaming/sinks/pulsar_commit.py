@@ -10,7 +10,7 @@ Pure: no Pulsar here.
 import msgspec
 
 from streaming.sinks import CheckpointMismatch
-from streaming.sinks.marker import Checkpoint, Marker, next_start
+from streaming.sinks.marker import Checkpoint, Marker, next_start, published
 
 __all__ = [
     "Commit",
@@ -58,10 +58,12 @@ def decode_commit(value: bytes, *, topic: str) -> Commit:
         ) from error
 
 
-def claimed(commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool) -> Commit:
+def claimed(
+    commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
+) -> Commit:
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
     before = None if commit is None else commit.marker
-    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt)
+    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, now_s=now_s)
     if commit is None or fresh or adopt:
         return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
     return msgspec.structs.replace(commit, marker=marker)
@@ -69,7 +71,7 @@ def claimed(commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: 
 
 def begun(commit: Commit, *, batch_id: int, query_id: str, batch_digest: str) -> Commit:
     """Written before the first message of a batch."""
-    marker = Marker(query_id=query_id, batch_id=batch_id, digest=batch_digest, epoch=commit.marker.epoch)
+    marker = published(commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
     return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 
 

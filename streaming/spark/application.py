@@ -1,8 +1,8 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
-The order at start is fixed: topics, Spark, checkpoint, publisher (which fences predecessors), query. A broker outage
-restarts the query with back-off; only fencing and configuration errors end the process. On SIGTERM or SIGINT the
-batch in progress is finished before the query stops.
+The order at start is fixed: topics, Spark, taking over (``take_over``), query. A broker outage restarts the query with
+back-off, unless another controller has taken over meanwhile; only fencing and configuration errors end the process. On
+SIGTERM or SIGINT the batch in progress is finished before the query stops.
 """
 
 import logging
@@ -33,6 +33,7 @@ from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.progress import show_progress
 from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.spark.take_over import take_over
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
 from streaming.topics.kafka import StartError
@@ -123,15 +124,9 @@ class Application:
         publisher = publisher_of(settings)
         try:
             checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
-            checkpoint.prepare(settings, fresh=self._fresh)
+            epoch = take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
             if checkpoint.is_local:
                 session.use_local_files(spark)
-            epoch = publisher.open(
-                query_id=checkpoint.query_id(),
-                last_batch_id=checkpoint.last_batch_id(),
-                fresh=self._fresh,
-                adopt=self._adopt,
-            )
             _LOG.info(
                 "controller %s has epoch %d, mode %s",
                 settings.controller.name,
@@ -139,7 +134,7 @@ class Application:
                 settings.controller.mode,
             )
             self._batches = BatchPublisher(publisher, self._metrics, settings.topics)
-            self._keep_running(_operator(spark, settings, self._begin), publisher)
+            self._keep_running(_operator(spark, settings, self._begin), publisher, checkpoint)
         except (CheckpointError, CheckpointMismatch, PublishError) as error:
             raise Refused(str(error)) from error
         except KafkaError as error:
@@ -149,19 +144,20 @@ class Application:
         finally:
             publisher.close()
 
-    def _keep_running(self, frame: DataFrame, publisher: Publisher) -> None:
+    def _keep_running(self, frame: DataFrame, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         """Run the query again and again, waiting longer each time it fails at once."""
         backoff_s = _BACKOFF_FIRST_S
         while not self._stopping:
             started = time.monotonic()
             try:
-                self._run_query(frame, publisher)
+                publisher.ensure_owner()
+                self._run_query(frame, publisher, checkpoint)
             except Py4JNetworkError as error:
                 raise SparkEnded(
                     "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
                     "nothing is lost"
                 ) from error
-            except (StreamingQueryException, Py4JError) as error:
+            except (StreamingQueryException, Py4JError, PublishError) as error:
                 self._raise_if_final(error)
                 if time.monotonic() - started > _HEALTHY_S:
                     backoff_s = _BACKOFF_FIRST_S
@@ -170,13 +166,13 @@ class Application:
                 self._wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
 
-    def _run_query(self, frame: DataFrame, publisher: Publisher) -> None:
+    def _run_query(self, frame: DataFrame, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         batches, spark = self._batches, self._settings.spark
         assert batches is not None, "the batch function is made before the query"
         query = (
             frame.writeStream.queryName(f"trimtab-{self._settings.controller.name}")
             .outputMode("update")
-            .option("checkpointLocation", spark.checkpoint)
+            .option("checkpointLocation", checkpoint.in_use)
             .trigger(processingTime=f"{round(spark.trigger_interval_s * 1000)} milliseconds")
             .foreachBatch(batches)
             .start()
@@ -186,6 +182,8 @@ class Application:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
                 self._look(query, batches)
                 show_progress(query, self._metrics)
+                if batches.published_count:
+                    checkpoint.drop_older()
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"

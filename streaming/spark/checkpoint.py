@@ -1,10 +1,13 @@
 """The query's checkpoint, seen from outside: whose it is, how far it got, and whether this trimtab may go on with it.
 
-Beside Spark's own files lies ``trimtab.json``: controller, memory version, round lengths, and who wrote last. It is written
-before the first batch, and before the first batch of another trimtab or Spark, so that an older one refuses before it has
-written anything. All access goes through Hadoop's file systems, so a directory and an object store are treated alike.
+Beside Spark's own files lies ``trimtab.json``, the card: controller, memory version, round lengths, and who wrote them.
+Each start has a directory with both (``starts``). Nothing that counts is changed before the start has fenced its
+predecessor, so an older trimtab, or other settings, refuse before they have written anything.
 """
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 
 import msgspec
@@ -14,8 +17,12 @@ from pyspark.sql import SparkSession
 
 from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from streaming.settings import Settings
+from streaming.sinks.marker import Checkpoint
+from streaming.spark import starts
+from streaming.spark.files import Files
+from streaming.spark.starts import Start
 
-_CARD = "trimtab.json"
+_LOG = logging.getLogger(__name__)
 
 
 class CheckpointError(Exception):
@@ -50,93 +57,104 @@ def card_of(settings: Settings) -> Card:
 
 
 class CheckpointDirectory:
-    """A checkpoint directory or URL."""
+    """A checkpoint directory or URL, in which each start has a directory of its own."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        jvm = spark._jvm  # noqa: SLF001  pyspark has no public way to Hadoop's file systems
-        assert jvm is not None, "a classic Spark session has a JVM"
         self.location = location
-        self._jvm = jvm
-        try:
-            path = jvm.org.apache.hadoop.fs.Path(location)
-            self._fs = path.getFileSystem(spark._jsc.hadoopConfiguration())  # noqa: SLF001
-            self._root = self._fs.makeQualified(path)
-        except Py4JJavaError as error:
-            raise self._unusable(error) from error
+        self._own: Start | None = None
+        self._copied_commit: int | None = None
+        self._is_alone = False
+        with self._usable():
+            self._files = Files(spark, location)
 
     @property
     def is_local(self) -> bool:
         """Whether it lies on a file system of this machine."""
-        return str(self._root.toUri().getScheme()) == "file"
+        return self._files.is_local
 
-    def prepare(self, settings: Settings, *, fresh: bool) -> None:
-        """Make sure it is this controller's, writable, and fits the settings; ``fresh`` moves an old one aside.
+    @property
+    def in_use(self) -> str:
+        """Where this start's query keeps its files, once it has begun."""
+        assert self._own is not None, "a start begins before its query"
+        return self._files.address(self._own.directory)
 
-        Raises CheckpointError.
+    def look(self, settings: Settings, *, fresh: bool) -> Checkpoint:
+        """What it says, if it is this controller's and fits the settings; with ``fresh``, whatever is there.
+
+        Changes nothing but that its directory is made. Raises CheckpointError.
         """
-        try:
+        with self._usable():
+            self._files.make_root()
+            newest = starts.newest(self._files)
+            if fresh:
+                return self._read_what_can_be(newest or Start(0))
+            if newest is None:
+                self._refuse_strangers()
+                return Checkpoint(query_id=None, last_batch_id=None)
+            self._compare(self._read_card(newest), card_of(settings))
+            return self._read(newest)
+
+    def begin(self, settings: Settings, *, epoch: int, fresh: bool) -> None:
+        """Make the directory of this start; ``fresh`` moves what is there aside. Raises CheckpointError."""
+        own = Start(epoch)
+        with self._usable():
             if fresh:
                 self._move_aside()
-            found, wanted = self._read_card(), card_of(settings)
-            if found is None:
-                self._refuse_strangers()
-            else:
-                self._compare(found, wanted)
-            if found != wanted:
-                self._write_card(wanted)
-        except Py4JJavaError as error:
-            raise self._unusable(error) from error
+            starts.begin(self._files, own, msgspec.json.encode(card_of(settings)))
+            self._copied_commit = starts.newest_number(self._files, own, "commits")
+        self._own = own
 
-    def query_id(self) -> str | None:
-        """Id of the query it belongs to; None before the first start."""
-        text = self._read("metadata")
-        return None if text is None else str(msgspec.json.decode(text)["id"])
-
-    def last_batch_id(self) -> int | None:
-        """Newest batch that was planned; None before the first."""
-        offsets = self._path("offsets")
-        if not self._fs.exists(offsets):
-            return None
-        names = [str(status.getPath().getName()) for status in self._fs.listStatus(offsets)]
-        return max((int(name) for name in names if name.isdecimal()), default=None)
-
-    def _path(self, name: str) -> object:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
-
-    def _read(self, name: str) -> bytes | None:
-        path = self._path(name)
-        if not self._fs.exists(path):
-            return None
-        stream = self._fs.open(path)
+    def drop_older(self) -> None:
+        """Delete what was there before this start, once it has committed a batch of its own; call it again until then."""
+        own = self._own
+        if own is None or self._is_alone:
+            return
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
+            if starts.newest_number(self._files, own, "commits") == self._copied_commit:
+                return
+            starts.drop_older(self._files, own)
+        except (Py4JJavaError, OSError) as error:
+            _LOG.warning("older checkpoints below %s are left there: %s", self.location, error)
+        self._is_alone = True
 
-    def _read_card(self) -> Card | None:
-        text = self._read(_CARD)
-        if text is None:
-            return None
+    def _read_what_can_be(self, start: Start) -> Checkpoint:
+        """Of a checkpoint that may be damaged, or be none."""
         try:
-            return msgspec.json.decode(text, type=Card)
-        except msgspec.MsgspecError as error:
+            return self._read(start)
+        except CheckpointError:
+            return Checkpoint(query_id=None, last_batch_id=None, epoch=start.epoch)
+
+    def _read(self, start: Start) -> Checkpoint:
+        return Checkpoint(
+            query_id=self._query_id(start),
+            last_batch_id=starts.newest_number(self._files, start, "offsets"),
+            epoch=start.epoch,
+        )
+
+    def _query_id(self, start: Start) -> str | None:
+        name = start.file("metadata")
+        text = self._files.read(name)
+        try:
+            return None if text is None else str(msgspec.json.decode(text)["id"])
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{self.location}/{_CARD} cannot be read ({error}): start over with --fresh"
+                f"{self.location}/{name} cannot be read ({error!r}): start over with --fresh"
             ) from error
 
-    def _write_card(self, card: Card) -> None:
-        self._fs.mkdirs(self._root)
-        stream = self._fs.create(self._path(_CARD), True)
+    def _read_card(self, start: Start) -> Card:
+        name = start.file(starts.CARD)
         try:
-            stream.write(msgspec.json.encode(card))
-        finally:
-            stream.close()
+            return msgspec.json.decode(self._files.read(name) or b"", type=Card)
+        except msgspec.MsgspecError as error:
+            raise CheckpointError(
+                f"{self.location}/{name} cannot be read ({error}): start over with --fresh"
+            ) from error
 
     def _refuse_strangers(self) -> None:
         """A directory that holds something else is not ours to write into."""
-        if self._fs.exists(self._root) and self._fs.listStatus(self._root):
+        if any(not starts.is_start(name) for name in self._files.names()):
             raise CheckpointError(
-                f"{self.location} is not empty and no checkpoint of trimtab (it has no {_CARD}): "
+                f"{self.location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
                 f"set spark.checkpoint to a directory of its own"
             )
 
@@ -161,17 +179,24 @@ class CheckpointDirectory:
                 )
 
     def _move_aside(self) -> None:
-        if not self._fs.exists(self._root) or not self._fs.listStatus(self._root):
+        if not self._files.names():
             return
         number = 1
-        while self._fs.exists(aside := self._root.suffix(f".replaced-{number}")):
+        while self._files.is_beside(aside := f".replaced-{number}"):
             number += 1
-        if not self._fs.rename(self._root, aside):
-            raise CheckpointError(f"{self.location} could not be renamed to {aside}: move it away by hand")
+        if not self._files.rename_root(aside):
+            raise CheckpointError(
+                f"{self.location} could not be renamed to {self.location}{aside}: move it away by hand"
+            )
 
-    def _unusable(self, error: Py4JJavaError) -> CheckpointError:
-        cause = str(error.java_exception.toString())
-        return CheckpointError(
-            f"the checkpoint {self.location} cannot be read or written ({cause}): "
-            f"check the path and its permissions, or set spark.checkpoint"
-        )
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Errors of the file system, with the remedy."""
+        try:
+            yield
+        except (Py4JJavaError, OSError) as error:
+            cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+            raise CheckpointError(
+                f"the checkpoint {self.location} cannot be read or written ({cause}): "
+                f"check the path and its permissions, or set spark.checkpoint"
+            ) from error

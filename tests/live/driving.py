@@ -206,6 +206,11 @@ class Member:
     resident_bytes: int
 
 
+def state_of(pid: int) -> str:
+    """The letter of a process's state (Linux): "T" is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def members(session: int) -> list[Member]:
     """The processes of a session that are not zombies (Linux)."""
     found = []

@@ -39,8 +39,12 @@ class Deaths:
         flag = self._flags / f"{point}-{batch}"
         if batch in self._points.get(point, ()) and not flag.exists():
             flag.touch()
-            os.kill(self._driver, signal.SIGKILL)
-            os._exit(1)
+            self.strike()
+
+    def strike(self) -> None:
+        """End the driver."""
+        os.kill(self._driver, signal.SIGKILL)
+        os._exit(1)
 
 
 class DyingProcessor(ClusterProcessor):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.kafka import EPOCH_HEADER, KafkaPublisher
+from streaming.sinks.marker import Checkpoint
 from streaming.sinks.outbox import OutboundRecord
+from tests.live.checkpoints import at
 from tests.live.driving import until
 
 pytestmark = pytest.mark.live
@@ -60,6 +63,13 @@ class Setting:
             for place in range(count)
         ]
 
+    def create(self, topic: str) -> None:
+        """One partition; that of the commits is compacted."""
+        configs = {"cleanup.policy": "compact"} if topic == self.commits else {}
+        with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
+            made = {topic: {"num_partitions": 1, "replication_factor": 1, "configs": configs}}
+            admin.create_topics(made, wait_for_metadata=True)
+
     def visible(self) -> list[tuple[str, str]]:
         """(value, epoch) of every action that a read_committed consumer sees, up to the end of the log."""
         partition = TopicPartition(self.actions, 0)
@@ -84,6 +94,7 @@ class Setting:
             from kafka import KafkaProducer
             from streaming.sinks.kafka import KafkaPublisher
             from streaming.sinks.outbox import OutboundRecord
+            from tests.live.checkpoints import at
             publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):
                 values = [f"batch {{number}}.{{place}}".encode() for place in range(3)]
@@ -102,16 +113,8 @@ class Setting:
 def setting(kafka: LocalKafka) -> Setting:
     unique = uuid4().hex[:8]
     made = Setting(kafka.bootstrap, f"trimtab-{unique}", f"actions-{unique}", f"commits-{unique}")
-    topics = {
-        made.actions: {"num_partitions": 1, "replication_factor": 1},
-        made.commits: {
-            "num_partitions": 1,
-            "replication_factor": 1,
-            "configs": {"cleanup.policy": "compact"},
-        },
-    }
-    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
-        admin.create_topics(topics, wait_for_metadata=True)
+    made.create(made.actions)
+    made.create(made.commits)
     return made
 
 
@@ -121,7 +124,7 @@ def values(number: int, text: str = "batch") -> list[str]:
 
 def opened(setting: Setting, *, last_batch_id: int | None = None, **options: float) -> KafkaPublisher:
     publisher = setting.publisher(**options)
-    publisher.open(query_id=None if last_batch_id is None else QUERY, last_batch_id=last_batch_id)
+    publisher.open(at(None if last_batch_id is None else QUERY, last_batch_id))
     return publisher
 
 
@@ -130,7 +133,7 @@ def test_a_batch_is_published_in_its_total_order_whatever_the_order_it_was_colle
 ) -> None:
     with opened(setting) as publisher:
         assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
-    assert setting.visible() == [(value, "1") for value in values(0)]
+    assert [value for value, _ in setting.visible()] == values(0)
 
 
 def test_a_batch_that_is_already_out_is_skipped_even_when_collected_in_another_order(
@@ -152,13 +155,31 @@ def test_an_empty_batch_makes_no_transaction_and_leaves_a_gap(setting: Setting) 
     assert [value for value, _ in setting.visible()] == values(0) + values(2)
 
 
-def test_the_epoch_header_rises_by_one_at_every_start(setting: Setting) -> None:
+def test_the_epoch_header_rises_at_every_start(setting: Setting) -> None:
+    began_s, epochs = int(time.time()), []
     for start in range(3):
         with setting.publisher() as publisher:
             query_id, newest = (None, None) if start == 0 else (QUERY, start - 1)
-            assert publisher.open(query_id=query_id, last_batch_id=newest) == start + 1
+            epochs.append(publisher.open(at(query_id, newest)))
             publisher.publish(start, QUERY, setting.batch(start, count=1))
-    assert [epoch for _, epoch in setting.visible()] == ["1", "2", "3"]
+    assert epochs == sorted(set(epochs))
+    assert epochs[0] >= began_s
+    assert [epoch for _, epoch in setting.visible()] == [str(epoch) for epoch in epochs]
+
+
+def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting) -> None:
+    with setting.publisher() as publisher:
+        before = publisher.open(at())
+        publisher.publish(5, QUERY, setting.batch(5))
+    with KafkaAdminClient(bootstrap_servers=setting.bootstrap) as admin:
+        admin.delete_topics([setting.commits])
+        until(lambda: setting.commits not in admin.list_topics(), what="the topic to be gone")
+    setting.create(setting.commits)
+    until(lambda: time.time() >= before + 1, what="the clock's next second")
+    with setting.publisher() as publisher:
+        assert publisher.open(at(QUERY, 5), adopt=True) > before
+        assert publisher.publish(6, QUERY, setting.batch(6))
+    assert [value for value, _ in setting.visible()] == values(5) + values(6)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -181,7 +202,7 @@ def test_killed_between_flush_and_commit_nothing_is_seen_and_the_re_run_publishe
     setting: Setting,
 ) -> None:
     ended = setting.run(f"""
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
         KafkaProducer.commit_transaction = die
         publisher.publish(1, {QUERY!r}, batch(1))
@@ -195,7 +216,7 @@ def test_killed_between_flush_and_commit_nothing_is_seen_and_the_re_run_publishe
 
 def test_killed_after_the_commit_the_re_run_is_skipped(setting: Setting) -> None:
     ended = setting.run(f"""
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
         die()
     """)
@@ -214,7 +235,7 @@ def test_a_re_run_with_other_contents_is_refused_and_adopt_publishes_it(setting:
         with pytest.raises(CheckpointMismatch, match="published with other contents"):
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
-        publisher.open(query_id=QUERY, last_batch_id=0, adopt=True)
+        publisher.open(at(QUERY, 0), adopt=True)
         assert publisher.publish(0, QUERY, setting.batch(0, "other"))
     assert [value for value, _ in setting.visible()] == values(0) + values(0, "other")
 
@@ -244,7 +265,7 @@ def test_a_checkpoint_that_does_not_fit_the_marker_is_refused_with_both_sides_an
     with opened(setting) as publisher:
         publisher.publish(5, QUERY, setting.batch(5))
     with pytest.raises(CheckpointMismatch, match=explanation) as refusal:
-        setting.publisher().open(query_id=query_id, last_batch_id=last_batch_id)
+        setting.publisher().open(at(query_id, last_batch_id))
     assert f"query {QUERY}, batch 5" in str(refusal.value)
     assert "--fresh" in str(refusal.value)
     assert "--adopt" in str(refusal.value)
@@ -252,7 +273,7 @@ def test_a_checkpoint_that_does_not_fit_the_marker_is_refused_with_both_sides_an
 
 def test_batches_without_any_marker_are_refused(setting: Setting) -> None:
     with pytest.raises(CheckpointMismatch, match="no marker says which were published"):
-        setting.publisher().open(query_id=QUERY, last_batch_id=12)
+        setting.publisher().open(at(QUERY, 12))
 
 
 def test_a_start_before_anything_was_published_accepts_the_checkpoint(setting: Setting) -> None:
@@ -265,18 +286,76 @@ def test_fresh_forgets_the_marker_and_accepts_a_new_query(setting: Setting) -> N
     with opened(setting) as publisher:
         publisher.publish(5, QUERY, setting.batch(5))
     with setting.publisher() as publisher:
-        assert publisher.open(query_id=None, last_batch_id=None, fresh=True) == 2
+        publisher.open(at(), fresh=True)
         assert publisher.publish(0, "another", setting.batch(0))
         with pytest.raises(CheckpointMismatch):
             publisher.publish(6, QUERY, setting.batch(6))
     assert [value for value, _ in setting.visible()] == values(5) + values(0)
 
 
+def test_a_query_given_up_by_fresh_is_over_also_before_its_successor_has_published(setting: Setting) -> None:
+    with opened(setting) as publisher:
+        publisher.publish(5, QUERY, setting.batch(5))
+    with setting.publisher() as publisher:
+        publisher.open(at(QUERY, 5), fresh=True)
+    for _ in range(2):
+        with pytest.raises(CheckpointMismatch, match="a query that is over"):
+            setting.publisher().open(at(QUERY, 5))
+    with setting.publisher() as publisher:
+        publisher.open(at("another", 0))
+        with pytest.raises(CheckpointMismatch, match="another query"):
+            publisher.publish(6, QUERY, setting.batch(6))
+        assert publisher.publish(0, "another", setting.batch(0))
+    with setting.publisher() as publisher:
+        publisher.open(at(QUERY, 5), adopt=True)
+        assert publisher.publish(6, QUERY, setting.batch(6))
+    assert [value for value, _ in setting.visible()] == values(5) + values(0) + values(6)
+
+
+def test_a_refusal_that_is_known_before_the_start_disturbs_nobody(setting: Setting) -> None:
+    with opened(setting) as running:
+        running.publish(0, QUERY, setting.batch(0))
+        with setting.publisher() as newcomer, pytest.raises(CheckpointMismatch, match="deleted or replaced"):
+            newcomer.check(at())
+        assert running.publish(1, QUERY, setting.batch(1))
+    assert [value for value, _ in setting.visible()] == values(0) + values(1)
+
+
+def test_a_successor_compares_what_it_reads_when_nobody_else_can_publish_any_more(setting: Setting) -> None:
+    planned = 0
+
+    def read() -> Checkpoint:
+        return Checkpoint(query_id=QUERY, last_batch_id=planned)
+
+    with opened(setting) as first, setting.publisher() as second:
+        first.publish(0, QUERY, setting.batch(0))
+        second.check(read)
+        planned = 1
+        assert first.publish(1, QUERY, setting.batch(1)), "nobody is fenced by a look"
+        second.open(read)
+        assert second.publish(2, QUERY, setting.batch(2))
+    assert [value for value, _ in setting.visible()] == values(0) + values(1) + values(2)
+
+
+def test_a_superseded_controller_is_told_so_in_an_empty_batch_too(setting: Setting) -> None:
+    with opened(setting) as first, setting.publisher() as second:
+        first.publish(0, QUERY, setting.batch(0))
+        first.ensure_owner()
+        second.open(at(QUERY, 0))
+        until(first.is_superseded, what="the claim to be readable")
+        for batch_id, records in ((1, []), (0, setting.batch(0))):
+            with pytest.raises(Fenced, match="taken over"):
+                first.publish(batch_id, QUERY, records)
+        with pytest.raises(Fenced, match="taken over"):
+            first.ensure_owner()
+        assert second.publish(1, QUERY, [])
+
+
 def test_adopt_trusts_a_rolled_back_checkpoint_but_not_another_query(setting: Setting) -> None:
     with opened(setting) as publisher:
         publisher.publish(5, QUERY, setting.batch(5))
     with setting.publisher() as publisher:
-        publisher.open(query_id=QUERY, last_batch_id=3, adopt=True)
+        publisher.open(at(QUERY, 3), adopt=True)
         with pytest.raises(CheckpointMismatch, match="another query"):
             publisher.publish(4, "another", setting.batch(4))
         assert publisher.publish(4, QUERY, setting.batch(4))
@@ -286,7 +365,7 @@ def test_an_idle_controller_notices_its_successor_and_can_publish_no_more(settin
     with opened(setting) as first, setting.publisher() as second:
         first.publish(0, QUERY, setting.batch(0))
         assert not first.is_superseded()
-        second.open(query_id=QUERY, last_batch_id=0)
+        second.open(at(QUERY, 0))
         until(first.is_superseded, what="the claim to be read, for which a watch loop asks again and again")
         assert not second.is_superseded()
         with pytest.raises(Fenced, match="taken over"):
@@ -306,7 +385,7 @@ def test_a_controller_fenced_in_the_middle_of_a_transaction_publishes_nothing_of
 
         def overtaken(producer: KafkaProducer) -> None:
             monkeypatch.undo()
-            second.open(query_id=QUERY, last_batch_id=1)
+            second.open(at(QUERY, 1))
             commit(producer)
 
         monkeypatch.setattr(KafkaProducer, "commit_transaction", overtaken)
@@ -323,7 +402,7 @@ def test_a_newcomer_that_refuses_its_checkpoint_does_not_end_the_running_control
     with opened(setting, claim_wait_s=0.2) as running:
         running.publish(0, QUERY, setting.batch(0))
         with pytest.raises(CheckpointMismatch):
-            setting.publisher().open(query_id=None, last_batch_id=None)
+            setting.publisher().open(at())
         assert not running.is_superseded()
         with pytest.raises(PublishError):
             running.publish(1, QUERY, setting.batch(1))
@@ -412,7 +491,7 @@ def test_controllers_of_different_names_share_the_commits_topic_without_meeting(
 def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it() -> None:
     absent = KafkaPublisher("127.0.0.1:1", name="trimtab", commits_topic="commits", timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1"):
-        absent.open(query_id=None, last_batch_id=None)
+        absent.open(at())
 
 
 def test_a_record_larger_than_the_topic_allows_fails_the_batch_as_a_whole(setting: Setting) -> None:

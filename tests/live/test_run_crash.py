@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
 def test_killed_between_the_two_commits_every_action_is_seen_once_as_in_replay(stage: Stage) -> None:
     wanted = crash_through(stage, ["after-publish:3"])
     assert stage.published() == wanted
-    assert sorted(set(stage.epochs(stage.topics.audit))) == [1, 2]
+    assert len(set(stage.epochs(stage.topics.audit))) == 2, "each start has its own"
     assert "batch 3 was published before the restart: skipped" in (stage.directory / "run.log").read_text()
 
 

@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.exits import REFUSED, WRONG_USE
+from tests.live.checkpoints import newest_start
 from tests.live.driving import Warm, until
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
@@ -78,7 +79,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     said = refusal(warm, longer)
     assert "rounds of 10 s, the settings say length_s = 20" in said
 
-    card = stage.checkpoint / "trimtab.json"
+    card = newest_start(stage.checkpoint) / "trimtab.json"
     text = card.read_bytes()
     rewrite(card, json.dumps(json.loads(text) | {"memory_version": 99}).encode())
     said = refusal(warm, config)
@@ -101,7 +102,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     assert "cannot be read or written" in said
     assert "spark.checkpoint" in said
 
-    roll_back(stage.checkpoint)
+    roll_back(newest_start(stage.checkpoint))
     said = refusal(warm, config)
     assert "the checkpoint is older than what was published" in said
 
@@ -164,7 +165,7 @@ def test_after_a_refusal_the_right_checkpoint_goes_on_adopt_trusts_an_older_one_
     assert rounds[3:] == rounds[1:3], "published again: the older checkpoint did not know them"
 
     run_until(stage, warm, config, 8, "--fresh")
-    assert (stage.directory / "checkpoint.replaced-1" / "trimtab.json").exists()
+    assert newest_start(stage.directory / "checkpoint.replaced-1")
     rounds = stage.published().rounds["east-1"]
     assert rounds[5:] == rounds[:3]
     epochs = stage.epochs(stage.topics.audit)

@@ -21,6 +21,7 @@ from streaming.settings import TopicNames, load
 from streaming.sinks import PublishError
 from streaming.sinks.kafka import KafkaPublisher
 from tests.live.access import Access, Entry, by_certificate, documented, password_of, settings_of
+from tests.live.checkpoints import at
 from tests.live.driving import Warm
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, cluster_of, replayed
@@ -124,7 +125,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     with pytest.raises(
         PublishError, match="User:trimtab lacks the permission Write on transactional id trimtab"
     ):
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
 
 
 def test_a_secured_cluster_is_looked_at_and_paced_as_the_user_of_its_target(

@@ -95,4 +95,4 @@ def test_an_executor_and_then_the_driver_are_killed_and_every_action_is_seen_onc
         stage.wait_for_outputs(wanted, running=[second])
         assert second.terminate() == 0
     assert stage.published() == wanted
-    assert sorted(set(stage.epochs(stage.topics.audit))) == [1, 2]
+    assert len(set(stage.epochs(stage.topics.audit))) == 2, "each start has its own"

@@ -28,7 +28,7 @@ places = st.integers(0, 2**31 - 1)
 def claim(
     commit: Commit | None, checkpoint: Checkpoint, *, fresh: bool = False, adopt: bool = False
 ) -> Commit:
-    return claimed(commit, checkpoint, name=NAME, fresh=fresh, adopt=adopt)
+    return claimed(commit, checkpoint, name=NAME, fresh=fresh, adopt=adopt, now_s=0.0)
 
 
 @given(st.tuples(batch_ids, places), st.tuples(batch_ids, places))

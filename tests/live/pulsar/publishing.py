@@ -12,6 +12,7 @@ from streaming.settings import PulsarTopics
 from streaming.sinks import EPOCH_HEADER
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
+from tests.live.checkpoints import at
 from tests.live.driving import ROOT
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.stage import messages
@@ -41,7 +42,7 @@ class Setting:
 
     def opened(self, *, last_batch_id: int | None = None, **options: float) -> PulsarPublisher:
         publisher = self.publisher(**options)
-        publisher.open(query_id=None if last_batch_id is None else QUERY, last_batch_id=last_batch_id)
+        publisher.open(at(None if last_batch_id is None else QUERY, last_batch_id))
         return publisher
 
     def seen(self, topic: str = ACTIONS) -> list[str]:
@@ -61,6 +62,7 @@ class Setting:
             from streaming.sinks.outbox import OutboundRecord
             from streaming.sinks.pulsar import PulsarPublisher
             from streaming.sinks.pulsar_producers import Producers
+            from tests.live.checkpoints import at
             place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
             link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)
             publisher = PulsarPublisher(link, name={self.name!r}, commits_topic={COMMITS!r})

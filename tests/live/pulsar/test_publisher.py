@@ -13,6 +13,7 @@ from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
 from streaming.sinks.pulsar_producers import Acknowledged, Producers
+from tests.live.checkpoints import at
 from tests.live.driving import until
 from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, COMMITS, QUERY, Setting, batch, values
@@ -37,11 +38,13 @@ def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_
         assert publisher.publish(1, QUERY, []), "nothing to note, a gap"
         assert publisher.publish(2, QUERY, batch(2))
     with setting.publisher() as publisher:
-        assert publisher.open(query_id=QUERY, last_batch_id=2) == 2
+        publisher.open(at(QUERY, 2))
         assert not publisher.publish(2, QUERY, batch(2))
         assert publisher.publish(3, QUERY, batch(3))
     assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 2, 3)
-    assert setting.epochs() == [1] * 6 + [2] * 3
+    epochs = setting.epochs()
+    assert epochs == [epochs[0]] * 6 + [epochs[-1]] * 3
+    assert epochs[0] < epochs[-1]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_an
 ) -> None:
     process = setting.start(f"""
         {killed}
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
         publisher.publish(1, {QUERY!r}, batch(1))
     """)
@@ -77,7 +80,7 @@ def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_an
 def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Setting) -> None:
     process = setting.start(f"""
         on_send(2, die)
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
     """)
     process.communicate(timeout=60)
@@ -87,7 +90,7 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Set
         with pytest.raises(CheckpointMismatch, match="published with other contents"):
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
-        publisher.open(query_id=QUERY, last_batch_id=0, adopt=True)
+        publisher.open(at(QUERY, 0), adopt=True)
         assert publisher.publish(0, QUERY, batch(0, "other"))
     assert setting.seen(ACTIONS) == [*values(0)[:2], *values(0, text="other")], "whole, not filled up"
 
@@ -96,7 +99,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_fresh_starts_over_and_adopt_t
     setting: Setting,
 ) -> None:
     with pytest.raises(CheckpointMismatch, match="no marker says which were published"):
-        setting.publisher().open(query_id=QUERY, last_batch_id=12)
+        setting.publisher().open(at(QUERY, 12))
     with setting.opened() as publisher:
         publisher.publish(5, QUERY, batch(5))
     for query_id, last_batch_id, explanation in (
@@ -106,14 +109,18 @@ def test_a_checkpoint_that_does_not_fit_is_refused_fresh_starts_over_and_adopt_t
         ("another", 9, "belongs to another query"),
     ):
         with pytest.raises(CheckpointMismatch, match=rf"{explanation}.*batch 5.*--fresh.*--adopt"):
-            setting.publisher().open(query_id=query_id, last_batch_id=last_batch_id)
+            setting.publisher().open(at(query_id, last_batch_id))
     with setting.publisher() as publisher:
-        assert publisher.open(query_id=QUERY, last_batch_id=3, adopt=True) == 2
+        publisher.open(at(QUERY, 3), adopt=True)
         with pytest.raises(CheckpointMismatch, match="another query"):
             publisher.publish(4, "another", batch(4))
         assert publisher.publish(5, QUERY, batch(5)), "published again, as adopt says"
     with setting.publisher() as publisher:
-        assert publisher.open(query_id=None, last_batch_id=None, fresh=True) == 3
+        publisher.open(at(QUERY, 5), fresh=True)
+    with setting.publisher() as publisher:
+        with pytest.raises(CheckpointMismatch, match="a query that is over"):
+            publisher.check(at(QUERY, 5))
+        publisher.open(at())
         assert publisher.publish(0, "another", batch(0)), "ids that begin anew are not taken for duplicates"
         with pytest.raises(CheckpointMismatch):
             publisher.publish(6, QUERY, batch(6))
@@ -124,7 +131,12 @@ def test_a_successor_ends_an_idle_controller_which_can_publish_no_more(setting: 
     with setting.opened() as first, setting.publisher() as second:
         first.publish(0, QUERY, batch(0))
         assert not first.is_superseded()
-        second.open(query_id=QUERY, last_batch_id=0)
+        second.check(at(QUERY, 0))
+        first.ensure_owner()
+        second.open(at(QUERY, 0))
+        for records in ([], batch(1)):
+            with pytest.raises(Fenced, match="taken over"):
+                first.publish(1, QUERY, records)
         until(first.is_superseded, what="the first controller to notice")
         assert not second.is_superseded()
         for _ in range(2):
@@ -144,7 +156,7 @@ def test_a_controller_that_is_overtaken_in_the_middle_of_a_batch_is_fenced_and_n
         def overtaken(self: Producers, *arguments: str | bytes, sent: Acknowledged, **named: int) -> None:
             plain(self, *arguments, sent=sent, **named)  # type: ignore[arg-type]
             monkeypatch.undo()
-            second.open(query_id=QUERY, last_batch_id=1)
+            second.open(at(QUERY, 1))
 
         monkeypatch.setattr(Producers, "send", overtaken)
         with pytest.raises(Fenced):
@@ -163,7 +175,7 @@ def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_end
         def freeze():
             os.kill(os.getpid(), signal.SIGSTOP)
         on_send(8, freeze)
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())
         publisher.publish(0, {QUERY!r}, batch(0))
         try:
             publisher.publish(1, {QUERY!r}, batch(1))
@@ -190,7 +202,7 @@ def test_a_newcomer_that_refuses_its_checkpoint_does_not_end_the_running_control
     with setting.opened(claim_wait_s=0.2) as running:
         running.publish(0, QUERY, batch(0))
         with pytest.raises(CheckpointMismatch):
-            setting.publisher().open(query_id=None, last_batch_id=None)
+            setting.publisher().open(at())
         assert not running.is_superseded()
         with pytest.raises(PublishError):
             running.publish(1, QUERY, batch(1))
@@ -232,4 +244,4 @@ def test_an_address_that_does_not_answer_is_a_publish_error_that_names_it(settin
     absent = PulsarLink("pulsar://127.0.0.1:1", "output", setting.link.place)
     publisher = PulsarPublisher(absent, name="trimtab", commits_topic=COMMITS, timeout_s=1.0)
     with pytest.raises(PublishError, match=r"127\.0\.0\.1:1.*output\.url"):
-        publisher.open(query_id=None, last_batch_id=None)
+        publisher.open(at())

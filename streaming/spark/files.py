@@ -1,0 +1,108 @@
+"""The files below a directory or URL, through Hadoop's file systems: a disk and an object store are treated alike.
+
+Names are relative to the root; "" is the root itself. Every method raises ``Py4JJavaError`` or ``OSError``.
+"""
+
+import shutil
+from pathlib import Path
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+
+__all__ = ["Files"]
+
+
+class Files:
+    """What lies below ``location``."""
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        jvm = spark._jvm  # noqa: SLF001  pyspark has no public way to Hadoop's file systems
+        assert jvm is not None, "a classic Spark session has a JVM"
+        self._jvm = jvm
+        self._conf = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+        path = jvm.org.apache.hadoop.fs.Path(location)
+        self._fs = path.getFileSystem(self._conf)
+        self._root = self._fs.makeQualified(path)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a file system of this machine."""
+        return str(self._root.toUri().getScheme()) == "file"
+
+    def address(self, name: str) -> str:
+        """The whole path or URL."""
+        return str(self._path(name).toString())
+
+    def exists(self, name: str) -> bool:
+        return bool(self._fs.exists(self._path(name)))
+
+    def names(self, name: str = "") -> list[str]:
+        """What a directory holds; nothing where there is none."""
+        if not self.exists(name):
+            return []
+        return [str(status.getPath().getName()) for status in self._fs.listStatus(self._path(name))]
+
+    def read(self, name: str) -> bytes | None:
+        """None where there is no such file."""
+        if not self.exists(name):
+            return None
+        stream = self._fs.open(self._path(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace a file, with the directories above it."""
+        stream = self._fs.create(self._path(name), True)
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+
+    def copy(self, name: str, to: str) -> None:
+        """A file or a directory with all below it.
+
+        On a disk without Hadoop, which starts a process for every file to set its permissions.
+        """
+        if self.is_local:
+            _copy(self._disk(name), self._disk(to))
+            return
+        one, other = self._path(name), self._path(to)
+        copied = self._jvm.org.apache.hadoop.fs.FileUtil.copy(
+            self._fs, one, self._fs, other, False, True, self._conf
+        )
+        if not copied:
+            raise OSError(f"{one} could not be copied to {other}")
+
+    def delete(self, name: str) -> None:
+        """A file or a directory with all below it, if it is there."""
+        self._fs.delete(self._path(name), True)
+
+    def rename_root(self, suffix: str) -> bool:
+        """Give the root another name beside its own; False where the file system does not."""
+        return bool(self._fs.rename(self._root, self._root.suffix(suffix)))
+
+    def is_beside(self, suffix: str) -> bool:
+        """Whether something has the root's name with this suffix."""
+        return bool(self._fs.exists(self._root.suffix(suffix)))
+
+    def make_root(self) -> None:
+        """Make the root's directory."""
+        self._fs.mkdirs(self._root)
+
+    def _path(self, name: str) -> JavaObject:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
+
+    def _disk(self, name: str) -> Path:
+        return Path(str(self._path(name).toUri().getPath()))
+
+
+def _copy(one: Path, other: Path) -> None:
+    if one.is_dir():
+        shutil.copytree(one, other)
+        return
+    other.parent.mkdir(parents=True, exist_ok=True)
+    for name in (one.name, f".{one.name}.crc"):  # the checksum that Hadoop keeps beside it
+        if one.with_name(name).exists():
+            shutil.copy2(one.with_name(name), other.with_name(name))

@@ -1,0 +1,119 @@
+"""Every start goes on in a directory of its own below the checkpoint, copied from the newest one that counts.
+
+A predecessor that was frozen and goes on can write into its own directory alone: Spark plans batches, writes state and
+commits from threads that ask nobody. A directory counts once its card is there, which is written last and goes first;
+that of the highest epoch is the newest. What lies in the checkpoint itself, from before there were such directories,
+counts as the first of all. Older ones go once the new one has committed a batch.
+"""
+
+import re
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+
+from streaming.spark.files import Files
+
+__all__ = ["CARD", "Start", "begin", "drop_older", "is_start", "newest", "newest_number"]
+
+CARD = "trimtab.json"
+_NAME = re.compile(r"start-(\d+)")
+_PARTS = ("commits", "offsets", "metadata", "sources", "state")
+"""What Spark writes. Commits are copied first: what they stand for is there before them."""
+_SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
+"""Spark writes down the whole path of a schema, which moves with the directory."""
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Start:
+    """The directory of a start; epoch 0 is the checkpoint itself."""
+
+    epoch: int
+
+    @property
+    def directory(self) -> str:
+        """Its name below the checkpoint."""
+        return f"start-{self.epoch}" if self.epoch else ""
+
+    def file(self, *names: str) -> str:
+        """The name of something in it."""
+        return "/".join(filter(None, (self.directory, *names)))
+
+
+def is_start(name: str) -> bool:
+    """Whether something in the checkpoint is the directory of a start."""
+    return _NAME.fullmatch(name) is not None
+
+
+def newest(files: Files) -> Start | None:
+    """The newest that counts."""
+    return max((start for start in _all(files) if files.exists(start.file(CARD))), default=None)
+
+
+def newest_number(files: Files, start: Start, log: str) -> int | None:
+    """The highest batch in one of Spark's logs, ``offsets`` or ``commits``."""
+    names = files.names(start.file(log))
+    return max((int(name) for name in names if name.isdecimal()), default=None)
+
+
+def begin(files: Files, own: Start, card: bytes) -> None:
+    """Copy what counts into the directory of this start, and make it count.
+
+    Somebody who ends while we copy may still delete what he wrote, so it must count after the copy as it did before.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        before = newest(files)
+        try:
+            if before is not None:
+                _copy(files, before, own)
+            if newest(files) == before:
+                files.write(own.file(CARD), card)
+                return
+        except (Py4JJavaError, OSError):
+            if attempt == _ATTEMPTS:
+                files.delete(own.directory)
+                raise
+        files.delete(own.directory)
+    raise OSError(f"{files.address('')} is changed by somebody else while it is copied")
+
+
+def drop_older(files: Files, own: Start) -> None:
+    """Delete what was written before this start, its card first."""
+    for start in sorted(_all(files)):
+        if start >= own:
+            continue
+        files.delete(start.file(CARD))
+        for name in [start.directory] if start.directory else _PARTS:
+            files.delete(name)
+
+
+def _all(files: Files) -> list[Start]:
+    found = [_NAME.fullmatch(name) for name in files.names()]
+    return [Start(0), *(Start(int(name[1])) for name in found if name is not None)]
+
+
+def _copy(files: Files, before: Start, own: Start) -> None:
+    for part in _PARTS:
+        if files.exists(before.file(part)):
+            files.copy(before.file(part), own.file(part))
+    _forget_unplanned(files, own)
+    for operator in files.names(own.file("state")):
+        _move_schemas(files, own, own.file("state", operator, "_metadata", "v2"))
+
+
+def _forget_unplanned(files: Files, own: Start) -> None:
+    """Keep one planned batch: another one may have been committed and the next planned since the commits were copied."""
+    committed = newest_number(files, own, "commits")
+    most = 0 if committed is None else committed + 1
+    for name in files.names(own.file("offsets")):
+        if name.isdecimal() and int(name) > most:
+            files.delete(own.file("offsets", name))
+
+
+def _move_schemas(files: Files, own: Start, directory: str) -> None:
+    here = files.address(own.directory).encode()
+    for name in files.names(directory):
+        text = files.read(f"{directory}/{name}")
+        if text is not None:
+            moved = _SCHEMA_PATH.sub(lambda found: b'"%b%b"' % (here, found[1]), text)
+            files.write(f"{directory}/{name}", moved)

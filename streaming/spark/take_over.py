@@ -1,0 +1,26 @@
+"""How a start takes over: look, fence, look again, claim, and only then touch the checkpoint.
+
+What can be refused without fencing anybody is refused by the first look, so that a refusal leaves the running one
+running. What the second look finds is final: nobody else can publish any more.
+"""
+
+from streaming.settings import Settings
+from streaming.sinks.marker import Checkpoint
+from streaming.sinks.publisher import Publisher
+from streaming.spark.checkpoint import CheckpointDirectory
+
+__all__ = ["take_over"]
+
+
+def take_over(
+    checkpoint: CheckpointDirectory, publisher: Publisher, settings: Settings, *, fresh: bool, adopt: bool
+) -> int:
+    """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does."""
+
+    def look() -> Checkpoint:
+        return checkpoint.look(settings, fresh=fresh)
+
+    publisher.check(look, fresh=fresh, adopt=adopt)
+    epoch = publisher.open(look, fresh=fresh, adopt=adopt)
+    checkpoint.begin(settings, epoch=epoch, fresh=fresh)
+    return epoch
