@@ -169,6 +169,11 @@ THROTTLE_MINIMUM = _gauge(
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
 QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
 BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")
+ROUNDS_DIFFERING = _counter(
+    "rounds_differing",
+    "Rounds of a batch that stays as another version published it, or as it was before `--adopt`: what was published of "
+    "them may differ from what is remembered.",
+)
 TELLING_ERRORS = _counter(
     "telling_errors",
     "Errors in what is only told of a published batch (log, metrics, follow-up); the batch itself is out.",

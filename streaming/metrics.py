@@ -97,6 +97,7 @@ class Metrics:
         self._rejected = self._counter(families.REJECTED)
         self._restarts = self._counter(families.QUERY_RESTARTS)
         self._skipped = self._counter(families.BATCHES_SKIPPED)
+        self._differing = self._counter(families.ROUNDS_DIFFERING)
         self._telling_errors = self._counter(families.TELLING_ERRORS)
         for part in get_args(Part):
             self._telling_errors.labels(part)
@@ -234,6 +235,10 @@ class Metrics:
     def count_skipped_batch(self) -> None:
         """Count a re-run batch that was already published."""
         self._skipped.inc()
+
+    def count_differing_rounds(self, count: int) -> None:
+        """Count rounds that were published otherwise than they are remembered."""
+        self._differing.inc(count)
 
     def count_query_restart(self) -> None:
         """Count a restart of the streaming query within this process."""

@@ -36,12 +36,15 @@ from streaming.sinks import (
 )
 from streaming.sinks.kafka_ending import end
 from streaming.sinks.marker import (
+    UNNAMED,
     Checkpoint,
     Marker,
+    RanWith,
+    Seen,
     encode_marker,
-    is_new_batch,
     next_start,
     published,
+    seen,
     taken_over,
 )
 from streaming.sinks.marker_topic import MarkerTopic
@@ -60,7 +63,8 @@ _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 class KafkaPublisher(Closing):
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
-    `client_options` are passed to every Kafka client (security); `principal` is who they make us there. `timeout_s` bounds each wait for the broker
+    `ran_with` is noted with each batch. `client_options` are passed to every Kafka client (security); `principal` is who
+    they make us there. `timeout_s` bounds each wait for the broker
     while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
     publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
     called from another.
@@ -72,6 +76,7 @@ class KafkaPublisher(Closing):
         *,
         name: str,
         commits_topic: str,
+        ran_with: RanWith = UNNAMED,
         client_options: Mapping[str, object] = MappingProxyType({}),
         principal: str = "User:ANONYMOUS",
         timeout_s: float = 20.0,
@@ -80,6 +85,7 @@ class KafkaPublisher(Closing):
         self._bootstrap = bootstrap
         self._name = name
         self._commits_topic = commits_topic
+        self._ran_with = ran_with
         self._options = client_options
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
@@ -121,8 +127,8 @@ class KafkaPublisher(Closing):
             raise
         return claim.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
-        """Make a batch's records visible, all or none, and return True; False when they already are.
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+        """Make a batch's records visible, all or none, if they are not out already.
 
         An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
         there is a successor is asked all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`,
@@ -130,14 +136,28 @@ class KafkaPublisher(Closing):
         """
         marker = self._owned_marker()
         batch_digest = digest(records)
-        is_new = is_new_batch(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
-        if is_new and records:
+        version = self._ran_with.version
+        found = seen(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, version=version)
+        if found and records:
             self._cover(records)
-            done = published(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+            done = published(
+                marker,
+                batch_id=batch_id,
+                query_id=query_id,
+                batch_digest=batch_digest,
+                ran_with=self._ran_with,
+            )
             self._commit(sort_records(records), done)
         else:
             self.ensure_owner()
-        return is_new
+        return found
+
+    @property
+    def marker(self) -> Marker:
+        """What stands for what is out; raises `PublishError` before `open`."""
+        if self._marker is None:
+            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+        return self._marker
 
     def ensure_owner(self) -> None:
         """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.
@@ -145,11 +165,10 @@ class KafkaPublisher(Closing):
         Raises `PublishError` when there is no answer. The own claim may not be readable yet: the coordinator answers
         a commit before everybody can see it.
         """
-        if self._marker is None:
-            raise PublishError(self._not_open())
+        epoch = self.marker.epoch
         newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
-        if newest is not None and newest.epoch > self._marker.epoch:
-            raise taken_over(self._name, epoch=self._marker.epoch)
+        if newest is not None and newest.epoch > epoch:
+            raise taken_over(self._name, epoch=epoch)
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
@@ -176,14 +195,9 @@ class KafkaPublisher(Closing):
 
     def _owned_marker(self) -> Marker:
         """The marker to go on from, after getting a producer again if the last publish failed."""
-        if self._marker is None:
-            raise PublishError(self._not_open())
         if self._producer is None:
-            self._take_back(self._marker.epoch)
-        return self._marker
-
-    def _not_open(self) -> str:
-        return f'the publisher of "{self._name}" is not open: call open() first'
+            self._take_back(self.marker.epoch)
+        return self.marker
 
     def _take_back(self, epoch: int) -> None:
         """Get a new producer unless a successor has claimed a higher epoch: it must not be fenced by us.

@@ -6,21 +6,49 @@ what catches a checkpoint that was deleted, restored from a backup or swapped. P
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
 from streaming.sinks import CheckpointMismatch, Fenced
 
 __all__ = [
+    "UNNAMED",
     "Checkpoint",
     "Marker",
+    "RanWith",
+    "Seen",
     "decode_marker",
     "encode_marker",
-    "is_new_batch",
     "next_start",
     "published",
+    "seen",
     "taken_over",
 ]
+
+
+class RanWith(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch ran with: trimtab's version, and the digest of the settings that shaped its outputs."""
+
+    version: str
+    settings: str
+
+
+UNNAMED = RanWith(version="", settings="")
+"""Of a publisher that was not told."""
+
+
+class Seen(Enum):
+    """What a publisher made of a batch; true where it has published something."""
+
+    NEW = "new"
+    OUT = "out"
+    """It was out already, exactly as it is now."""
+    OTHERWISE = "otherwise"
+    """It was out already with other contents, from another version or by `--adopt`."""
+
+    def __bool__(self) -> bool:
+        return self is Seen.NEW
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,6 +64,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int
     over: tuple[str, ...] = ()
     """Queries given up by `--fresh` or `--adopt`, the newest last: their checkpoints are not gone on with."""
+    ran_with: RanWith | None = None
+    """Of the batch. None: nobody knows any more, so whatever it is in a re-run, it stays as it was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,23 +111,31 @@ def next_start(
 ) -> Marker:
     """The marker a starting controller writes: the old one with the next epoch.
 
-    `fresh` forgets what was published, `adopt` takes the checkpoint's word for it. Raises
-    `CheckpointMismatch` when neither is asked for and marker and checkpoint disagree.
+    `fresh` forgets what was published; `adopt` takes the checkpoint's word for what comes next, and leaves its newest
+    batch as it was published, if it was. Raises `CheckpointMismatch` when neither is asked for and marker and
+    checkpoint disagree.
     """
     epoch = _next_epoch(marker, checkpoint, now_s)
     if fresh:
         over = _over(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
     if adopt:
-        query_id = checkpoint.query_id
-        over = _over(marker, going_on=query_id)
-        return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
+        return _adopted(marker, checkpoint, epoch)
     problem = _disagreement(marker, checkpoint)
     if problem is not None:
         raise CheckpointMismatch(_start_refusal(problem, marker, checkpoint, name))
     if marker is None:
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
     return msgspec.structs.replace(marker, epoch=epoch)
+
+
+def _adopted(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
+    query_id = checkpoint.query_id
+    over = _over(marker, going_on=query_id)
+    newest = (query_id, checkpoint.last_batch_id)
+    if None not in newest and marker is not None and (marker.query_id, marker.batch_id) == newest:
+        return msgspec.structs.replace(marker, epoch=epoch, over=over, ran_with=None)
+    return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
 
 
 def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> int:
@@ -157,26 +195,33 @@ def taken_over(name: str, *, epoch: int) -> Fenced:
     )
 
 
-def published(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str) -> Marker:
+def published(
+    marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None
+) -> Marker:
     """The marker of a batch, after ``marker``."""
-    return msgspec.structs.replace(marker, query_id=query_id, batch_id=batch_id, digest=batch_digest)
+    return msgspec.structs.replace(
+        marker, query_id=query_id, batch_id=batch_id, digest=batch_digest, ran_with=ran_with
+    )
 
 
-def is_new_batch(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str) -> bool:
-    """Whether the batch has still to be published; False when it is exactly the one the marker stands for.
+def seen(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, version: str) -> Seen:
+    """Whether the batch has still to be published by this version of trimtab.
 
-    Raises `CheckpointMismatch` for another query, an older batch, or the same batch with other contents.
+    Raises `CheckpointMismatch` for another query, an older batch, or the same batch of the same version with other
+    contents.
     """
     is_other = marker.query_id is not None and marker.query_id != query_id
     if is_other or query_id in marker.over:
         raise _batch_refusal("it belongs to another query", marker, batch_id, query_id, batch_digest)
     if marker.batch_id is None or marker.batch_id < batch_id:
-        return True
+        return Seen.NEW
     if marker.batch_id > batch_id:
         raise _batch_refusal("a newer batch is already out", marker, batch_id, query_id, batch_digest)
-    if marker.digest != batch_digest:
-        raise _batch_refusal("it was published with other contents", marker, batch_id, query_id, batch_digest)
-    return False
+    if marker.digest == batch_digest:
+        return Seen.OUT
+    if marker.ran_with is None or marker.ran_with.version != version:
+        return Seen.OTHERWISE
+    raise _batch_refusal("it was published with other contents", marker, batch_id, query_id, batch_digest)
 
 
 def _batch_refusal(
@@ -184,6 +229,6 @@ def _batch_refusal(
 ) -> CheckpointMismatch:
     return CheckpointMismatch(
         f"batch {batch_id} of query {query_id} (digest {batch_digest[:12]}) is not published: {problem}. "
-        f"{_describe(marker)}. If settings, version or input were changed between the two runs of the "
-        "batch, restart with --adopt to publish it as it is now; with --fresh to begin with a new checkpoint."
+        f"{_describe(marker)}. If the input was changed between the two runs of the batch, restart with --adopt to "
+        "leave it as it was published and go on; with --fresh to begin with a new checkpoint."
     )

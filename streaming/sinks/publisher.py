@@ -1,12 +1,14 @@
 """The publisher of a controller, on the system its output's address names."""
 
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Protocol
 
 from streaming.link import output_link
 from streaming.pulsar_link import output_on_pulsar
 from streaming.settings import Settings
-from streaming.sinks.marker import Checkpoint
+from streaming.settings.kept import kept_digest
+from streaming.sinks.marker import Checkpoint, Marker, RanWith, Seen
 from streaming.sinks.outbox import OutboundRecord
 
 __all__ = ["Publisher", "publisher_of"]
@@ -21,8 +23,12 @@ class Publisher(Protocol):
     def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch."""
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
-        """Make a batch's records visible; False when they already were."""
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+        """Make a batch's records visible if they are not out already."""
+
+    @property
+    def marker(self) -> Marker:
+        """What stands for what is out."""
 
     def ensure_owner(self) -> None:
         """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when nobody answers."""
@@ -37,11 +43,12 @@ class Publisher(Protocol):
 def publisher_of(settings: Settings) -> Publisher:
     """Not yet connected to anything."""
     name, commits_topic = settings.controller.name, settings.topics.commits
+    ran_with = RanWith(version=version("trimtab"), settings=kept_digest(settings))
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:
         from streaming.sinks.pulsar import PulsarPublisher  # noqa: PLC0415  loads Pulsar's client
 
-        return PulsarPublisher(pulsar, name=name, commits_topic=commits_topic)
+        return PulsarPublisher(pulsar, name=name, commits_topic=commits_topic, ran_with=ran_with)
     from streaming.sinks.kafka import KafkaPublisher  # noqa: PLC0415
 
     link = output_link(settings)
@@ -49,6 +56,7 @@ def publisher_of(settings: Settings) -> Publisher:
         link.bootstrap,
         name=name,
         commits_topic=commits_topic,
+        ran_with=ran_with,
         client_options=link.client_options(),
         principal=link.principal,
     )

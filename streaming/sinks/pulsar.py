@@ -23,7 +23,7 @@ import pulsar
 from streaming.closing import Closing
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.marker import Checkpoint, is_new_batch, taken_over
+from streaming.sinks.marker import UNNAMED, Checkpoint, Marker, RanWith, Seen, seen, taken_over
 from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.sinks.pulsar_commit import (
     Commit,
@@ -48,7 +48,7 @@ def commits_topic_of(commits_topic: str, name: str) -> str:
 class PulsarPublisher(Closing):
     """The exactly-once sink of the controller `name`; topics are in the namespace of `link`.
 
-    `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
+    `ran_with` is noted with each batch. `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
     claim, `handover_s` how long one waits for its predecessor to let go of the outputs. `publish` is for one thread at a
     time; `is_superseded` may be called from another.
     """
@@ -59,12 +59,14 @@ class PulsarPublisher(Closing):
         *,
         name: str,
         commits_topic: str,
+        ran_with: RanWith = UNNAMED,
         timeout_s: float = 20.0,
         claim_wait_s: float = 5.0,
         handover_s: float = 30.0,
     ) -> None:
         self._link = link
         self._name = name
+        self._ran_with = ran_with
         self._commits_topic = link.full_name(commits_topic_of(commits_topic, name))
         self._timeout_s = timeout_s
         self._claim_wait_s = claim_wait_s
@@ -94,8 +96,8 @@ class PulsarPublisher(Closing):
             raise
         return claim.marker.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
-        """Make a batch's records visible and return True; False when they already were.
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+        """Make a batch's records visible if they are not out already; what was begun is finished.
 
         An empty batch is not noted, so gaps in the markers' batch ids are normal; whether there is a successor is asked
         all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried
@@ -103,24 +105,45 @@ class PulsarPublisher(Closing):
         """
         commit = self._owned_commit()
         batch_digest = digest(records)
-        is_new = is_new_batch(commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
-        if (commit.is_whole and not is_new) or not records:
+        ran_with = self._ran_with
+        found = seen(
+            commit.marker,
+            batch_id=batch_id,
+            query_id=query_id,
+            batch_digest=batch_digest,
+            version=ran_with.version,
+        )
+        if not records or found is Seen.OTHERWISE or (found is Seen.OUT and commit.is_whole):
             self.ensure_owner()
-            return is_new
-        begin = begun(commit, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+            return found
+        if found is Seen.OUT:
+            begin = commit
+        else:
+            begin = begun(
+                commit,
+                batch_id=batch_id,
+                query_id=query_id,
+                batch_digest=batch_digest,
+                ran_with=ran_with,
+            )
         sent = Acknowledged()
         self._attempt(
-            lambda: self._publish(begin, records, sent, is_new=is_new),
+            lambda: self._publish(begin, records, sent, is_new=bool(found)),
             epoch=commit.marker.epoch,
             what=f"batch {batch_id}",
         )
-        return sent.new_count > 0
+        return Seen.NEW if sent.new_count > 0 else Seen.OUT
+
+    @property
+    def marker(self) -> Marker:
+        """What stands for what is out; raises `PublishError` before `open`."""
+        if self._commit is None:
+            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+        return self._commit.marker
 
     def ensure_owner(self) -> None:
         """Ask whether a newer controller of this name has claimed its epoch; see ``KafkaPublisher.ensure_owner``."""
-        if self._commit is None:
-            raise PublishError(self._not_open())
-        self._read_own_commit(self._commit.marker.epoch)
+        self._read_own_commit(self.marker.epoch)
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has claimed its epoch; asks nobody, for a watch loop."""
@@ -169,14 +192,10 @@ class PulsarPublisher(Closing):
 
     def _owned_commit(self) -> Commit:
         """What stands, after getting producers again if the last publish failed."""
-        if self._commit is None:
-            raise PublishError(self._not_open())
         if self._producers is None:
-            self._take_back(self._commit.marker.epoch)
+            self._take_back(self.marker.epoch)
+        assert self._commit is not None, "a publisher that has a marker has its commit"
         return self._commit
-
-    def _not_open(self) -> str:
-        return f'the publisher of "{self._name}" is not open: call open() first'
 
     def _take_back(self, epoch: int) -> None:
         """Get new producers unless a successor has claimed a higher epoch: it must not be fenced by us.

@@ -10,7 +10,7 @@ Pure: no Pulsar here.
 import msgspec
 
 from streaming.sinks import CheckpointMismatch
-from streaming.sinks.marker import Checkpoint, Marker, next_start, published
+from streaming.sinks.marker import Checkpoint, Marker, RanWith, next_start, published
 
 __all__ = [
     "Commit",
@@ -64,14 +64,18 @@ def claimed(
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
     before = None if commit is None else commit.marker
     marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, now_s=now_s)
-    if commit is None or fresh or adopt:
+    if commit is None or fresh or (adopt and marker.batch_id is None):
         return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
     return msgspec.structs.replace(commit, marker=marker)
 
 
-def begun(commit: Commit, *, batch_id: int, query_id: str, batch_digest: str) -> Commit:
+def begun(
+    commit: Commit, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None = None
+) -> Commit:
     """Written before the first message of a batch."""
-    marker = published(commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest)
+    marker = published(
+        commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, ran_with=ran_with
+    )
     return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 
 

@@ -15,24 +15,22 @@ import pyspark
 from kafka.errors import KafkaError
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from state.rounds import Identity
 from streaming.exits import FencedOff, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings import Settings
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.publisher import Publisher, publisher_of
 from streaming.spark import session, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
-from streaming.spark.operator import ClusterProcessor
 from streaming.spark.progress import show_progress
-from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.spark.runs import Runs
 from streaming.spark.take_over import take_over
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
@@ -133,8 +131,11 @@ class Application:
                 epoch,
                 settings.controller.mode,
             )
-            self._batches = BatchPublisher(publisher, self._metrics, settings.topics)
-            self._keep_running(_operator(spark, settings, self._begin), publisher, checkpoint)
+            batches = self._batches = BatchPublisher(publisher, self._metrics, settings.topics)
+            runs = Runs(
+                spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches
+            )
+            self._keep_running(runs, publisher, checkpoint)
         except (CheckpointError, CheckpointMismatch, PublishError) as error:
             raise Refused(str(error)) from error
         except KafkaError as error:
@@ -144,14 +145,14 @@ class Application:
         finally:
             publisher.close()
 
-    def _keep_running(self, frame: DataFrame, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
+    def _keep_running(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         """Run the query again and again, waiting longer each time it fails at once."""
         backoff_s = _BACKOFF_FIRST_S
         while not self._stopping:
             started = time.monotonic()
             try:
                 publisher.ensure_owner()
-                self._run_query(frame, publisher, checkpoint)
+                self._run_query(runs, publisher, checkpoint)
             except Py4JNetworkError as error:
                 raise SparkEnded(
                     "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
@@ -166,17 +167,10 @@ class Application:
                 self._wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
 
-    def _run_query(self, frame: DataFrame, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
-        batches, spark = self._batches, self._settings.spark
+    def _run_query(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
+        batches = self._batches
         assert batches is not None, "the batch function is made before the query"
-        query = (
-            frame.writeStream.queryName(f"trimtab-{self._settings.controller.name}")
-            .outputMode("update")
-            .option("checkpointLocation", checkpoint.in_use)
-            .trigger(processingTime=f"{round(spark.trigger_interval_s * 1000)} milliseconds")
-            .foreachBatch(batches)
-            .start()
-        )
+        query = runs.next().queryName(f"trimtab-{self._settings.controller.name}").start()
         self._query = query
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
@@ -243,20 +237,6 @@ class Application:
     def _stop(self, number: signal.Signals) -> None:
         _LOG.info("%s: finishing the batch in progress", number.name)
         self._stopping = True
-
-
-def _operator(spark: SparkSession, settings: Settings, begin: source.Begin) -> DataFrame:
-    frame = source.records(spark, settings, source.starting_offsets(settings, begin))
-    controller = settings.controller
-    processor = ClusterProcessor(
-        name=controller.name,
-        identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
-        settings=ClusterSettingsSource(settings),
-        max_record_bytes=controller.max_record_bytes,
-    )
-    return frame.groupBy("cluster").transformWithState(
-        statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
-    )
 
 
 def _first_lines(error: Exception, count: int = 12) -> str:

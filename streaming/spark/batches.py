@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row
 
 from streaming.metrics import Metrics
 from streaming.settings import TopicNames
+from streaming.sinks.marker import Seen
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.publisher import Publisher
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
@@ -28,15 +29,19 @@ class BatchPublisher:
         self._publisher = publisher
         self._metrics = metrics
         self._telling = Telling(metrics)
+        self.publish_to(topics)
+        self.error: Exception | None = None
+        self.published_count = 0
+        """Batches that went through since the start, those skipped as already published included."""
+
+    def publish_to(self, topics: TopicNames) -> None:
+        """Where outputs go from the next batch on."""
         self._topic_of: Mapping[str, str] = {
             ACTION: topics.actions,
             DRY_RUN_ACTION: topics.actions_dry_run,
             ROUND: topics.audit,
             REJECTED: topics.dead_letter,
         }
-        self.error: Exception | None = None
-        self.published_count = 0
-        """Batches that went through since the start, those skipped as already published included."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Publish one batch; raises whatever the publisher raises."""
@@ -55,12 +60,26 @@ class BatchPublisher:
     def _publish(self, batch_id: int, query_id: str, rows: Sequence[Row]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
         started = time.monotonic()
-        if not self._publisher.publish(batch_id, query_id, records):
+        found = self._publisher.publish(batch_id, query_id, records)
+        if not found:
             _LOG.info("batch %d was published before the restart: skipped", batch_id)
             self._metrics.count_skipped_batch()
+            if found is Seen.OTHERWISE:
+                self._name_differing(batch_id, rows)
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
         self._telling.tell(rows)
+
+    def _name_differing(self, batch_id: int, rows: Sequence[Row]) -> None:
+        rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)
+        named = ", ".join(f"{cluster} {number}" for cluster, number in rounds) or "none"
+        _LOG.warning(
+            "batch %d is out as it was published then and is not published again; it now has other contents, so what was "
+            "published of these rounds, by cluster, may differ from what is remembered: %s",
+            batch_id,
+            named,
+        )
+        self._metrics.count_differing_rounds(len(rounds))
 
     def _record(self, row: Row) -> OutboundRecord:
         coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)

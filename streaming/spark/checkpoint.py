@@ -6,9 +6,10 @@ predecessor, so an older trimtab, or other settings, refuse before they have wri
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 import msgspec
 import pyspark
@@ -17,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from streaming.settings import Settings
-from streaming.sinks.marker import Checkpoint
+from streaming.settings.kept import kept, kept_digest
+from streaming.sinks.marker import Checkpoint, Marker
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.starts import Start
@@ -40,6 +42,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     trimtab_version: str = ""
     """Who wrote last; empty on a card from before that was noted."""
     spark_version: str = ""
+    settings: dict[str, dict[str, Any]] = {}
+    """By their digest the settings of this start, and those that a batch which is out may have to run with once more."""
 
 
 def card_of(settings: Settings) -> Card:
@@ -53,6 +57,7 @@ def card_of(settings: Settings) -> Card:
         cluster_length_s={name: length_s for name, length_s in sorted(own.items()) if length_s != default},
         trimtab_version=version("trimtab"),
         spark_version=pyspark.__version__,
+        settings={kept_digest(settings): kept(settings)},
     )
 
 
@@ -64,6 +69,7 @@ class CheckpointDirectory:
         self._own: Start | None = None
         self._copied_commit: int | None = None
         self._is_alone = False
+        self._others: Mapping[str, Mapping[str, Any]] = {}
         with self._usable():
             self._files = Files(spark, location)
 
@@ -94,15 +100,40 @@ class CheckpointDirectory:
             self._compare(self._read_card(newest), card_of(settings))
             return self._read(newest)
 
-    def begin(self, settings: Settings, *, epoch: int, fresh: bool) -> None:
-        """Make the directory of this start; ``fresh`` moves what is there aside. Raises CheckpointError."""
-        own = Start(epoch)
+    def begin(self, settings: Settings, marker: Marker, *, fresh: bool) -> None:
+        """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
+
+        Raises CheckpointError.
+        """
+        own = Start(marker.epoch)
         with self._usable():
             if fresh:
                 self._move_aside()
-            starts.begin(self._files, own, msgspec.json.encode(card_of(settings)))
+            self._others = self._settings_of(marker, without=kept_digest(settings))
+            card = card_of(settings)
+            with_others = msgspec.structs.replace(card, settings={**card.settings, **self._others})
+            starts.begin(self._files, own, msgspec.json.encode(with_others))
             self._copied_commit = starts.newest_number(self._files, own, "commits")
         self._own = own
+
+    def settings_of_unfinished(self, marker: Marker) -> Mapping[str, Any] | None:
+        """Other settings than this start's that the newest batch was published with, which Spark has still to commit."""
+        own = self._own
+        assert own is not None, "a start begins before its query"
+        with self._usable():
+            planned = starts.newest_number(self._files, own, "offsets")
+            committed = starts.newest_number(self._files, own, "commits")
+        if marker.ran_with is None or marker.batch_id != planned or planned == committed:
+            return None
+        return self._others.get(marker.ran_with.settings)
+
+    def _settings_of(self, marker: Marker, *, without: str) -> dict[str, dict[str, Any]]:
+        digest = None if marker.ran_with is None else marker.ran_with.settings
+        newest = starts.newest(self._files)
+        if newest is None or digest is None or digest == without:
+            return {}
+        settings = self._read_card(newest).settings
+        return {digest: settings[digest]} if digest in settings else {}
 
     def drop_older(self) -> None:
         """Delete what was there before this start, once it has committed a batch of its own; call it again until then."""

@@ -22,5 +22,5 @@ def take_over(
 
     publisher.check(look, fresh=fresh, adopt=adopt)
     epoch = publisher.open(look, fresh=fresh, adopt=adopt)
-    checkpoint.begin(settings, epoch=epoch, fresh=fresh)
+    checkpoint.begin(settings, publisher.marker, fresh=fresh)
     return epoch

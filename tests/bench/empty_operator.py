@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import LongType, StructField, StructType
 
 from streaming.cli import main
-from streaming.spark import application
+from streaming.spark import runs
 from streaming.spark.rows import ACTION
 
 _COUNT = StructType([StructField("value", LongType())])
@@ -57,5 +57,5 @@ if __name__ == "__main__":
     # Imported, not __main__'s own: Spark's workers find the class by its module's name.
     from tests.bench.empty_operator import CountingProcessor as Imported
 
-    application.ClusterProcessor = Imported  # type: ignore[assignment,attr-defined]
+    runs.ClusterProcessor = Imported  # type: ignore[assignment,attr-defined]
     main(args=sys.argv[1:], prog_name="trimtab")

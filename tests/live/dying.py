@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Row
 from streaming.cli import main
 from streaming.sinks.kafka import KafkaPublisher
 from streaming.sinks.outbox import OutboundRecord
-from streaming.spark import application
+from streaming.spark import runs
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.operator import ClusterProcessor
 
@@ -80,7 +80,7 @@ def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
 
 def arm_driver(deaths: Deaths) -> None:
     """Put in the points that have nothing to do with where outputs go."""
-    application.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
+    runs.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
     plain_call = BatchPublisher.__call__
 
     def call(self: BatchPublisher, frame: DataFrame, batch_id: int) -> None:

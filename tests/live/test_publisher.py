@@ -22,7 +22,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.kafka import EPOCH_HEADER, KafkaPublisher
-from streaming.sinks.marker import Checkpoint
+from streaming.sinks.marker import UNNAMED, Checkpoint, RanWith, Seen
 from streaming.sinks.outbox import OutboundRecord
 from tests.live.checkpoints import at
 from tests.live.driving import until
@@ -48,13 +48,16 @@ class Setting:
     actions: str
     commits: str
 
-    def publisher(self, timeout_s: float = 20.0, claim_wait_s: float = 5.0) -> KafkaPublisher:
+    def publisher(
+        self, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+    ) -> KafkaPublisher:
         return KafkaPublisher(
             self.bootstrap,
             name=self.name,
             commits_topic=self.commits,
             timeout_s=timeout_s,
             claim_wait_s=claim_wait_s,
+            ran_with=ran_with,
         )
 
     def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
@@ -227,7 +230,9 @@ def test_killed_after_the_commit_the_re_run_is_skipped(setting: Setting) -> None
     assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
 
-def test_a_re_run_with_other_contents_is_refused_and_adopt_publishes_it(setting: Setting) -> None:
+def test_a_re_run_with_other_contents_is_refused_and_adopt_leaves_it_as_it_was_published(
+    setting: Setting,
+) -> None:
     with opened(setting) as publisher:
         publisher.publish(0, QUERY, setting.batch(0))
         with pytest.raises(CheckpointMismatch, match=r"published with other contents.*--adopt"):
@@ -236,8 +241,24 @@ def test_a_re_run_with_other_contents_is_refused_and_adopt_publishes_it(setting:
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
         publisher.open(at(QUERY, 0), adopt=True)
-        assert publisher.publish(0, QUERY, setting.batch(0, "other"))
-    assert [value for value, _ in setting.visible()] == values(0) + values(0, "other")
+        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is Seen.OTHERWISE
+        assert publisher.publish(1, QUERY, setting.batch(1)) is Seen.NEW
+    assert [value for value, _ in setting.visible()] == values(0) + values(1)
+
+
+def test_another_version_leaves_a_batch_as_it_was_published(setting: Setting) -> None:
+    with setting.publisher(ran_with=RanWith(version="1", settings="s")) as publisher:
+        publisher.open(at())
+        publisher.publish(0, QUERY, setting.batch(0))
+    with setting.publisher(ran_with=RanWith(version="2", settings="s")) as publisher:
+        publisher.open(at(QUERY, 0))
+        assert publisher.marker.ran_with == RanWith(version="1", settings="s")
+        assert publisher.publish(0, QUERY, setting.batch(0)) is Seen.OUT
+        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is Seen.OTHERWISE
+        assert publisher.publish(1, QUERY, setting.batch(1)) is Seen.NEW
+        with pytest.raises(CheckpointMismatch, match="published with other contents"):
+            publisher.publish(1, QUERY, setting.batch(1, "other"))
+    assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
 
 def test_a_batch_of_another_query_or_from_the_past_is_refused(setting: Setting) -> None:

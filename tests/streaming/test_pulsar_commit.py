@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.sinks import CheckpointMismatch
-from streaming.sinks.marker import Checkpoint, Marker
+from streaming.sinks.marker import UNNAMED, Checkpoint, Marker
 from streaming.sinks.pulsar_commit import (
     Commit,
     begun,
@@ -19,6 +19,7 @@ from streaming.sinks.pulsar_commit import (
 
 NEW = Checkpoint(query_id=None, last_batch_id=None)
 KNOWN = Checkpoint(query_id="q", last_batch_id=7)
+OLDER = Checkpoint(query_id="q", last_batch_id=6)
 NAME = "trimtab"
 
 batch_ids = st.integers(0, 2**31 - 1)
@@ -51,7 +52,7 @@ def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoc
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "fresh", "adopt"), [(NEW, True, False), (KNOWN, False, True)], ids=["fresh", "adopt"]
+    ("checkpoint", "fresh", "adopt"), [(NEW, True, False), (OLDER, False, True)], ids=["fresh", "adopt"]
 )
 def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
     checkpoint: Checkpoint, *, fresh: bool, adopt: bool
@@ -61,6 +62,14 @@ def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
     assert producer_name(NAME, anew) == "trimtab/2"
     assert anew.marker.batch_id is None
     assert anew.is_whole
+
+
+def test_adopt_keeps_a_batch_that_was_begun_and_forgets_what_it_ran_with() -> None:
+    before = begun(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", ran_with=UNNAMED)
+    adopted = claim(before, KNOWN, adopt=True)
+    assert (adopted.marker.batch_id, adopted.marker.digest, adopted.marker.ran_with) == (7, "d", None)
+    assert not adopted.is_whole
+    assert producer_name(NAME, adopted) == producer_name(NAME, before)
 
 
 def test_a_batch_that_was_only_begun_counts_when_the_checkpoint_is_compared() -> None:

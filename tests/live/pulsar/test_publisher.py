@@ -10,6 +10,7 @@ import pytest
 from deploy.local.pulsar import LocalPulsar
 from streaming.pulsar_link import PulsarLink
 from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks.marker import Seen
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.pulsar import PulsarPublisher
 from streaming.sinks.pulsar_producers import Acknowledged, Producers
@@ -91,8 +92,9 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Set
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
         publisher.open(at(QUERY, 0), adopt=True)
-        assert publisher.publish(0, QUERY, batch(0, "other"))
-    assert setting.seen(ACTIONS) == [*values(0)[:2], *values(0, text="other")], "whole, not filled up"
+        assert publisher.publish(0, QUERY, batch(0, "other")) is Seen.OTHERWISE
+        assert publisher.publish(1, QUERY, batch(1)) is Seen.NEW
+    assert setting.seen(ACTIONS) == [*values(0)[:2], *values(1)], "left as it was published"
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused_fresh_starts_over_and_adopt_trusts_it(

@@ -1,0 +1,53 @@
+"""What of the settings shapes the outputs of a batch: kept in the checkpoint's card, to run one batch with them again.
+
+Without secrets and addresses, which may change between two runs of a batch without changing what it says.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from streaming.settings.tree import Settings, composed
+
+__all__ = ["NotReadable", "kept", "kept_digest", "restored"]
+
+_CONTROLLER = ("name", "mode", "action_ttl_s", "max_record_bytes")
+_TOPICS = ("actions", "actions_dry_run", "audit", "dead_letter")
+_WHOLE = ("pulsar", "kafka", "clusters")
+
+
+class NotReadable(Exception):
+    """Another version kept these settings, and this one does not understand them."""
+
+
+def kept(settings: Settings) -> dict[str, Any]:
+    """The settings that shape a batch, as JSON has them."""
+    tree = settings.model_dump(mode="json", include={"controller", "topics", *_WHOLE})
+    controller, topics = tree.pop("controller"), tree.pop("topics")
+    return {
+        "controller": {name: controller[name] for name in _CONTROLLER},
+        "topics": {name: topics[name] for name in _TOPICS},
+        **tree,
+    }
+
+
+def kept_digest(settings: Settings) -> str:
+    """SHA-256, in hexadecimal, of what ``kept`` keeps."""
+    text = json.dumps(kept(settings), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def restored(settings: Settings, tree: Mapping[str, Any]) -> Settings:
+    """These settings with what was kept in its place; raises ``NotReadable``."""
+    try:
+        deciding = composed({name: tree[name] for name in _WHOLE})
+        controller = dataclasses.replace(settings.controller, **tree["controller"])
+        topics = dataclasses.replace(settings.topics, **tree["topics"])
+    except (KeyError, TypeError, ValueError, ValidationError) as error:
+        raise NotReadable(str(error)) from error
+    before = {name: getattr(deciding, name) for name in _WHOLE}
+    return settings.model_copy(update={"controller": controller, "topics": topics, **before})

@@ -1,0 +1,93 @@
+"""What the query runs with: the settings of this start, but for a batch that is out the settings it was published with.
+
+A batch that is published and not yet committed by Spark runs once more after a restart. With other settings it would
+come out otherwise than it was published, so it runs with its own, alone; the query after it has those of this start. A
+batch that is planned and not out is nobody's yet: whoever restarts into a dry-run to stop it is obeyed.
+"""
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from state.rounds import Identity
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.kept import NotReadable, restored
+from streaming.sinks.publisher import Publisher
+from streaming.spark import source
+from streaming.spark.batches import BatchPublisher
+from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.operator import ClusterProcessor
+from streaming.spark.rows import OUTPUT_SCHEMA
+
+__all__ = ["Runs"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class Runs:
+    """The runs of the query in one process, one after another."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        begin: source.Begin,
+        *,
+        checkpoint: CheckpointDirectory,
+        publisher: Publisher,
+        batches: BatchPublisher,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._begin = begin
+        self._checkpoint = checkpoint
+        self._publisher = publisher
+        self._batches = batches
+        self._usual: DataFrame | None = None
+
+    def next(self) -> DataStreamWriter:
+        """The next one, without a name yet; one for a single batch ends by itself."""
+        before = self._settings_of_unfinished()
+        settings = before or self._settings
+        self._batches.publish_to(settings.topics)
+        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._batches)
+        writer = writer.option("checkpointLocation", self._checkpoint.in_use)
+        if before is not None:
+            return writer.trigger(once=True)
+        interval_ms = round(self._settings.spark.trigger_interval_s * 1000)
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds")
+
+    def _settings_of_unfinished(self) -> Settings | None:
+        marker = self._publisher.marker
+        tree = self._checkpoint.settings_of_unfinished(marker)
+        if tree is None:
+            return None
+        try:
+            settings = restored(self._settings, tree)
+        except NotReadable as error:
+            _LOG.warning("the settings batch %s ran with cannot be read any more: %s", marker.batch_id, error)
+            return None
+        _LOG.info("batch %s is out: it runs once more with the settings of then", marker.batch_id)
+        return settings
+
+    def _frame(self, settings: Settings) -> DataFrame:
+        if settings is not self._settings:
+            return self._decided(settings)
+        if self._usual is None:
+            self._usual = self._decided(settings)
+        return self._usual
+
+    def _decided(self, settings: Settings) -> DataFrame:
+        starting = source.starting_offsets(settings, self._begin)
+        frame = source.records(self._spark, settings, starting)
+        controller = settings.controller
+        processor = ClusterProcessor(
+            name=controller.name,
+            identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
+            settings=ClusterSettingsSource(settings),
+            max_record_bytes=controller.max_record_bytes,
+        )
+        return frame.groupBy("cluster").transformWithState(
+            statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
+        )

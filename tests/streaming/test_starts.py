@@ -1,0 +1,137 @@
+"""Directories of starts: what is copied, what counts, and what goes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streaming.spark import starts
+from streaming.spark.files import Files
+from streaming.spark.starts import CARD, Start
+
+SCHEMA = "/state/0/_stateSchema/default/0_a"
+
+
+class Disk(Files):
+    """A directory without a JVM."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def address(self, name: str) -> str:
+        return f"file:{self.root / name}"
+
+    def exists(self, name: str) -> bool:
+        return (self.root / name).exists()
+
+    def names(self, name: str = "") -> list[str]:
+        return [path.name for path in (self.root / name).iterdir()] if self.exists(name) else []
+
+    def read(self, name: str) -> bytes | None:
+        return (self.root / name).read_bytes() if self.exists(name) else None
+
+    def write(self, name: str, content: bytes) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_bytes(content)
+
+    def copy(self, name: str, to: str) -> None:
+        (self.root / to).parent.mkdir(parents=True, exist_ok=True)
+        if (self.root / name).is_dir():
+            shutil.copytree(self.root / name, self.root / to)
+        else:
+            shutil.copy2(self.root / name, self.root / to)
+
+    def delete(self, name: str) -> None:
+        if (self.root / name).is_dir():
+            shutil.rmtree(self.root / name)
+        else:
+            (self.root / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def lay_out(disk: Disk, start: Start, *, planned: int, committed: int) -> None:
+    """A checkpoint as Spark and trimtab write it."""
+    for number in range(planned + 1):
+        disk.write(start.file("offsets", str(number)), b"")
+    for number in range(committed + 1):
+        disk.write(start.file("commits", str(number)), b"")
+    disk.write(start.file("metadata"), b'{"id":"q"}')
+    disk.write(start.file("sources", "0", "0"), b"")
+    paths = f'{{"stateSchemaFilePaths":["file:/elsewhere/checkpoint{SCHEMA}"]}}'
+    disk.write(start.file("state", "0", "_metadata", "v2", "0"), paths.encode())
+    disk.write(start.file(SCHEMA[1:]), b"schema")
+    disk.write(start.file(CARD), b"card")
+
+
+@pytest.mark.parametrize("epoch", [0, 7], ids=["without-directories", "of-a-start"])
+def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch: int) -> None:
+    lay_out(disk, Start(epoch), planned=3, committed=2)
+    disk.write("start-8/offsets/9", b"begun, and never counted")
+    starts.begin(disk, Start(9), b"new card")
+    assert starts.newest(disk) == Start(9)
+    assert starts.newest_number(disk, Start(9), "offsets") == 3
+    assert starts.newest_number(disk, Start(9), "commits") == 2
+    assert disk.read("start-9/metadata") == b'{"id":"q"}'
+    assert disk.read(f"start-9{SCHEMA}") == b"schema"
+    moved = f'{{"stateSchemaFilePaths":["file:{disk.root}/start-9{SCHEMA}"]}}'
+    assert disk.read("start-9/state/0/_metadata/v2/0") == moved.encode()
+    assert disk.read(Start(epoch).file(CARD)) == b"card"
+
+
+def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk) -> None:
+    lay_out(disk, Start(7), planned=4, committed=2)
+    starts.begin(disk, Start(9), b"")
+    assert starts.newest_number(disk, Start(9), "offsets") == 3
+
+
+def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
+    starts.begin(disk, Start(9), b"card")
+    assert starts.newest(disk) == Start(9)
+    assert disk.names("start-9") == [CARD]
+
+
+def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(disk, Start(7), planned=3, committed=2)
+    copy = Disk.copy
+
+    def overtaken(self: Disk, name: str, to: str) -> None:
+        copy(self, name, to)
+        monkeypatch.undo()
+        lay_out(disk, Start(8), planned=5, committed=5)
+        starts.drop_older(disk, Start(8))
+
+    monkeypatch.setattr(Disk, "copy", overtaken)
+    starts.begin(disk, Start(9), b"")
+    assert starts.newest_number(disk, Start(9), "commits") == 5
+
+
+def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(disk, Start(7), planned=3, committed=2)
+    copy = Disk.copy
+
+    def full(self: Disk, name: str, to: str) -> None:
+        copy(self, name, to)
+        if name.endswith("state"):
+            raise OSError("no space left on device")
+
+    monkeypatch.setattr(Disk, "copy", full)
+    with pytest.raises(OSError, match="no space left"):
+        starts.begin(disk, Start(9), b"")
+    assert starts.newest(disk) == Start(7)
+    assert not disk.exists("start-9")
+
+
+def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk) -> None:
+    for epoch in (0, 7, 8, 9):
+        lay_out(disk, Start(epoch), planned=1, committed=1)
+    disk.write("letters.txt", b"mine")
+    starts.drop_older(disk, Start(8))
+    assert sorted(disk.names()) == ["letters.txt", "start-8", "start-9"]
