@@ -92,13 +92,15 @@ class CheckpointDirectory:
         with self._usable():
             self._files.make_root()
             newest = starts.newest(self._files)
-            if fresh:
-                return self._read_what_can_be(newest or Start(0))
-            if newest is None:
-                self._refuse_strangers()
-                return Checkpoint(query_id=None, last_batch_id=None)
-            self._compare(self._read_card(newest), card_of(settings))
-            return self._read(newest)
+            try:
+                seen: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
+            except CheckpointError as error:
+                seen = error
+            if starts.newest(self._files) != newest:  # another controller has begun, and may have deleted it
+                return self.look(settings, fresh=fresh)
+        if isinstance(seen, CheckpointError):
+            raise seen
+        return seen
 
     def begin(self, settings: Settings, marker: Marker, *, fresh: bool) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
@@ -147,6 +149,15 @@ class CheckpointDirectory:
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("older checkpoints below %s are left there: %s", self.location, error)
         self._is_alone = True
+
+    def _look_at(self, newest: Start | None, settings: Settings, *, fresh: bool) -> Checkpoint:
+        if fresh:
+            return self._read_what_can_be(newest or Start(0))
+        if newest is None:
+            self._refuse_strangers()
+            return Checkpoint(query_id=None, last_batch_id=None)
+        self._compare(self._read_card(newest), card_of(settings))
+        return self._read(newest)
 
     def _read_what_can_be(self, start: Start) -> Checkpoint:
         """Of a checkpoint that may be damaged, or be none."""

@@ -1,70 +1,17 @@
 """Directories of starts: what is copied, what counts, and what goes."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from streaming.spark import starts
-from streaming.spark.files import Files
 from streaming.spark.starts import CARD, Start
-
-SCHEMA = "/state/0/_stateSchema/default/0_a"
-
-
-class Disk(Files):
-    """A directory without a JVM."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def address(self, name: str) -> str:
-        return f"file:{self.root / name}"
-
-    def exists(self, name: str) -> bool:
-        return (self.root / name).exists()
-
-    def names(self, name: str = "") -> list[str]:
-        return [path.name for path in (self.root / name).iterdir()] if self.exists(name) else []
-
-    def read(self, name: str) -> bytes | None:
-        return (self.root / name).read_bytes() if self.exists(name) else None
-
-    def write(self, name: str, content: bytes) -> None:
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / name).write_bytes(content)
-
-    def copy(self, name: str, to: str) -> None:
-        (self.root / to).parent.mkdir(parents=True, exist_ok=True)
-        if (self.root / name).is_dir():
-            shutil.copytree(self.root / name, self.root / to)
-        else:
-            shutil.copy2(self.root / name, self.root / to)
-
-    def delete(self, name: str) -> None:
-        if (self.root / name).is_dir():
-            shutil.rmtree(self.root / name)
-        else:
-            (self.root / name).unlink(missing_ok=True)
+from tests.streaming.disk import SCHEMA, Disk, lay_out
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
-
-
-def lay_out(disk: Disk, start: Start, *, planned: int, committed: int) -> None:
-    """A checkpoint as Spark and trimtab write it."""
-    for number in range(planned + 1):
-        disk.write(start.file("offsets", str(number)), b"")
-    for number in range(committed + 1):
-        disk.write(start.file("commits", str(number)), b"")
-    disk.write(start.file("metadata"), b'{"id":"q"}')
-    disk.write(start.file("sources", "0", "0"), b"")
-    paths = f'{{"stateSchemaFilePaths":["file:/elsewhere/checkpoint{SCHEMA}"]}}'
-    disk.write(start.file("state", "0", "_metadata", "v2", "0"), paths.encode())
-    disk.write(start.file(SCHEMA[1:]), b"schema")
-    disk.write(start.file(CARD), b"card")
 
 
 @pytest.mark.parametrize("epoch", [0, 7], ids=["without-directories", "of-a-start"])
