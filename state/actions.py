@@ -8,8 +8,10 @@ from policies.snapshot import Snapshot
 from policies.usage import Floats
 from state.anti_affinity import AntiAffinity
 from state.guards import Budget, Hold, Holds
+from state.members import Calm
 from state.outputs import Unload, rfc3339
 from state.reasons import reason
+from state.settings import GuardSettings
 from state.tables import Eligible, mean_points
 
 
@@ -24,6 +26,7 @@ class Circumstances:
     policy: str
     dry_run: bool
     holds: Holds
+    calm: Calm
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ def admit(
         hold = (
             circumstances.holds.unload
             or _split_instead(split_rows, row)
+            or circumstances.calm.hold_of(float(snapshot.brokers.usage_ratio[source]))
+            or _too_little(snapshot, budget.guards, row=row, source=source)
             or spread.hold(eligible, row=row, source=source, destination=destination)
             or budget.take(
                 snapshot.bundles.names[row],
@@ -91,6 +96,30 @@ def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:
     if row not in split_rows:
         return None
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
+
+
+def _too_little(snapshot: Snapshot, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
+    """Why a move is not worth the reconnects: by the greater of its two shares of the broker's traffic, it lowers too little."""
+    if not guards.min_unload_benefit_points:
+        return None
+    bundles, brokers = snapshot.bundles, snapshot.brokers
+    share_ratio = max(
+        _share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
+        _share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
+    )
+    points = 100.0 * float(brokers.usage_ratio[source]) * share_ratio
+    if points >= guards.min_unload_benefit_points:
+        return None
+    return Hold(
+        "too-little-benefit",
+        f"it would lower {brokers.names[source]} by {points:.3g} points, min_unload_benefit_points is "
+        f"{guards.min_unload_benefit_points:g}",
+    )
+
+
+def _share_ratio(part: float, whole: float) -> float:
+    """A bundle's part of its broker's traffic; averages trail behind, so it may look like more than all of it."""
+    return 1.0 if part >= whole > 0 else part / whole if whole > 0 else float(part > 0)
 
 
 class _Loads:

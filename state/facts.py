@@ -36,6 +36,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Namespaces of each anti-affinity group."""
     restricted_brokers: list[str] = []
     """Brokers that refuse to split a bundle at given positions."""
+    own_topics: dict[str, tuple[float, float]] = {}
+    """Messages/s and bytes/s, in + out, of this program's own topics by the bundle they are in."""
 
 
 class FactsRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -26,10 +26,11 @@ MASK_REASONS = (
     "ineffective",
     "other-group",
     "unsettled-broker",
+    "own-topics",
 )
 """Why a bundle is not movable, by code; the empty one means it is."""
-OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP, UNSETTLED = range(
-    len(MASK_REASONS)
+OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP, UNSETTLED, OWN_TOPICS = (
+    range(len(MASK_REASONS))
 )
 
 Codes = NDArray[np.int8]
@@ -42,6 +43,8 @@ SplitReason = Literal["restricted-split"]
 """The same for splits only."""
 UnloadReason = Literal[
     "split-instead",
+    "calm-after-change",
+    "too-little-benefit",
     "anti-affinity",
     "sole-bundle",
     "budget",

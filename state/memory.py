@@ -15,7 +15,17 @@ from policies.snapshot import Ints
 from policies.usage import Bools, Floats
 from state.events import BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
-from state.past import ActionKind, Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from state.past import (
+    ActionKind,
+    Departure,
+    Ineffective,
+    MembersChange,
+    PastAction,
+    PastSplit,
+    PastUnloads,
+    Trial,
+    Verdict,
+)
 from state.settings import Mode
 
 
@@ -115,6 +125,8 @@ class Header(msgspec.Struct, array_like=True):
     """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
     leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
     """By bundle, unloads that do not show in the reports yet: see ``state.leaving``."""
+    members_change: MembersChange | None = None
+    """The newest change of the brokers that report; None: none since the cluster began."""
     error_rounds_count: int = 0
     """Rounds in a row that ended in an error of ours."""
     error_held_since_ms: int | None = None

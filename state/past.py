@@ -43,6 +43,17 @@ class Departure(msgspec.Struct, frozen=True, array_like=True):
     dry_run: bool
 
 
+class MembersChange(msgspec.Struct, frozen=True, array_like=True):
+    """The newest change of the brokers that report."""
+
+    round: int
+    """The first that shows it."""
+    joined: str
+    """The first of the brokers that came, for a sentence; empty for none."""
+    left: str
+    """The same of those that went."""
+
+
 class PastUnloads(msgspec.Struct, frozen=True, array_like=True):
     """How many unloads a round decided."""
 

@@ -9,7 +9,19 @@ from typing import Literal
 
 from policies.shedding.plan import SheddingPlan
 from policies.splitting.plan import TopicTable
-from state import control, effects, findings, fleet, guards, leaving, settling, splits, summary
+from state import (
+    control,
+    effects,
+    findings,
+    fleet,
+    guards,
+    leaving,
+    members,
+    own_topics,
+    settling,
+    splits,
+    summary,
+)
 from state.actions import Admitted, Circumstances, admit
 from state.aftermath import remember
 from state.anti_affinity import AntiAffinity
@@ -71,6 +83,7 @@ def close(
     if header.inheritances:
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
         fleet.inherit(before, header.inheritances.items(), listed.__contains__)
+    members.watch(header, before, reports, number=number, restarted=restarted)
     advanced = fleet.advance(
         before,
         reports,
@@ -190,6 +203,8 @@ def _decide(
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
     groups = Groups.of(header.facts)
     codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
+    own = own_topics.carried(advanced.fleet, count, header.facts)
+    codes[(codes == guards.OPEN) & own] = guards.OWN_TOPICS
     unsettled = _unsettled(header, trials, pulsar, end_ms=closing.end_ms)
     codes[(codes == guards.OPEN) & settling.owned_by(advanced.fleet, count, unsettled)] = guards.UNSETTLED
     table = eligible(round_loads, advanced.fleet, codes, groups, unsettled=unsettled)
@@ -275,6 +290,7 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
         policy=closing.settings.pulsar.shedding_policy,
         dry_run=closing.mode == "dry-run",
         holds=holds_of(closing, header),
+        calm=members.calm(header, closing.settings.pulsar, number=closing.number),
     )
 
 

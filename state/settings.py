@@ -126,6 +126,16 @@ class GuardSettings:
     """Of the last 10 unloads that were judged, how many may have failed or been ineffective before unloads of the cluster
     are held ``failing`` until a person resumes it; the same for splits, counted by themselves."""
 
+    min_unload_benefit_points: float = field(default=0.0, metadata={"recommended": 0.1})
+    """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: its
+    usage times the bundle's share of its traffic. 0, which holds nothing, is Pulsar's way. A tenth of a point is
+    recommended: with 60 unloads an hour, what it holds could not even out the 15 points of ``low_threshold_points`` within
+    two hours."""
+    calm_after_change_rounds: int = field(default=0, metadata={"recommended": 5})
+    """Rounds in which nothing moves after a broker joined or left, except from brokers above ``threshold_points`` of
+    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0, which waits for nothing, is
+    Pulsar's way. Five is recommended: with rounds of a minute that is longer than the restart of one broker takes."""
+
     def __post_init__(self) -> None:
         for span in self.quiet_hours:
             QuietSpan.parse(span)
@@ -138,6 +148,8 @@ class GuardSettings:
             "ineffective_after_rounds_count",
             "ineffective_rest_s",
             "failing_actions_count",
+            "min_unload_benefit_points",
+            "calm_after_change_rounds",
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more (0 switches it off)")

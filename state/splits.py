@@ -29,7 +29,7 @@ from policies.usage import Bools
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, UNSETTLED, Codes, Hold
+from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Codes, Hold
 from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.past import PastSplit
@@ -42,7 +42,7 @@ POLICY = "bundle-split"
 _TO_BE_UNLOADED = len(MASK_REASONS)
 _MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
 MASK_OUTCOMES = tuple(
-    name for code, name in enumerate(_MASK_REASONS) if code not in (OPEN, OTHER_GROUP, UNSETTLED)
+    name for code, name in enumerate(_MASK_REASONS) if code not in (OPEN, OTHER_GROUP, UNSETTLED, OWN_TOPICS)
 )
 """Why a bundle may not be split now; a split crosses no group and moves no load."""
 _SHOWN_BOUNDARIES = 8

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Executor
 
+from streaming.collect.own_topics import OwnTopics, read_own_topics
 from streaming.pulsar_admin import AdminError, BrokerConfiguration, PulsarAdmin
 from streaming.wire.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
 
@@ -33,7 +34,7 @@ def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
 
 
 def read_facts(
-    admin: PulsarAdmin, pool: Executor, *, pulsar_cluster: str, brokers: Sequence[str]
+    admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
 ) -> PulsarClusterData:
     """Everything anew; a broker that cannot be asked is unknown, anything else that fails raises ``AdminError``."""
     configurations = pool.map(lambda broker: _configuration(admin, broker), brokers)
@@ -54,6 +55,7 @@ def read_facts(
             for name, policy in sorted(admin.isolation_policies(pulsar_cluster).items())
         },
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
+        own_topics=read_own_topics(admin, pool, own),
     )
 
 

@@ -14,6 +14,7 @@ from streaming.collect.cadence import Cadence
 from streaming.collect.collector import Collector
 from streaming.collect.facts import WrongLoadManager, read_facts, require_reports
 from streaming.collect.metrics import CollectorMetrics
+from streaming.collect.own_topics import OwnTopics
 from streaming.collect.sweep import Speaker, Sweeper
 from streaming.pulsar_admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.http import CredentialsError
@@ -55,6 +56,7 @@ class PulsarCollector(Collector):
             clock_s=clock_s,
         )
         self._target = target
+        self._own = OwnTopics.of(settings)
         self._http, self._admin, self._pulsar_cluster = self._connect()
         self._speaker = Speaker(
             sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
@@ -123,7 +125,9 @@ class PulsarCollector(Collector):
         try:
             require_reports(self._admin.configuration(), cluster=self._cluster)
             with ThreadPoolExecutor(_FACTS_THREADS, thread_name_prefix="facts") as pool:
-                facts = read_facts(self._admin, pool, pulsar_cluster=self._pulsar_cluster, brokers=brokers)
+                facts = read_facts(
+                    self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
+                )
             self._speaker.facts(facts)
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))

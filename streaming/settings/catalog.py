@@ -33,6 +33,8 @@ class Member:
     kind: Any
     default: object
     doc: str
+    recommended: object = None
+    """What the sample file sets it to, where that is not the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +65,16 @@ def free_names_of(kind: Any) -> Any | None:
 def members(section: type) -> Mapping[str, Member]:
     """The names of a section, in the order of their declaration."""
     docs, hints = attribute_docs(section), get_type_hints(section)
+    declared = fields(section) if is_dataclass(section) else ()
+    recommended = {each.name: each.metadata.get("recommended") for each in declared}
     return {
-        name: Member(name=name, kind=hints[name], default=default, doc=docs.get(name, ""))
+        name: Member(
+            name=name,
+            kind=hints[name],
+            default=default,
+            doc=docs.get(name, ""),
+            recommended=recommended.get(name),
+        )
         for name, default in _defaults(section)
     }
 

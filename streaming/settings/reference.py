@@ -36,8 +36,8 @@ sections cannot be changed by it.
 """
 
 _SAMPLE_HEAD = """\
-# Every setting of trimtab with its default. Remove the # before a key to change it. The whole reference:
-# trimtab config --reference
+# Every setting of trimtab with its default. Remove the # before a key to change it. The few without one are what is
+# recommended beyond the defaults, which follow Pulsar's own. The whole reference: trimtab config --reference
 """
 
 _SAMPLE_TAIL = """
@@ -117,6 +117,9 @@ def _sample_lines(member: Member, mark: str) -> str:
     comment = "".join(f"# {line}\n" for line in _sample_comment(_split_origin(member.doc)[0]))
     if is_unset(member.default):
         return f"{comment}# {member.name}: unset\n"
+    if member.recommended is not None:
+        default = f"# Recommended; the default is {toml_value(member.default)}.\n"
+        return f"{comment}{default}{mark}{member.name} = {toml_value(member.recommended)}\n"
     return f"{comment}{mark or '#'}{member.name} = {toml_value(member.default)}\n"
 
 

@@ -240,7 +240,17 @@ def _facts(found: PulsarClusterData) -> Facts:
             for name, broker in brokers
             if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
         ],
+        own_topics={bundle: _sums(bundle, found.own_topics[bundle]) for bundle in sorted(found.own_topics)},
     )
+
+
+def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
+    """Messages/s and bytes/s of some topics, in + out."""
+    rates = np.array([[getattr(each, name) or 0.0 for name in _RATES] for each in topics.values()])
+    rates = rates.reshape(-1, len(_RATES))
+    if len(rates):
+        _check_traffic(rates, [f"a topic of {bundle}"] * len(rates))
+    return math.fsum(rates[:, :2].ravel().tolist()), math.fsum(rates[:, 2:].ravel().tolist())
 
 
 def _check_pattern(policy: str, pattern: str) -> None:

@@ -67,7 +67,13 @@ SETTINGS = [
     settings_of(
         **EAGER,
         rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
-        guards={"bundle_cooldown_s": 20.0, "max_unloads_per_round_count": 1, "keep_sole_bundle": False},
+        guards={
+            "bundle_cooldown_s": 20.0,
+            "max_unloads_per_round_count": 1,
+            "keep_sole_bundle": False,
+            "min_unload_benefit_points": 5.0,
+            "calm_after_change_rounds": 1,
+        },
     ),
 ]
 JUDGING = settings_of(
@@ -126,6 +132,9 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
         "hot-partition",
         "two-balancers",
         "split restricted-split",
+        "calm-after-change",
+        "too-little-benefit",
+        "own-topics",
         "other-group",
         "anti-affinity",
     }
@@ -342,6 +351,8 @@ def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_inef
         {"max_unloads_per_broker_count": 1},
         {"max_unloads_per_namespace_count": 1},
         {"keep_sole_bundle": True},
+        {"min_unload_benefit_points": 10.0},
+        {"calm_after_change_rounds": 3},
     ],
     ids=str,
 )

@@ -152,6 +152,7 @@ def facts(
     isolation: Sequence[Isolation] = (),
     anti_affinity: Mapping[str, list[str]] | None = None,
     restricted: Sequence[str] = (),
+    own_topics: Mapping[str, tuple[float, float]] | None = None,
     id_: str = "facts",
 ) -> ClusterFacts:
     """What a cluster is besides its load."""
@@ -159,7 +160,13 @@ def facts(
         id=id_,
         time_ms=round(time_s * 1000),
         facts=Facts(
-            list(shedding), list(splitting), [], list(isolation), dict(anti_affinity or {}), list(restricted)
+            list(shedding),
+            list(splitting),
+            [],
+            list(isolation),
+            dict(anti_affinity or {}),
+            list(restricted),
+            dict(own_topics or {}),
         ),
     )
 
@@ -268,6 +275,7 @@ def _random_other(random: Random) -> Event:
             shedding=random.choice([[], [], [], ["b1"]]),
             splitting=random.choice([[], [], [], ["b4"]]),
             restricted=["b2"] if time_s % 2 == 0 else [],
+            own_topics={BUNDLES[0]: (20.0, 200.0)},
             isolation=random.choice([[], ISOLATED, [Isolation("b", ["t/b"], ["b[14]"]), *ISOLATED]]),
             anti_affinity={"spread": ["t/a", "t/b"]},
             id_=random.choice(["p", "q"]),

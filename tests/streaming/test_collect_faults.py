@@ -54,9 +54,9 @@ def brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
         yield make
 
 
-def collector(broker: Broker, heard: Heard) -> PulsarCollector:
+def collector(broker: Broker, heard: Heard, **flags: object) -> PulsarCollector:
     target = PulsarTarget(admin_url=broker.url, timeout_s=2)
-    settings = load(file=None, flags=QUICK, environ={}).settings
+    settings = load(file=None, flags=QUICK | flags, environ={}).settings
     return PulsarCollector(settings, cluster=CLUSTER, target=target, sink=heard)
 
 
@@ -145,3 +145,39 @@ def test_it_says_which_splits_each_broker_allows(
     collecting.close()
     (broker,) = heard.facts[0]["brokers"].values()
     assert broker["split_algorithms"] == told
+
+
+OWN = "public/default"
+IN, COMMITS, USERS = (
+    f"persistent://{OWN}/{name}"
+    for name in ("trimtab.input-partition-0", "trimtab.commits-trimtab", "orders")
+)
+
+
+def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
+    brokers: Callable[..., Broker],
+) -> None:
+    """A topic whose statistics cannot be had is left out; a user's topic in the same bundle is none of its own."""
+
+    def with_own_topics(asked: Asked) -> Answer:
+        said: object = None
+        if asked.path == f"/admin/v2/persistent/{OWN}":
+            said = [IN, COMMITS, USERS]
+        elif asked.path == f"/admin/v2/namespaces/{OWN}/bundles":
+            said = {"boundaries": ["0x00000000", "0xffffffff"]}
+        elif asked.path == f"/admin/v2/persistent/{OWN}/trimtab.input-partition-0/stats":
+            said = {"msgRateIn": 40.5, "msgThroughputIn": 9e4, "publishers": [], "storageSize": 7}
+        elif asked.path.endswith("/stats"):
+            return 500, {}, b"{}"
+        return without_brokers(asked) if said is None else (200, {}, json.dumps(said).encode())
+
+    heard = Heard()
+    for url in ("pulsar://127.0.0.1:6650", "kafka://127.0.0.1:9092"):
+        collecting = collector(brokers(with_own_topics), heard, **{"input.url": url})
+        collecting.sweep()
+        collecting.join_facts()
+        collecting.close()
+    on_pulsar, on_kafka = (each["own_topics"] for each in heard.facts)
+    rates = {"msgRateIn": 40.5, "msgRateOut": 0.0, "msgThroughputIn": 9e4, "msgThroughputOut": 0.0}
+    assert on_pulsar == {f"{OWN}/0x00000000_0xffffffff": {IN: rates}}
+    assert on_kafka == {}

@@ -99,6 +99,7 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
             "p1": {"namespaces": policy["namespaces"], "primary": policy["primary"], "secondary": []}
         },
         "anti_affinity_groups": {"pair": [lab.namespace]},
+        "own_topics": {},
     }
 
 

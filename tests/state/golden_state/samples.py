@@ -49,14 +49,31 @@ from state.memory import (
     WaitingReport,
     WaitingTopics,
 )
-from state.past import Departure, Ineffective, PastAction, PastSplit, PastUnloads, Trial, Verdict
+from state.past import (
+    Departure,
+    Ineffective,
+    MembersChange,
+    PastAction,
+    PastSplit,
+    PastUnloads,
+    Trial,
+    Verdict,
+)
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
 
 
 def pulsar_header() -> Header:
-    known = Facts(["b1"], [], ["b2"], [Isolation("p", ["t/.*"], ["b1"])], {"g": ["t/n", "t/ü"]}, ["b2"])
+    known = Facts(
+        ["b1"],
+        [],
+        ["b2"],
+        [Isolation("p", ["t/.*"], ["b1"])],
+        {"g": ["t/n", "t/ü"]},
+        ["b2"],
+        {"t/n/0x0_0x1": (1.5, 2.0)},
+    )
     control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
@@ -86,6 +103,7 @@ def pulsar_header() -> Header:
         facts=known,
         system="pulsar",
         leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
+        members_change=MembersChange(3, "b1", "b2"),
         error_rounds_count=2,
         error_held_since_ms=60_000,
         error_place="ValueError at state.rounds:1 close",

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,21 @@ def test_every_limit_and_unit_is_visible_in_the_reference() -> None:
     assert '| `mode` | `"dry-run"` or `"act"` | `"dry-run"` |' in reference
 
 
-def test_the_sample_file_changes_nothing(tmp_path: Path) -> None:
-    assert loaded(tmp_path, render_sample()).settings == Settings()
+def recommended() -> Settings:
+    """The defaults, but for what the sample recommends."""
+    defaults = Settings()
+    guards = replace(defaults.pulsar.guards, min_unload_benefit_points=0.1, calm_after_change_rounds=5)
+    return defaults.model_copy(update={"pulsar": replace(defaults.pulsar, guards=guards)})
+
+
+def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path) -> None:
+    assert loaded(tmp_path, render_sample()).settings == recommended()
 
 
 def test_the_sample_file_uncommented_is_the_defaults(tmp_path: Path) -> None:
     uncommented = re.sub(r"(?m)^#(?=\w+ = )", "", render_sample())
     result = loaded(tmp_path, uncommented)
-    assert result.settings == Settings()
+    assert result.settings == recommended()
     written = {key for key, origin in result.sources.items() if origin.startswith("file ")}
     unset = {key for key in result.sources if key not in written}
     security = ("ca_file", "certificate_file", "key_file", "username", "password", "password_file")
