@@ -6,19 +6,29 @@ is seen afterwards: who owns the bundle, and which bundles there are. For the sa
 never answered is looked after too.
 
 Idempotent: an action whose aim is found reached before the call is a success without a call.
+
+Unloads of one range wait for each other, whatever their namespaces: before apache/pulsar#25518 the modular manager keeps
+the destination by the range alone, and two of them cross over. A bundle that its broker takes back (apache/pulsar#24884:
+the destination is a hint for one lookup, and a client's may come first) is unloaded again.
 """
 
+import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
 
+from state.facts import Isolation
+from state.groups import Groups
 from streaming.execute.orders import Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar_admin import AdminError, BundleName, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
 
 __all__ = ["Done", "Executor"]
+
+_LOG = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
@@ -29,6 +39,8 @@ _PASSING = ("broker-failed", "conflict", "busy")
 """Failures that often pass: a bundle just unloaded or split is not served for a second or two, and a broker that just lost the
 race for one answers even the question what it owns with 500."""
 _ATTEMPTS_MAX = 4
+_LOCKS = 64
+"""More than there are unloads at a time; ranges that share one only wait for each other."""
 _NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
 
 
@@ -63,6 +75,7 @@ class Executor:
         self._verify_timeout_s = verify_timeout_s
         self._dry_run = dry_run
         self._pause = pause
+        self._ranges = [threading.Lock() for _ in range(_LOCKS)]
 
     def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand.
@@ -71,7 +84,8 @@ class Executor:
         """
         action = order.action
         if isinstance(action, UnloadOrder):
-            return self._unload(order, action, still)
+            with self._ranges[topic_hash(order.bundle.range) % _LOCKS]:
+                return self._unload(order, action, still)
         return self._split(order, action, still)
 
     def _unload(self, order: Order, action: UnloadOrder, still: Callable[[], None]) -> Done | Skip:
@@ -82,6 +96,8 @@ class Executor:
         owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
+        if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
+            return self._left(order, action, owner, still)
         skip = self._changed(order, found, owner) or self._unreachable(destination)
         if skip is not None:
             return skip
@@ -89,9 +105,22 @@ class Executor:
             return Skip(
                 "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
             )
-        topic = next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
+        topic = self._topic_of(bundle)
         failure = self._insist(lambda: self._admin.unload(bundle, destination=destination), still)
-        return self._landed(order, topic, failure)
+        return self._landed(order, action, still, topic=topic, failure=failure)
+
+    def _left(
+        self, order: Order, action: UnloadOrder, owner: str | None, still: Callable[[], None]
+    ) -> Done | Skip:
+        """An unload without destination whose bundle is not at its broker: its aim is reached, by it before a crash or not."""
+        if owner is not None:
+            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+        if self._dry_run:
+            return Skip("executor-dry-run", f"{order.bundle} belongs to nobody and would be looked up")
+        return self._landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
+
+    def _topic_of(self, bundle: BundleName) -> str | None:
+        return next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
 
     def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
         bundle, boundaries = order.bundle, sorted(set(action.boundaries))
@@ -185,31 +214,75 @@ class Executor:
             return failure
         return None
 
-    def _landed(self, order: Order, topic: str | None, failure: AdminError | None) -> Done:
-        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then."""
-        assert isinstance(order.action, UnloadOrder)
-        source, destination = order.action.precondition.owner, order.action.destination_broker
-        deadline_s = time.monotonic() + self._verify_timeout_s
+    def _landed(
+        self,
+        order: Order,
+        action: UnloadOrder,
+        still: Callable[[], None],
+        *,
+        topic: str | None,
+        failure: AdminError | None,
+    ) -> Done:
+        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then.
+
+        What a question is answered with is no verdict: it is asked again.
+        """
+        source, destination = action.precondition.owner, action.destination_broker
+        deadline_s, unloads_count = time.monotonic() + self._verify_timeout_s, 1
         seen: str | None = None
         while True:
+            blind: AdminError | None = None
             try:
                 self._assign(order.bundle, topic)
                 seen = self._owner(order.bundle, first=(destination, source))
             except AdminError as error:
-                failure = failure or error
+                blind = error
             if seen is not None and seen != source:
-                return _moved(seen, destination)
-            refused = failure is not None and failure.failure != "no-answer" and seen == source
-            if refused or time.monotonic() > deadline_s:
-                return self._unmoved(seen, failure)
-            self._pause(_POLL_S)
+                return self._moved(order.bundle, seen, destination)
+            is_back = seen == source and blind is None and (failure is None or failure.failure != "no-answer")
+            will_not = is_back and (failure is not None or unloads_count == _ATTEMPTS_MAX)
+            if will_not or time.monotonic() > deadline_s:
+                return self._unmoved(seen, failure or blind, unloads_count)
+            if is_back:
+                unloads_count += 1
+                try:
+                    failure = self._insist(
+                        lambda: self._admin.unload(order.bundle, destination=destination), still
+                    )
+                except Held as held:
+                    return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
+            self._pause(_POLL_S * 2 ** (unloads_count - 1))
 
-    def _unmoved(self, seen: str | None, failure: AdminError | None) -> Done:
-        why = (
-            str(failure) if failure is not None else f"not seen elsewhere within {self._verify_timeout_s:g} s"
-        )
+    def _unmoved(self, seen: str | None, failure: AdminError | None, unloads_count: int) -> Done:
+        why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
+        if unloads_count == _ATTEMPTS_MAX and failure is None:
+            why = f"it took it back after each of {unloads_count} unloads"
         where = f"still on {seen}" if seen else "owned by nobody that can be asked"
         return Done(outcome="failed", reason=f"{where}: {why}", broker=seen)
+
+    def _moved(self, bundle: BundleName, seen: str, destination: str | None) -> Done:
+        """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
+        if destination is None or seen == destination:
+            return Done(outcome="succeeded", broker=seen)
+        reason = f"it landed on {seen}, not on {destination}"
+        if self._is_foreign(bundle, seen):
+            reason += f", and {seen} is of another isolation group than {bundle.namespace}"
+            return Done(outcome="failed", reason=reason, broker=seen)
+        return Done(outcome="succeeded", reason=reason, broker=seen)
+
+    def _is_foreign(self, bundle: BundleName, broker: str) -> bool:
+        """Whether a broker is of another isolation group than a bundle's namespace."""
+        found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
+        groups = Groups(
+            tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
+        )
+        try:
+            return bool(groups.of_brokers([broker])[0] != groups.of_namespaces([bundle.namespace])[0])
+        except Exception as error:  # noqa: BLE001  a pattern that is Java's only; the controller refuses it by name
+            _LOG.warning(
+                "the isolation groups cannot be told, so %s counts as right for %s: %s", broker, bundle, error
+            )
+            return False
 
     def _assign(self, bundle: BundleName, topic: str | None) -> None:
         """A bundle without topics is looked up by a name that would be in it; some clusters do not answer that."""
@@ -235,13 +308,6 @@ class Executor:
                 why = str(failure) if failure else _NOT_CUT
                 return Done(outcome="failed", reason=f"the bundles are as before: {why}")
             self._pause(_POLL_S)
-
-
-def _moved(seen: str, destination: str | None) -> Done:
-    """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
-    elsewhere = destination is not None and seen != destination
-    reason = f"it landed on {seen}, not on {destination}" if elsewhere else None
-    return Done(outcome="succeeded", reason=reason, broker=seen)
 
 
 def _has(boundaries: list[int], bundles: list[BundleName]) -> bool:

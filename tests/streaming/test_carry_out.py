@@ -1,10 +1,14 @@
 """What the executor makes of answers a healthy Pulsar does not give: only what is seen afterwards counts."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -40,6 +44,11 @@ class Cluster:
     """Asked right before each call."""
     brokers: list[Broker] = field(init=False)
     owner: str = field(init=False)
+    assigns_to: str | None = None
+    """Broker that gets the bundle when it is looked up and belongs to nobody."""
+    isolation: dict[str, object] = field(default_factory=dict)
+    more_brokers: list[str] = field(default_factory=list)
+    """That are alive and own nothing."""
 
     def __post_init__(self) -> None:
         self.brokers = [self.make(lambda asked, at=at: self.answer(asked, at)) for at in range(2)]  # type: ignore[misc]
@@ -69,10 +78,13 @@ class Cluster:
         if path.endswith("/ownedNamespaces"):
             return self._json({str(BUNDLE): {}} if self.ids[at] == self.owner else {})
         if path.endswith("/brokers/c"):
-            return self._json(self.ids)
+            return self._json([*self.ids, *self.more_brokers])
+        if path.endswith("/namespaceIsolationPolicies"):
+            return self._json(self.isolation)
         if path.endswith("/bundles"):
             return self._json({"boundaries": [hex(each) for each in self.boundaries]})
         if path.startswith("/lookup/"):
+            self.owner = self.owner or self.assigns_to or ""
             return self._json({"httpUrl": f"http://{self.owner}"})
         return self._json([])
 
@@ -123,7 +135,7 @@ def cluster() -> Iterator[Callable[..., Cluster]]:
 
 CASES = [
     pytest.param([OK], 1, "succeeded", "", 1, id="204 and done"),
-    pytest.param([OK], 0, "failed", None, 1, id="204 and nothing happened"),
+    pytest.param([OK], 0, "failed", None, None, id="204 and nothing happened"),
     pytest.param([SILENCE], 1, "succeeded", "", 1, id="no answer, but done"),
     pytest.param([SILENCE], 0, "failed", "no answer within", 1, id="no answer, nothing done"),
     pytest.param([refusal(404)], 0, "failed", "Pulsar does not know it", 1, id="404"),
@@ -146,15 +158,15 @@ def test_what_is_seen_afterwards_counts_and_only_what_may_pass_is_tried_again(
     takes: int,
     outcome: str,
     said: str | None,
-    calls: int,
+    calls: int | None,
 ) -> None:
     pulsar = cluster(answers, takes)
     done = pulsar.unload() if kind == "unload" else pulsar.split()
     assert isinstance(done, Done)
     if said is None:
-        said = "not seen elsewhere within 0.6 s" if kind == "unload" else "fewer than two topics"
+        said = "it took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
     assert (done.outcome, said in (done.reason or "")) == (outcome, True), done.reason
-    assert len(pulsar.changes) == calls
+    assert len(pulsar.changes) == (calls or (4 if kind == "unload" else 1))
 
 
 QUESTIONS = ["/admin/v2/brokers/c", "/admin/v2/brokers/c/", "/admin/v2/namespaces/", "/admin/v2/persistent/"]
@@ -237,3 +249,121 @@ def test_what_is_held_after_a_call_that_failed_is_not_called_again_but_looked_af
     assert isinstance(done, Done)
     assert done.outcome == outcome
     assert len(pulsar.changes) == 1
+
+
+def test_a_bundle_that_its_broker_takes_back_is_unloaded_again(cluster: Callable[..., Cluster]) -> None:
+    pulsar = cluster([OK], 2)
+    done = pulsar.unload()
+    assert done == Done(outcome="succeeded", broker=pulsar.ids[1])
+    assert len(pulsar.changes) == 2
+
+
+def test_a_lookup_that_fails_for_a_moment_is_no_verdict(cluster: Callable[..., Cluster]) -> None:
+    pulsar = cluster([OK], 2)
+    pulsar.stumbles = {"/lookup/": 1}
+    done = pulsar.unload()
+    assert isinstance(done, Done)
+    assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
+
+
+def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[..., Cluster]) -> None:
+    pulsar = cluster([OK], 0)
+    asked: list[None] = []
+
+    def still() -> None:
+        asked.append(None)
+        if len(asked) > 1:
+            raise Held(Skip("paused", "the cluster is paused"))
+
+    pulsar.still = still
+    done = pulsar.unload()
+    assert isinstance(done, Done)
+    assert (done.outcome, len(pulsar.changes)) == ("failed", 1)
+    assert "took it back; paused" in (done.reason or "")
+
+
+@pytest.mark.parametrize("owner", [1, None], ids=["it is at another broker", "it belongs to nobody yet"])
+def test_an_unload_without_destination_that_is_done_again_says_what_it_said_before(
+    cluster: Callable[..., Cluster], owner: int | None
+) -> None:
+    """Killed between the call and the result: the bundle has left its broker, and nothing is called again."""
+    pulsar = cluster([OK], 1)
+    order = UnloadOrder(**pulsar._common(), destination_broker=None)
+    first = pulsar.carry_out(order)
+    assert first == Done(outcome="succeeded", broker=pulsar.ids[1])
+    pulsar.owner = "" if owner is None else pulsar.ids[owner]
+    pulsar.assigns_to = pulsar.ids[1]
+    again = pulsar.carry_out(order)
+    assert isinstance(again, Done)
+    assert (again.outcome, again.broker) == (first.outcome, first.broker)
+    assert len(pulsar.changes) == 1
+
+
+@pytest.mark.parametrize(("primary", "outcome"), [("127.0.0.1", "succeeded"), ("10.0.0.1", "failed")])
+def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
+    cluster: Callable[..., Cluster], primary: str, outcome: str
+) -> None:
+    pulsar = cluster([OK], 1)
+    policy = {"namespaces": ["t/n"], "primary": [primary], "secondary": []}
+    pulsar.isolation = {"p": policy}
+    wanted = pulsar.make(lambda _: Cluster._json({})).url.removeprefix("http://")
+    pulsar.more_brokers = [wanted]
+    done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
+    assert isinstance(done, Done)
+    assert (done.outcome, done.broker) == (outcome, pulsar.ids[1])
+    assert f"it landed on {pulsar.ids[1]}, not on {wanted}" in (done.reason or "")
+
+
+def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
+    """A manager that keeps the destination by range alone, as Pulsar's did: the second call overwrites the first's."""
+    one, two = BUNDLE, BundleName("t/m", BUNDLE.low, BUNDLE.high)
+    with http_brokers() as make:
+        both_called, hint = threading.Barrier(2), {}
+        owners: dict[str, str] = {}
+
+        def answer(asked: Asked, at: int) -> Answer:
+            path, _, query = asked.path.partition("?")
+            namespace = next((each for each in ("t/n", "t/m") if each in path), "")
+            if asked.method == "PUT":
+                hint[BUNDLE.range] = unquote(query.partition("=")[2])
+                owners.pop(namespace)
+                with suppress(threading.BrokenBarrierError):
+                    both_called.wait(timeout=0.5)
+                return OK
+            if path.startswith("/lookup/"):
+                owners.setdefault(namespace, hint.pop(BUNDLE.range, ids[0]))
+                return Cluster._json({"httpUrl": f"http://{owners[namespace]}"})
+            if path.endswith("/ownedNamespaces"):
+                owned = [f"{each}/{BUNDLE.range}" for each, owner in owners.items() if owner == ids[at]]
+                return Cluster._json({key: {} for key in owned})
+            if path.endswith("/bundles"):
+                return Cluster._json({"boundaries": ["0x0", hex(BUNDLE.high), "0xffffffff"]})
+            return Cluster._json(ids if path.endswith("/brokers/c") else [])
+
+        brokers = [make(lambda asked, at=at: answer(asked, at)) for at in range(3)]  # type: ignore[misc]
+        ids = [broker.url.removeprefix("http://") for broker in brokers]
+        owners |= {"t/n": ids[0], "t/m": ids[0]}
+        target = PulsarTarget(admin_url=brokers[0].url, timeout_s=10)
+        with HttpClient(target) as http, ThreadPoolExecutor(2) as pool:
+            executor = Executor(PulsarAdmin(http, target), pulsar_cluster="c", verify_timeout_s=5)
+            orders = [
+                Order(
+                    id=str(bundle),
+                    source="/c",
+                    epoch=1,
+                    bundle=bundle,
+                    action=UnloadOrder(
+                        bundle=str(bundle),
+                        precondition=Precondition(owner=ids[0], range=bundle.range),
+                        expires_at=datetime.max.replace(tzinfo=UTC),
+                        dry_run=False,
+                        destination_broker=ids[at],
+                    ),
+                )
+                for at, bundle in ((1, one), (2, two))
+            ]
+            found = list(pool.map(lambda order: executor.carry_out(order, lambda: None), orders, timeout=60))
+    assert [(each.outcome, each.broker, each.reason) for each in found if isinstance(each, Done)] == [
+        ("succeeded", ids[1], None),
+        ("succeeded", ids[2], None),
+    ]

@@ -208,3 +208,25 @@ def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
         asked = ("execute", "pulsar", CLUSTER, "--config", str(config), "--once")
         assert said in command(*asked, code=code).stderr
     assert commander.results()[action]["outcome"] == "skipped"
+
+
+def test_unloads_of_equal_ranges_in_two_namespaces_all_land_where_they_should(
+    pulsar: LocalPulsar, commander: Commander
+) -> None:
+    """Pulsar 4.0 keeps a destination by its range alone, so two of them at once cross over."""
+    labs = [Lab(pulsar), Lab(pulsar)]
+    wanted: dict[str, str] = {}
+    for bundles in zip(*(lab.bundles() for lab in labs), strict=True):
+        taken: list[str] = []
+        for lab, bundle in zip(labs, bundles, strict=True):
+            owner = lab.assigned(bundle)
+            destination = next(
+                (each for each in pulsar.broker_ids if each not in (owner, *taken)), other_than(lab, owner)
+            )
+            taken.append(destination)
+            wanted[commander.unload(bundle, owner=owner, to=destination)] = destination
+    commander.execute()
+    results = commander.results()
+    assert {id_: (results[id_]["outcome"], results[id_]["broker"]) for id_ in wanted} == {
+        id_: ("succeeded", destination) for id_, destination in wanted.items()
+    }
