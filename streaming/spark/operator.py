@@ -26,7 +26,7 @@ from streaming.intake import Intake, Record
 from streaming.observation import encode
 from streaming.observing import event_observation, round_observation
 from streaming.spark.rows import of_observation, of_output, of_refused
-from streaming.spark.spool import in_order
+from streaming.spark.spool import in_source_order
 from streaming.wire.encode import source_of
 from streaming.wire.origin import Origin
 
@@ -115,7 +115,7 @@ class ClusterProcessor(StatefulProcessor):
             return controller
 
         intake = Intake(controller_of, max_record_bytes=self._max_record_bytes)
-        for record in in_order(map(_record, rows), _source_order):
+        for record in in_source_order((_record(row), row.chunk) for row in rows):
             outputs, refused = intake.take(record)
             yield from self._rows(outputs)
             if refused is not None:
@@ -145,8 +145,3 @@ def _record(row: Row) -> Record:
         is_control=row.is_control,
         oversize=oversize,
     )
-
-
-def _source_order(record: Record) -> tuple[bool, Origin]:
-    """Control first: an operator's pause takes effect as early as it can."""
-    return (not record.is_control, record.origin)

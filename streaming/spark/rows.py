@@ -43,6 +43,7 @@ INPUT_SCHEMA = StructType(
     [
         StructField("cluster", StringType(), nullable=False),
         StructField("key", StringType(), nullable=False),
+        StructField("chunk", IntegerType(), nullable=False),
         StructField("value", BinaryType(), nullable=True),
         StructField("oversize_bytes", LongType(), nullable=True),
         StructField("sha256", StringType(), nullable=True),
@@ -53,7 +54,8 @@ INPUT_SCHEMA = StructType(
         StructField("is_control", BooleanType(), nullable=False),
     ]
 )
-"""One row a record; ``cluster`` is the state key, empty where the record's key is no valid cluster name."""
+"""One row for each chunk of a record's value; ``cluster`` is the state key, empty where the record's key is no valid cluster
+name."""
 
 
 def _row(kind: str, key: str, value: bytes, *, number: int = 0, place: int = 0) -> Row:

@@ -25,6 +25,7 @@ _CONF = {
     f"{_STATE}.checkpointFormatVersion": "2",
     "spark.sql.streaming.minBatchesToRetain": "30",
     "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "FATAL",

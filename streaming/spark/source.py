@@ -12,7 +12,7 @@ import json
 from typing import Literal
 
 from kafka import KafkaConsumer, TopicPartition
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
@@ -32,9 +32,12 @@ _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""
 _ANSWER_MS, _ATTEMPTS = "10000", "1"
 """How long Spark asks a broker that is down: its own defaults add up to three minutes in which nothing is said."""
-_POLL_RECORDS = "4"
+_POLL_RECORDS = "1"
 """Records that Kafka's consumer unpacks at once. A fetch of 1 MB may hold many that compress well: with its default of 500,
 records of 32 MiB would take 16 GB of heap."""
+_CHUNK_BYTES = 262_144
+"""Of a record's value in one row. When Spark's sort by cluster has spilled, it reads a row of each of its files at once: some
+300 files for a batch of 2,000 records of 32 MiB."""
 
 
 def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
@@ -48,12 +51,11 @@ def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> D
     key = F.make_valid_utf8(F.coalesce(F.col("key").cast("string"), F.lit("")))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
-    return frame.select(
+    value = F.when(is_oversize, F.substring("value", 1, MAX_QUOTED_BYTES)).otherwise(F.col("value"))
+    cut = frame.select(
         F.when(key.rlike(CLUSTER_PATTERN), key).otherwise("").alias("cluster"),
         key.alias("key"),
-        F.when(is_oversize, F.substring("value", 1, MAX_QUOTED_BYTES))
-        .otherwise(F.col("value"))
-        .alias("value"),
+        _chunks(value).alias("chunks"),
         F.when(is_oversize, size.cast("long")).alias("oversize_bytes"),
         F.when(is_oversize, F.sha2("value", 256)).alias("sha256"),
         F.col("topic"),
@@ -61,7 +63,24 @@ def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> D
         F.col("offset"),
         F.unix_millis("timestamp").alias("appended_ms"),
         (F.col("topic") == control).alias("is_control"),
-    ).select(*INPUT_SCHEMA.fieldNames())
+    )
+    # By itself: beside other uses of the value, each chunk's row would carry all of it.
+    return cut.select("*", F.posexplode("chunks").alias("chunk", "value")).select(*INPUT_SCHEMA.fieldNames())
+
+
+def _chunks(value: Column) -> Column:
+    """An array of a value's parts, in their order; of nearly every value there is one.
+
+    The value is bound to a variable: Spark copies a column's bytes each time it is named, once for each part otherwise.
+    """
+    most = F.lit(_CHUNK_BYTES)
+
+    def cut(bound: Column) -> Column:
+        starts = F.sequence(F.lit(1), F.length(bound), most)
+        return F.transform(starts, lambda start: F.substring(bound, start, most))
+
+    whole = F.array(value)
+    return F.when(F.length(value) > most, F.flatten(F.transform(whole, cut))).otherwise(whole)
 
 
 def _kafka_records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:

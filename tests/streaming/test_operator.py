@@ -47,6 +47,7 @@ def rows(
         Row(
             cluster=key,
             key=key,
+            chunk=0,
             value=value,
             oversize_bytes=None,
             sha256=None,
