@@ -1,0 +1,51 @@
+"""Every section of the benchmarks runs, and none of its figures is absurd: a benchmark that is broken says nothing."""
+
+import math
+
+import pytest
+
+from tests.bench.__main__ import PARTS
+from tests.bench.report import Limit, Row
+
+FAR_TIMES = 20
+"""A busy machine, or few repetitions, miss a limit by a few times. More is a wait that timed out, or nothing measured."""
+LEAST_RATIO = 0.2
+"""Of ratios to the least there is to do: trimtab cannot take a fifth of the time of the same query that decides nothing."""
+
+
+def absurdity(row: Row) -> str | None:
+    """What cannot be true of a figure; None where it can."""
+    if not math.isfinite(row.value) or row.value < 0:
+        return "is no measurement"
+    if row.unit == "x" and row.value < LEAST_RATIO:
+        return f"is below {LEAST_RATIO}"
+    if row.limit is None:
+        return None
+    times = row.limit.value / max(row.value, 1e-12) if row.limit.at_least else row.value / row.limit.value
+    return f"misses its limit {times:.0f} times over" if times > FAR_TIMES else None
+
+
+@pytest.mark.parametrize(
+    ("row", "is_absurd"),
+    [
+        (Row(name="ratio", value=0.02, unit="x", limit=Limit(value=1.5)), True),
+        (Row(name="ratio", value=1.9, unit="x", limit=Limit(value=1.5)), False),
+        (Row(name="wait", value=30_000.0, unit="ms", limit=Limit(value=1_000.0)), True),
+        (Row(name="wait", value=2_000.0, unit="ms", limit=Limit(value=1_000.0)), False),
+        (Row(name="speed", value=0.0, unit="MB/s", limit=Limit(value=250.0, at_least=True)), True),
+        (Row(name="speed", value=math.nan, unit="MB/s"), True),
+        (Row(name="speed", value=60.0, unit="MB/s", limit=Limit(value=250.0, at_least=True)), False),
+    ],
+)
+def test_a_figure_that_cannot_be_true_is_told_from_a_slow_machine(row: Row, *, is_absurd: bool) -> None:
+    assert (absurdity(row) is not None) == is_absurd
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", list(PARTS))
+def test_the_section_runs_and_none_of_its_figures_is_absurd(name: str) -> None:
+    section = PARTS[name](quick=True)
+    assert section.rows
+    found = {row.name: f"{row.value:g} {row.unit} {why}" for row in section.rows if (why := absurdity(row))}
+    assert not found
