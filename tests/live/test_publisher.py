@@ -491,7 +491,7 @@ def test_a_commit_whose_answer_was_lost_is_recognized_and_not_repeated(
             threading.Event().wait()
 
         monkeypatch.setattr(KafkaProducer, "commit_transaction", answer_is_lost)
-        with pytest.raises(PublishError, match="no answer to the commit"):
+        with pytest.raises(PublishError, match="commit: no answer"):
             publisher.publish(0, QUERY, setting.batch(0))
         monkeypatch.undo()
         assert not publisher.publish(0, QUERY, setting.batch(0))

@@ -11,6 +11,7 @@ from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from streaming.exits import FENCED, REFUSED
 from streaming.sinks.publisher import publisher_of
+from tests.live.changing import change_settings_at
 from tests.live.checkpoints import at, newest_start
 from tests.live.crashing import BATCHES_COUNT, RECORDS_PER_BATCH, crash_through
 from tests.live.driving import Warm
@@ -83,6 +84,15 @@ def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_t
         assert run.wait() == REFUSED, run.said
         assert "the checkpoint was deleted or replaced by a new one" in run.said
     stage.close()
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_begun_is_finished_with_its_own_settings_and_the_next_has_the_new_ones(
+    on_pulsar: PulsarStage, warm: Warm
+) -> None:
+    changed = change_settings_at(on_pulsar, warm, "first-message:3", program=DYING)
+    assert "batch 3 is out: it runs once more with the settings of then" in changed.said
+    assert len(changed.acting) >= len(changed.out)
 
 
 @pytest.mark.slow
