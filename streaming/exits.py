@@ -13,6 +13,11 @@ FENCED = 4
 """Another controller of the same name has taken over; do not restart this one."""
 REFUSED = 5
 """The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
+UNREACHABLE = 6
+"""The brokers did not answer within ``controller.start_wait_s``; starting again is right."""
+
+FINAL = (WRONG_USE, FENCED, REFUSED)
+"""What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
 
 
 class WrongUse(click.ClickException):
@@ -31,6 +36,12 @@ class FencedOff(click.ClickException):
     """Another controller of the same name has taken over."""
 
     exit_code = FENCED
+
+
+class NotReached(click.ClickException):
+    """The brokers did not answer for as long as a start waits."""
+
+    exit_code = UNREACHABLE
 
 
 class SparkEnded(click.ClickException):

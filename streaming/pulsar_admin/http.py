@@ -32,7 +32,10 @@ REDIRECTS_MAX = 8
 """Leader, owner, and some motion in between; more means that brokers point at each other."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 """Topic statistics of a broker with 100,000 topics are about 100 MB."""
-SAID_CHARS_MAX = 300
+REASON_CHARS_MAX = 64 * 1024
+"""A broker's reason is told whole: with an exception in it, what matters stands at its end. No honest one is longer."""
+PAGE_CHARS_MAX = 300
+"""Of what is no answer of Pulsar's, such as the page of a proxy."""
 _REDIRECTED = range(300, 400)
 
 
@@ -185,8 +188,8 @@ def _said(text: bytes) -> str:
         reason = msgspec.json.decode(text, type=_Reason).reason
     except msgspec.DecodeError:
         reason = ""
-    shown = reason or text.decode(errors="replace")
-    return " ".join(shown.split())[:SAID_CHARS_MAX] or "no explanation"
+    shown = reason[:REASON_CHARS_MAX] or text.decode(errors="replace")[:PAGE_CHARS_MAX]
+    return " ".join(shown.split()) or "no explanation"
 
 
 def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:

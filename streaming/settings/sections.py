@@ -69,6 +69,13 @@ class ControllerSettings:
     max_record_bytes: int = 33554432
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
+    start_wait_s: float = 600.0
+    """How long a start waits for brokers that do not answer, unready and saying so, before it ends with exit code 6. Ten
+    minutes outlast the restart of a machine with its brokers; a wrong address looks the same. 0 = do not wait."""
+    when_refused: Literal["end", "stay"] = "end"
+    """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
+    saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers
+    of one name would take over from each other for ever."""
     log_format: Literal["console", "json"] = "console"
     """``console`` for people; ``json`` for collectors of logs: one object a line, with ``cluster``, ``round`` and
     ``action_id`` where they apply."""
@@ -82,6 +89,7 @@ class ControllerSettings:
             f"more than 0 and at most {LONGEST_S:g}",
         )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
+        _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
         _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
 
 

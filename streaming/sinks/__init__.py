@@ -5,7 +5,14 @@ be kept. The three errors say what the caller has to do: stop with an explanatio
 stop because another controller has taken over (`Fenced`), or try again later (`PublishError`).
 """
 
-__all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "CheckpointMismatch", "Fenced", "PublishError"]
+__all__ = [
+    "EPOCH_HEADER",
+    "LARGEST_RECORD_BYTES",
+    "CheckpointMismatch",
+    "Fenced",
+    "NotAllowed",
+    "PublishError",
+]
 
 EPOCH_HEADER = "trimtab-epoch"
 """Record header that rises by one at every start of the controller of a source."""
@@ -25,3 +32,7 @@ class Fenced(Exception):
 
 class PublishError(Exception):
     """The broker could not be reached or refused: nothing is known to be published. Retry with back-off."""
+
+
+class NotAllowed(PublishError):
+    """The broker refuses what a publisher must be allowed to do: waiting at a start does not help."""

@@ -32,6 +32,7 @@ from streaming.sinks import (
     LARGEST_RECORD_BYTES,
     CheckpointMismatch,
     Fenced,
+    NotAllowed,
     PublishError,
 )
 from streaming.sinks.kafka_ending import end
@@ -246,7 +247,7 @@ class KafkaPublisher(Closing):
             producer.init_transactions()
         except TransactionalIdAuthorizationFailedError as error:
             end(producer)
-            raise PublishError(self._not_allowed()) from error
+            raise NotAllowed(self._not_allowed()) from error
         except KafkaError as error:
             end(producer)
             raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error

@@ -21,8 +21,9 @@ from operator import attrgetter
 import pulsar
 
 from streaming.closing import Closing
+from streaming.pulsar_denied import is_denied
 from streaming.pulsar_link import PulsarLink
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.sinks.marker import UNNAMED, Checkpoint, Marker, RanWith, Seen, seen, taken_over
 from streaming.sinks.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.sinks.pulsar_commit import (
@@ -227,7 +228,8 @@ class PulsarPublisher(Closing):
         try:
             return Producers(self._link, commits_topic=self._commits_topic, timeout_s=self._timeout_s)
         except pulsar.PulsarException as error:
-            raise PublishError(
+            kind = NotAllowed if is_denied(error) else PublishError
+            raise kind(
                 f"no exclusive producer on {self._commits_topic} at {self._link.service_url}: {error!r}. Check "
                 f"that {self._link.section}.url is right, that the brokers are up, and that the token may produce there."
             ) from error

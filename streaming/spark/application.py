@@ -1,42 +1,53 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
-The order at start is fixed: topics, Spark, taking over (``take_over``), query. A broker outage restarts the query with
-back-off, unless another controller has taken over meanwhile; only fencing and configuration errors end the process. On
-SIGTERM or SIGINT the batch in progress is finished before the query stops.
+The order at start is fixed: topics, Spark, taking over (``take_over``), query. Brokers that do not answer are waited for at
+the start, and later restart the query with back-off, unless another controller has taken over meanwhile; only fencing,
+configuration errors and damaged data (``failing``) end the process. On SIGTERM or SIGINT the batch in progress is
+finished before the query stops.
 """
 
 import logging
+import math
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
+from typing import TypeVar
 
 import pyspark
 from kafka.errors import KafkaError
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.exits import FencedOff, Refused, SparkEnded
+from streaming.exits import FencedOff, NotReached, Refused, SparkEnded
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
 from streaming.settings import Settings
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
+from streaming.sinks import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.sinks.publisher import Publisher, publisher_of
 from streaming.spark import session, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.damage import damaged_files
+from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
+from streaming.spark.java_errors import failure_of
+from streaming.spark.probes import failed_probe
 from streaming.spark.progress import show_progress
 from streaming.spark.runs import Runs
 from streaming.spark.take_over import take_over
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
-from streaming.topics.kafka import StartError
+from streaming.topics.kafka import StartError, Unreachable
+from streaming.waiting import OutageWait, StoppedWaiting
 
 _LOG = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 
 _LOOK_S = 1
 """How often the driver looks at its query; short, because a signal is only seen between looks."""
@@ -47,18 +58,6 @@ _HEALTHY_S = 60.0
 """A query that ran this long begins its next back-off anew."""
 _INTERVALS_READY = 3
 """Trigger intervals after which a query that has not triggered is not ready."""
-
-_FINAL_CAUSES = {
-    "NewerStateError": "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
-    "OlderStateError": "the checkpoint was written by a trimtab from before 0.1.0: start over with --fresh",
-    "RoundLengthError": "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
-    "streaming.pulsar_log.positions.DataLoss": "the input no longer holds what the checkpoint has yet to read",
-    "KAFKA_DATA_LOSS": "the input no longer holds what the checkpoint has yet to read (its retention is too short, or "
-    "the topic was made anew): start over with --fresh, and raise the topic's retention",
-    "Some data may have been lost": "the input no longer holds what the checkpoint has yet to read (its retention is "
-    "too short, or the topic was made anew): start over with --fresh, and raise the topic's retention",
-}
-"""Failures that a restart cannot mend, by what Spark's message contains."""
 
 
 class Application:
@@ -72,14 +71,15 @@ class Application:
         self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
         self._metrics.show_start(at_s=time.time())
         self._stopping = False
+        self._phase = "starting"
+        """What it does while no query runs, for readiness."""
         self._query: StreamingQuery | None = None
         self._batches: BatchPublisher | None = None
         self._last_trigger_s = time.monotonic()
         self._batches_seen = 0
 
     def run(self) -> None:
-        """Run until stopped; raises ``exits.Refused`` or ``exits.FencedOff``."""
-        self._check_topics()
+        """Run until stopped; raises ``exits.Refused``, ``exits.FencedOff`` or ``exits.NotReached``."""
         server = HealthServer(
             self._metrics.registry,
             self._readiness,
@@ -89,13 +89,31 @@ class Application:
         with stopped_by_signals(self._stop):
             _LOG.info("metrics and health at %s", self._serve(server))
             try:
-                spark = self._spark()
-                try:
-                    self._run_on(spark)
-                finally:
-                    spark.stop()
+                self._run_checked()
+            except StoppedWaiting:
+                _LOG.info("stopped while waiting")
+            except (Refused, FencedOff) as error:
+                self._stay(error)
+                raise
             finally:
                 server.stop()
+
+    def _run_checked(self) -> None:
+        self._check_topics()
+        self._show_phase("starting Spark")
+        spark = self._spark()
+        try:
+            self._run_on(spark)
+        finally:
+            spark.stop()
+
+    def _stay(self, error: Refused | FencedOff) -> None:
+        """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""
+        if self._settings.controller.when_refused == "end" or self._stopping:
+            return
+        self._phase = error.message
+        _LOG.error("staying, unready, because controller.when_refused is stay: %s", error.message)
+        self._wait(math.inf)
 
     @staticmethod
     def _serve(server: HealthServer) -> str:
@@ -106,10 +124,26 @@ class Application:
 
     def _check_topics(self) -> None:
         try:
-            for warning in validate_all(self._settings):
+            for warning in self._waiting_out(lambda: validate_all(self._settings)):
                 _LOG.warning("%s", warning)
         except StartError as error:
             raise Refused(str(error)) from error
+
+    def _waiting_out(self, step: Callable[[], Value]) -> Value:
+        """What the step returns, waiting for brokers that do not answer; raises ``NotReached`` after ``start_wait_s``."""
+        limit_s = self._settings.controller.start_wait_s
+        wait = OutageWait(limit_s, is_outage=_passes, pause=self._wait, show=self._show_phase)
+        try:
+            found = wait.through(step)
+        except (StartError, PublishError, KafkaError) as error:
+            if not _passes(error):
+                raise
+            raise NotReached(f"{error}\nWaited for {limit_s:g} s (controller.start_wait_s).") from error
+        self._show_phase("starting")
+        return found
+
+    def _show_phase(self, text: str) -> None:
+        self._phase = text
 
     def _spark(self) -> SparkSession:
         try:
@@ -122,7 +156,9 @@ class Application:
         publisher = publisher_of(settings)
         try:
             checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
-            epoch = take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
+            epoch = self._waiting_out(
+                lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
+            )
             if checkpoint.is_local:
                 session.use_local_files(spark)
             _LOG.info(
@@ -147,25 +183,70 @@ class Application:
 
     def _keep_running(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         """Run the query again and again, waiting longer each time it fails at once."""
-        backoff_s = _BACKOFF_FIRST_S
-        while not self._stopping:
-            started = time.monotonic()
-            try:
-                publisher.ensure_owner()
-                self._run_query(runs, publisher, checkpoint)
-            except Py4JNetworkError as error:
-                raise SparkEnded(
-                    "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
-                    "nothing is lost"
-                ) from error
-            except (StreamingQueryException, Py4JError, PublishError) as error:
-                self._raise_if_final(error)
-                if time.monotonic() - started > _HEALTHY_S:
-                    backoff_s = _BACKOFF_FIRST_S
-                _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, _first_lines(error))
-                self._metrics.count_query_restart()
-                self._wait(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
+        backoff_s, repeats = _BACKOFF_FIRST_S, Repeats()
+        try:
+            while not self._stopping:
+                started = time.monotonic()
+                failure = self._outcome(runs, publisher, checkpoint, repeats)
+                if failure is not None:
+                    if time.monotonic() - started > _HEALTHY_S:
+                        backoff_s = _BACKOFF_FIRST_S
+                    self._tell_restart(failure, backoff_s)
+                    self._wait(backoff_s)
+                    backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
+        except Py4JNetworkError as error:
+            raise SparkEnded(
+                "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
+                "nothing is lost"
+            ) from error
+
+    def _outcome(
+        self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory, repeats: Repeats
+    ) -> Failure | None:
+        """Run the query to its end; a failure that may pass is returned, any other one raised."""
+        try:
+            publisher.ensure_owner()
+            self._run_query(runs, publisher, checkpoint)
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError, PublishError, KafkaError) as error:
+            if isinstance(error, KafkaError) and not _passes(error):
+                raise
+            self._show_phase(f"the query failed: {error}")
+            failure = self._failure(error)
+            self._raise_if_final(failure, repeats, runs.spark, error)
+            return failure
+        return None
+
+    def _tell_restart(self, failure: Failure, backoff_s: float) -> None:
+        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, failure.text)
+        self._show_phase(f"the query failed and is started again: {failure.text}")
+        self._metrics.count_query_restart()
+
+    def _failure(self, error: Exception) -> Failure:
+        """What went wrong. Of the batch function's own error Spark passes on no more than its text."""
+        raised = None if self._batches is None else self._batches.take_raised()
+        if isinstance(raised, Fenced | CheckpointMismatch):
+            raise raised from error
+        return failure_of(raised or error)
+
+    def _raise_if_final(
+        self, failure: Failure, repeats: Repeats, spark: SparkSession, error: Exception
+    ) -> None:
+        remedy = final_remedy(failure)
+        if remedy is None and repeats.note(
+            failure, published_count=self._batches_seen, is_sound=lambda: self._is_sound(spark)
+        ):
+            location = self._settings.spark.checkpoint
+            remedy = repeated_remedy(failure, repeats.count, location, damaged_files(spark, location))
+        if remedy is not None:
+            raise Refused(f"{remedy}\n{failure.text}") from error
+
+    def _is_sound(self, spark: SparkSession) -> bool:
+        problem = failed_probe(spark, self._settings)
+        if problem is not None:
+            _LOG.warning("beside the query something else does not work: %s", problem)
+        return problem is None
 
     def _run_query(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         batches = self._batches
@@ -175,7 +256,7 @@ class Application:
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
                 self._look(query, batches)
-                show_progress(query, self._metrics)
+                batches.telling.attempt("progress", partial(show_progress, query, self._metrics))
                 if batches.published_count:
                     checkpoint.drop_older()
                 if publisher.is_superseded():
@@ -203,15 +284,6 @@ class Application:
         query.stop()
         self._query = None
 
-    def _raise_if_final(self, error: Exception) -> None:
-        cause = None if self._batches is None else self._batches.error
-        if isinstance(cause, Fenced | CheckpointMismatch):
-            raise cause from error
-        text = str(error)
-        for sign, remedy in _FINAL_CAUSES.items():
-            if sign in text:
-                raise Refused(f"{remedy}\n{_first_lines(error)}") from error
-
     def _readiness(self) -> Sequence[Check]:
         query, batches = self._query, self._batches
         if query is not None and batches is not None:
@@ -220,25 +292,31 @@ class Application:
         allowed_s = _INTERVALS_READY * max(self._settings.spark.trigger_interval_s, _LOOK_S)
         failed = None if batches is None else batches.error
         return [
-            Check(name="query", ok=query is not None, detail="running" if query else "not running"),
+            Check(name="query", ok=query is not None, detail="running" if query else self._phase),
             Check(
                 name="trigger",
                 ok=query is not None and silent_s <= allowed_s,
                 detail=f"last seen {silent_s:.1f} s ago, {allowed_s:g} s are allowed",
             ),
-            Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)[:500]),
+            Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)),
         ]
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float) -> bool:
+        """Whether to go on after so many seconds; False at once when a stop is asked for."""
         until = time.monotonic() + seconds
         while not self._stopping and time.monotonic() < until:
             time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+        return not self._stopping
 
     def _stop(self, number: signal.Signals) -> None:
         _LOG.info("%s: finishing the batch in progress", number.name)
         self._stopping = True
 
 
-def _first_lines(error: Exception, count: int = 12) -> str:
-    lines = str(error).strip().splitlines()
-    return "\n".join(lines[:count])
+def _passes(error: Exception) -> bool:
+    """Whether brokers do not answer, which may be over the next time somebody asks."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable)
+    return isinstance(error, Unreachable) or (
+        isinstance(error, PublishError) and not isinstance(error, NotAllowed)
+    )

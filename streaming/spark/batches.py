@@ -28,9 +28,11 @@ class BatchPublisher:
     def __init__(self, publisher: Publisher, metrics: Metrics, topics: TopicNames) -> None:
         self._publisher = publisher
         self._metrics = metrics
-        self._telling = Telling(metrics)
+        self.telling = Telling(metrics)
         self.publish_to(topics)
         self.error: Exception | None = None
+        """Of the last batch; None while it went through, for readiness."""
+        self._raised: Exception | None = None
         self.published_count = 0
         """Batches that went through since the start, those skipped as already published included."""
 
@@ -51,11 +53,16 @@ class BatchPublisher:
             query_id = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
             self._publish(batch_id, query_id, rows)
         except Exception as error:
-            self.error = error
+            self.error = self._raised = error
             raise
         self.error = None
         self.published_count += 1
         self._metrics.observe_batch(duration_s=time.monotonic() - started)
+
+    def take_raised(self) -> Exception | None:
+        """What a batch raised since the last call: Spark wraps it beyond recognition."""
+        raised, self._raised = self._raised, None
+        return raised
 
     def _publish(self, batch_id: int, query_id: str, rows: Sequence[Row]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
@@ -68,7 +75,7 @@ class BatchPublisher:
                 self._name_differing(batch_id, rows)
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
-        self._telling.tell(rows)
+        self.telling.tell(rows)
 
     def _name_differing(self, batch_id: int, rows: Sequence[Row]) -> None:
         rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)

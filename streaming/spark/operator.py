@@ -81,6 +81,11 @@ def _value(found: tuple[Any, ...] | None) -> bytes | None:
     return None if found is None else bytes(found[0])
 
 
+def at_cluster(cluster: str) -> str:
+    """The note on an error of the operator that says whose records it was about."""
+    return f"while the records of the cluster {cluster!r} were taken"
+
+
 class ClusterProcessor(StatefulProcessor):
     """``transformWithState`` keyed by cluster; no timers, so an idle topic costs no batches."""
 
@@ -102,8 +107,15 @@ class ClusterProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803  Spark passes it by keyword
     ) -> Iterator[Row]:
-        """All records of one cluster in this micro-batch."""
+        """All records of one cluster in this micro-batch; an error names the cluster."""
         cluster = str(key[0])
+        try:
+            yield from self._decide(cluster, rows)
+        except Exception as error:
+            error.add_note(at_cluster(cluster))
+            raise
+
+    def _decide(self, cluster: str, rows: Iterator[Row]) -> Iterator[Row]:
         controller: Controller | None = None
 
         def controller_of(_cluster: str) -> Controller:

@@ -38,7 +38,7 @@ class Runs:
         publisher: Publisher,
         batches: BatchPublisher,
     ) -> None:
-        self._spark = spark
+        self.spark = spark
         self._settings = settings
         self._begin = begin
         self._checkpoint = checkpoint
@@ -80,7 +80,7 @@ class Runs:
 
     def _decided(self, settings: Settings) -> DataFrame:
         starting = source.starting_offsets(settings, self._begin)
-        frame = source.records(self._spark, settings, starting)
+        frame = source.records(self.spark, settings, starting)
         controller = settings.controller
         processor = ClusterProcessor(
             name=controller.name,

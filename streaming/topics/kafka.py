@@ -32,6 +32,7 @@ __all__ = [
     "Outcome",
     "StartError",
     "TopicOutcome",
+    "Unreachable",
     "create",
     "validate",
 ]
@@ -65,6 +66,10 @@ _COMPACTED = {"cleanup.policy": "compact"}
 
 class StartError(Exception):
     """The application cannot start; the text names everything found wrong, and the remedy of each."""
+
+
+class Unreachable(StartError):
+    """The brokers do not answer; they may later."""
 
 
 class Outcome(StrEnum):
@@ -217,7 +222,7 @@ def validate(
 ) -> list[str]:
     """Check at start that the topics (of `only`, where given) can be worked with; returns warnings.
 
-    Raises one `StartError` naming every obstacle: the address not reachable within about 10 s, a missing
+    Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every obstacle: a missing
     topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
     order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning.
     """
@@ -299,7 +304,8 @@ def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[Kaf
         ) as admin:
             yield admin
     except KafkaError as error:
-        raise StartError(
+        kind = Unreachable if error.retriable else StartError
+        raise kind(
             f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
             "Check that the address is right, that the brokers are up, and the security settings."
         ) from error

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import LocalKafka
+from streaming.spark.failing import REPEATS_MAX
 from tests.live.driving import Warm, ask, samples, until
 from tests.live.loads import played
 from tests.live.stage import Stage, replayed
@@ -15,10 +16,10 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
 
 
-@pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[LocalKafka]:
-    """One that may be stopped."""
-    with LocalKafka(tmp_path / "kafka") as running:
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """One that may be stopped; whoever stops it starts it again."""
+    with LocalKafka(tmp_path_factory.mktemp("own-kafka")) as running:
         yield running
 
 
@@ -49,3 +50,50 @@ def test_a_kafka_outage_loses_nothing_is_counted_and_shows_in_readiness(
     assert stage.published() == wanted
     assert stage.rejected() == []
     stage.close()
+
+
+@pytest.mark.slow
+def test_an_outage_of_more_failures_than_a_damaged_checkpoint_is_given_is_waited_out(
+    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    stage = Stage(own_kafka.bootstrap, "long-outage", tmp_path)
+    stage.create_topics()
+    config = stage.settings()
+    stage.send(played([0]))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for(stage.topics.audit, 1, running=[run])
+        stage.close()
+        own_kafka.stop()
+        until(lambda: samples(run.url)[RESTARTS] > REPEATS_MAX, what="restarts of the query", running=[run])
+        own_kafka.start()
+        stage.send(played([1]))
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        assert run.terminate() == 0
+    stage.close()
+
+
+def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
+    own_kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    stage = Stage(own_kafka.bootstrap, "outage-at-start", tmp_path)
+    stage.create_topics()
+    stage.send(played([0]))
+    stage.close()
+    config = stage.settings()
+    own_kafka.stop()
+    try:
+        with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+            until(
+                lambda: "waiting for the brokers" in ask(f"{run.url}/readyz").body,
+                what="the wait to show",
+                running=[run],
+            )
+            assert ask(f"{run.url}/readyz").status == 503
+            assert ask(f"{run.url}/healthz").status == 200
+            assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
+            own_kafka.start()
+            stage.wait_for(stage.topics.audit, 1, running=[run])
+            until(lambda: ask(f"{run.url}/readyz").status == 200, what="readiness", running=[run])
+            assert run.terminate() == 0
+    finally:
+        stage.close()

@@ -11,9 +11,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
-from streaming.exits import REFUSED, WRONG_USE
+from streaming.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm, until
+from tests.live.driving import Warm, ask, until
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
 
@@ -130,12 +130,33 @@ def rewrite(card: Path, text: bytes) -> None:
 
 
 @pytest.mark.slow
-def test_an_address_where_nobody_answers_is_refused_by_name(stage: Stage, warm: Warm) -> None:
+def test_an_address_where_nobody_answers_is_named_when_the_wait_is_over_with_a_code_of_its_own(
+    stage: Stage, warm: Warm
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    said = refusal(warm, stage.settings(), "--input", f"kafka://127.0.0.1:{port}")
+    config = stage.settings(controller__start_wait_s=1)
+    said = refusal(warm, config, "--input", f"kafka://127.0.0.1:{port}", code=UNREACHABLE)
     assert f"127.0.0.1:{port}" in said
     assert "Check that the address is right" in said
+    assert "controller.start_wait_s" in said
+
+
+def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why_until_it_is_told_to_stop(
+    kafka: LocalKafka, warm: Warm, tmp_path: Path
+) -> None:
+    nowhere = Stage(kafka.bootstrap, f"none-{uuid4().hex[:8]}", tmp_path)
+    config = nowhere.settings(controller__when_refused="stay")
+    with warm.start("run", "--config", str(config)) as run:
+        until(
+            lambda: "topics missing" in ask(f"{run.url}/readyz").body,
+            what="the reason in readiness",
+            running=[run],
+        )
+        assert ask(f"{run.url}/readyz").status == 503
+        assert ask(f"{run.url}/healthz").status == 200
+        assert "staying, unready" in run.said
+        assert run.terminate() == REFUSED
 
 
 @pytest.mark.slow

@@ -98,3 +98,28 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
             assert run.terminate() == 0
             assert "the query failed" not in run.said
     assert stage.published() == replayed(config, played(range(3)))
+
+
+@pytest.mark.slow
+def test_a_superseded_controller_that_is_to_stay_leaves_its_successor_alone(stage: Stage, warm: Warm) -> None:
+    config = stage.settings(controller__when_refused="stay")
+    arguments = ("run", "--config", str(config), "--from", "earliest")
+    stage.send(played([0]))
+    with warm.start(*arguments) as first:
+        stage.wait_for(stage.topics.audit, 1, running=[first])
+        with Child((*TRIMTAB, *arguments), stage.directory / "successor.log") as successor:
+            until(
+                lambda: "another controller" in ask(f"{first.url}/readyz").body,
+                what="the first one to say that it was superseded",
+                running=[first, successor],
+            )
+            assert ask(f"{first.url}/readyz").status == 503
+            assert ask(f"{first.url}/healthz").status == 200
+            stage.send(played(range(1, 4)))
+            stage.wait_for(stage.topics.audit, 4, running=[first, successor])
+            assert first.terminate() == FENCED
+            assert ask(f"{successor.url}/readyz").status == 200
+            assert successor.terminate() == 0
+    epochs = stage.epochs(stage.topics.audit)
+    assert epochs == [epochs[0], *[epochs[1]] * 3]
+    assert epochs[0] < epochs[1]

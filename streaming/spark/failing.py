@@ -1,0 +1,191 @@
+"""Failures of the query: what they are, by classes and Spark's error conditions, and whether another start can mend them.
+
+A failure is a chain of causes. Java's come with their classes and superclasses, Spark's with an error condition as well;
+what was raised in a Python worker travels as the text of its traceback, so there the class named in it is the only sign.
+
+Three kinds: *final* ones are known and no restart mends them; *outages* (brokers, network, a full disk) are waited out,
+however long they last; of every other one ``Repeats`` decides, for a damaged checkpoint fails the same way for ever.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from state.controller import RoundLengthError
+from state.layouts import NewerStateError, OlderStateError
+from streaming.pulsar_admin.errors import AdminError
+from streaming.pulsar_log.positions import DataLoss
+from streaming.sinks import PublishError
+from streaming.spark.operator import at_cluster
+
+__all__ = [
+    "Cause",
+    "Failure",
+    "Repeats",
+    "causes_in_traceback",
+    "class_name",
+    "final_remedy",
+    "is_outage",
+    "repeated_remedy",
+]
+
+REPEATS_MAX = 5
+"""Equal failures before the verdict. With the waits of 1, 2, 4 and 8 s between them and the starts of a query it falls
+within a minute or two: long enough for a passing fault, short enough for somebody who has just restored a checkpoint."""
+
+
+def class_name(kind: type) -> str:
+    """As tracebacks have it."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_DATA_LOST = (
+    "the input no longer holds what the checkpoint has yet to read (its retention is too short, or the topic was made "
+    "anew): start over with --fresh, and raise the topic's retention"
+)
+_OURS: Mapping[type[Exception], str] = {
+    NewerStateError: "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",
+    OlderStateError: "the checkpoint was written by a trimtab from before 0.1.0: start over with --fresh",
+    RoundLengthError: "the rounds have another length than the checkpoint's: set length_s back, or use --fresh",
+    DataLoss: "the input no longer holds what the checkpoint has yet to read",
+}
+_FINAL_CLASSES = {class_name(kind): remedy for kind, remedy in _OURS.items()}
+"""Remedies by class; ours are raised in workers."""
+_FINAL_CONDITIONS: Mapping[str, str] = {"KAFKA_DATA_LOSS": _DATA_LOST}
+"""Remedies by Spark's error condition, its sub-conditions included."""
+
+_PASSING: tuple[type[Exception], ...] = (
+    PublishError,
+    AdminError,
+    ConnectionError,
+    BrokenPipeError,
+    ConnectionAbortedError,
+    ConnectionRefusedError,
+    ConnectionResetError,
+    TimeoutError,
+)
+_OUTAGE_CLASSES = frozenset(
+    {
+        "org.apache.kafka.common.errors.RetriableException",
+        "java.net.SocketException",
+        "java.net.SocketTimeoutException",
+        "java.net.UnknownHostException",
+        *map(class_name, _PASSING),
+    }
+)
+_OUTAGE_PACKAGES = ("pulsar.", "_pulsar.", "kafka.errors.", "httpx.")
+"""Clients of brokers: whatever they raise in a worker is about the brokers."""
+_FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQUOT")
+"""A full disk has no class of its own: Java's, RocksDB's and Python's errors only quote the operating system."""
+
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?", re.DOTALL)
+_VARYING = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-f]+|\d+")
+"""Ids, addresses and numbers: of two runs of one failure they differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One exception of a chain: its class, and of Java's the superclasses too; Spark's error condition, if it has one."""
+
+    name: str
+    text: str
+    condition: str | None = None
+    ancestors: frozenset[str] = frozenset()
+
+    def is_a(self, names: frozenset[str]) -> bool:
+        """Whether it is of one of these classes."""
+        return self.name in names or not names.isdisjoint(self.ancestors)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A chain of causes, from what was raised to what it began with; never empty. ``text`` is all of it, uncut."""
+
+    causes: tuple[Cause, ...]
+    text: str
+
+    @property
+    def signature(self) -> tuple[str, str | None, str]:
+        """Equal for two runs of one failure: the deepest cause without the numbers that differ from run to run."""
+        deepest = self.causes[-1]
+        return deepest.name, deepest.condition, _VARYING.sub("#", deepest.text)
+
+
+def causes_in_traceback(text: str) -> Iterator[Cause]:
+    """What a text with Python tracebacks says was raised, outermost first: the only sign of a worker's exception."""
+    _, *blocks = text.split(_TRACEBACK)
+    for block in reversed(blocks):
+        lines = block.lstrip("\n").splitlines()
+        said = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
+        found = None if said is None else _RAISED.fullmatch("\n".join(lines[said:]).strip())
+        if found is not None:
+            yield Cause(found[1], (found[2] or "").strip())
+
+
+def final_remedy(failure: Failure) -> str | None:
+    """What to do about a failure that no restart mends; None for any other."""
+    for cause in failure.causes:
+        for name in (cause.name, *cause.ancestors):
+            if name in _FINAL_CLASSES:
+                return _FINAL_CLASSES[name]
+        general = (cause.condition or "").partition(".")[0]
+        if general in _FINAL_CONDITIONS:
+            return _FINAL_CONDITIONS[general]
+    return None
+
+
+def is_outage(failure: Failure) -> bool:
+    """Whether it is about brokers, the network or a full disk; such a failure is waited out, however often it comes."""
+    return any(
+        cause.is_a(_OUTAGE_CLASSES)
+        or cause.name.startswith(_OUTAGE_PACKAGES)
+        or _FULL_DISK.search(cause.text)
+        for cause in failure.causes
+    )
+
+
+_AT_CLUSTER = re.compile(re.escape(at_cluster("x")).replace("'x'", "'([^']*)'"))
+
+
+def repeated_remedy(failure: Failure, count: int, checkpoint: str, damaged: Sequence[str] = ()) -> str:
+    """What to say of a failure that keeps coming back although everything around the query works.
+
+    ``damaged`` are files that are known to be; those of the checkpoint that the failure itself names join them.
+    """
+    place = re.escape(checkpoint.removeprefix("file:").rstrip("/"))
+    told = re.findall(rf"(?:[\w+.-]+:/*)?{place}/[^\s'\",;:)\]]+", failure.text)
+    files = dict.fromkeys([*damaged, *told])
+    clusters = dict.fromkeys(_AT_CLUSTER.findall(failure.text))
+    if files:
+        named = f"Look at {', '.join(files)}: if it is damaged,"
+    elif clusters:
+        named = f"Look at the cluster {', '.join(clusters)}: if its memory in the checkpoint is damaged,"
+    else:
+        named = "If the checkpoint is damaged,"
+    return (
+        f"the same failure came {count} times in a row without a batch in between, while the brokers answered and the "
+        f"checkpoint's store and Spark's local directory could be written and read. {named} put back a copy of "
+        f"{checkpoint}, or start over with --fresh. The failure:"
+    )
+
+
+@dataclass(slots=True)
+class Repeats:
+    """Counts equal failures in a row, without a batch in between, while everything around the query works."""
+
+    most: int = REPEATS_MAX
+    count: int = 0
+    _signature: tuple[str, str | None, str] | None = field(init=False, default=None)
+    _published_count: int = field(init=False, default=0)
+
+    def note(self, failure: Failure, *, published_count: int, is_sound: Callable[[], bool]) -> bool:
+        """Whether the failure is final now. ``is_sound`` asks brokers, store and disk; an outage begins the count anew."""
+        if is_outage(failure) or not is_sound():
+            self.count, self._signature = 0, None
+            return False
+        if (failure.signature, published_count) != (self._signature, self._published_count):
+            self.count = 0
+        self._signature, self._published_count = failure.signature, published_count
+        self.count += 1
+        return self.count >= self.most

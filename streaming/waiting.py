@@ -1,0 +1,56 @@
+"""Waiting out an outage at the start: a step is tried again until it succeeds, the limit has passed, or a stop is asked for."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["OutageWait", "StoppedWaiting"]
+
+_LOG = logging.getLogger(__name__)
+
+_PAUSE_FIRST_S, _PAUSE_MOST_S = 1.0, 15.0
+
+Value = TypeVar("Value")
+
+
+class StoppedWaiting(Exception):
+    """A stop was asked for while nobody answered."""
+
+
+class OutageWait:
+    """Waits as long as ``limit_s`` for each step; ``is_outage`` tells what passes, ``show`` is told what is waited for.
+
+    ``pause`` waits some seconds and says whether to go on.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        *,
+        is_outage: Callable[[Exception], bool],
+        pause: Callable[[float], bool],
+        show: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit_s = limit_s
+        self._is_outage = is_outage
+        self._pause = pause
+        self._show = show
+        self._clock = clock
+
+    def through(self, step: Callable[[], Value]) -> Value:
+        """What the step returns. Raises its last error when the limit has passed or waiting is of no use, or ``StoppedWaiting``."""
+        began_s, pause_s = self._clock(), _PAUSE_FIRST_S
+        while True:
+            try:
+                return step()
+            except Exception as error:
+                left_s = began_s + self._limit_s - self._clock()
+                if left_s <= 0 or not self._is_outage(error):
+                    raise
+                _LOG.warning("waiting for the brokers, for %.0f s more at most: %s", left_s, error)
+                self._show(f"waiting for the brokers: {error}")
+                if not self._pause(min(pause_s, left_s)):
+                    raise StoppedWaiting from error
+            pause_s = min(2 * pause_s, _PAUSE_MOST_S)

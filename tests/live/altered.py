@@ -1,0 +1,47 @@
+"""The operator with something done before and after each cluster's records of a batch; for tests that make it misbehave."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import Row
+
+from streaming.spark import application
+from streaming.spark.operator import ClusterProcessor, SparkStore
+
+Before = Callable[[str], None]
+After = Callable[[str, SparkStore], None]
+
+
+class AlteredProcessor(ClusterProcessor):
+    """Travels into Spark's workers with what it is to do."""
+
+    before: Before
+    after: After
+
+    def handleInputRows(  # noqa: N802  Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: N803  Spark passes it by keyword
+    ) -> Iterator[Row]:
+        """As usual, in between."""
+        self.before(str(key[0]))
+        yield from super().handleInputRows(key, rows, timerValues)
+        self.after(str(key[0]), self._store)
+
+
+def alter(*, before: Before = lambda _: None, after: After = lambda *_: None) -> Callable[[], None]:
+    """Let the application use it; returns what takes that back."""
+
+    def made(**options: Any) -> AlteredProcessor:
+        processor = AlteredProcessor(**options)
+        processor.before, processor.after = before, after
+        return processor
+
+    plain = application.ClusterProcessor
+    application.ClusterProcessor = made  # type: ignore[assignment,misc]
+
+    def restore() -> None:
+        application.ClusterProcessor = plain  # type: ignore[misc]
+
+    return restore

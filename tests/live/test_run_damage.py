@@ -1,0 +1,104 @@
+"""A damaged checkpoint ends the controller with the exit code for data and names the file, while everything else works."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.exits import REFUSED
+from tests.live.checkpoints import newest_start
+from tests.live.driving import Warm
+from tests.live.loads import played
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+
+Damage = Callable[[Path], Path]
+
+
+def newest(folder: Path) -> Path:
+    return max((file for file in folder.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name))
+
+
+def write(file: Path, content: bytes) -> Path:
+    """As a disk leaves it: without the checksum that Hadoop keeps beside it, so that it is the content that is read."""
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def emptied(file: Path) -> Path:
+    return write(file, b"")
+
+
+def torn(file: Path) -> Path:
+    content = file.read_bytes()
+    return write(file, content[: len(content) // 2])
+
+
+def changelog(checkpoint: Path) -> Path:
+    """The newest that has something in it."""
+    files = [file for file in checkpoint.glob("state/0/*/*.changelog") if not file.name.startswith(".")]
+    return max(files, key=lambda file: (file.stat().st_size, file.name))
+
+
+QUICK_ONES: dict[str, Damage] = {
+    "an empty offsets file": lambda at: emptied(newest(at / "offsets")),
+    "an empty card": lambda at: emptied(at / "trimtab.json"),
+}
+SLOW_ONES: dict[str, Damage] = {
+    "a torn offsets file": lambda at: torn(newest(at / "offsets")),
+    "an empty commits file": lambda at: emptied(newest(at / "commits")),
+    "a torn commits file": lambda at: torn(newest(at / "commits")),
+    "a torn card": lambda at: torn(at / "trimtab.json"),
+    "an empty changelog": lambda at: emptied(changelog(at)),
+    "a torn changelog": lambda at: torn(changelog(at)),
+    "an empty metadata file": lambda at: emptied(at / "metadata"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK_ONES, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW_ONES)]
+)
+def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Warm, name: str) -> None:
+    config = stage.settings(spark__max_records_per_trigger_count=3)
+    stage.send(played(range(2)))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        assert run.terminate() == 0
+    shutil.copytree(stage.checkpoint, stage.directory / "sound")
+    start = newest_start(stage.checkpoint)
+    file = (QUICK_ONES | SLOW_ONES)[name](start)
+    stage.send(played(range(2, 3)))
+    with warm.start("run", "--config", str(config)) as run:
+        assert run.wait() == REFUSED, run.said
+        assert str(stage.checkpoint) in run.said
+        assert f"/{file.relative_to(start)}" in run.said, "in the directory of either start"
+        assert "--fresh" in run.said
+    before = stage.published()
+    shutil.rmtree(stage.checkpoint)
+    (stage.directory / "sound").rename(stage.checkpoint)
+    with warm.start("run", "--config", str(config)) as run:
+        stage.wait_for(stage.topics.audit, 3, running=[run])
+        assert run.terminate() == 0
+    after = stage.published()
+    assert after.rounds["east-1"][:2] == before.rounds["east-1"], "the copy that was put back goes on"
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_cluster(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings()
+    arguments = ("run", "--config", str(config), "--from", "earliest")
+    stage.send(played([0]))
+    stage.send(played([0], cluster="west-1"))
+    with warm.start("-m", "tests.live.garbling", "east-1", *arguments) as run:
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        assert run.terminate() == 0
+    stage.send(played([1]))
+    with warm.start(*arguments) as run:
+        assert run.wait() == REFUSED, run.said
+        assert "Look at the cluster east-1: if its memory in the checkpoint is damaged" in run.said
+        assert "west-1" not in run.said

@@ -1,0 +1,131 @@
+"""What a failure of the query is: known and final, an outage that is waited out, or one that has come too often."""
+
+import pytest
+
+from state.layouts import NewerStateError
+from streaming.sinks import PublishError
+from streaming.spark.failing import (
+    REPEATS_MAX,
+    Cause,
+    Failure,
+    Repeats,
+    causes_in_traceback,
+    class_name,
+    final_remedy,
+    is_outage,
+    repeated_remedy,
+)
+from streaming.spark.operator import at_cluster
+
+WORKERS = """
+An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "/opt/trimtab/state/encoding.py", line 97, in decode_header
+    return _header_decoder.decode(unsealed("header", value))
+msgspec.DecodeError: Input data was truncated
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/opt/trimtab/streaming/spark/operator.py", line 120, in handleInputRows
+    for record in rows:
+state.layouts.NewerStateError: the memory was written by a newer trimtab:
+run that version
+"""
+KAFKA_TIMEOUT = Cause(
+    "org.apache.kafka.common.errors.TimeoutException",
+    "Timed out waiting for a node assignment",
+    ancestors=frozenset({"org.apache.kafka.common.errors.RetriableException", "java.lang.RuntimeException"}),
+)
+
+
+def failure(*causes: Cause) -> Failure:
+    return Failure(causes=causes, text="\n".join(cause.text for cause in causes))
+
+
+def broken(number: int) -> Failure:
+    text = (
+        f"Malformed log file /checkpoint/offsets/{number}, run 0b9c5f7e-4b1a-4f5e-9a56-6f0d35c1a0{number:02d}"
+    )
+    return failure(
+        Cause("org.apache.spark.sql.streaming.StreamingQueryException", "x"),
+        Cause("java.lang.IllegalStateException", text),
+    )
+
+
+def test_the_exceptions_of_a_worker_are_found_in_its_traceback_the_last_raised_first() -> None:
+    found = list(causes_in_traceback(WORKERS))
+    assert [cause.name for cause in found] == ["state.layouts.NewerStateError", "msgspec.DecodeError"]
+    assert found[0].text == "the memory was written by a newer trimtab:\nrun that version"
+    assert list(causes_in_traceback("no Python here")) == []
+
+
+def test_a_known_failure_is_final_by_class_or_condition_and_not_by_its_words() -> None:
+    newer = Cause(class_name(NewerStateError), "whatever it says")
+    assert "run that version" in (final_remedy(failure(newer)) or "")
+    lost = Cause(
+        "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
+        "anything",
+        condition="KAFKA_DATA_LOSS.START_OFFSET_RESET",
+    )
+    assert "retention" in (final_remedy(failure(lost)) or "")
+    quoted = Cause("java.lang.RuntimeException", "a cluster named NewerStateError or KAFKA_DATA_LOSS")
+    assert final_remedy(failure(quoted)) is None
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        KAFKA_TIMEOUT,
+        Cause("java.net.ConnectException", "refused", ancestors=frozenset({"java.net.SocketException"})),
+        Cause(class_name(PublishError), "batch 3 could not be published"),
+        Cause("_pulsar.ConnectError", "Pulsar error: ConnectError"),
+        Cause("ConnectionRefusedError", "[Errno 111] Connection refused"),
+        Cause("java.io.IOException", "No space left on device"),
+        Cause("OSError", "[Errno 28] No space left on device: '/tmp/x'"),
+        Cause("org.rocksdb.RocksDBException", "While appending to file: No space left on device"),
+    ],
+)
+def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: Cause) -> None:
+    repeats = Repeats()
+    assert is_outage(failure(Cause("java.lang.RuntimeException", "Job aborted"), cause))
+    for _ in range(5 * REPEATS_MAX):
+        assert not repeats.note(failure(cause), published_count=0, is_sound=lambda: True)
+
+
+def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it() -> None:
+    repeats = Repeats()
+    said = [repeats.note(broken(n), published_count=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
+    assert said == [False] * (REPEATS_MAX - 1) + [True]
+
+
+def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the_count_anew() -> None:
+    repeats, sound = Repeats(most=3), [True]
+
+    def note(failed: Failure, published_count: int = 0) -> bool:
+        return repeats.note(failed, published_count=published_count, is_sound=lambda: sound[0])
+
+    other = failure(Cause("java.lang.IllegalStateException", "something else"))
+    assert not any((note(broken(1)), note(broken(1)), note(other)))
+    assert not any((note(broken(1)), note(broken(1)), note(broken(1), published_count=1)))
+    sound[0] = False
+    assert not any(note(broken(1), 1) for _ in range(10))
+    sound[0] = True
+    assert [note(broken(1), 1) for _ in range(3)] == [False, False, True]
+
+
+def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names() -> None:
+    text = "Error reading delta file file:/data/ckpt/state/0/1/3.changelog of HDFSStateStore; see /var/log/x"
+    said = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
+    assert "Look at file:/data/ckpt/state/0/1/3.changelog: if it is damaged, put back a copy" in said
+    assert "/var/log/x" not in said
+    assert "5 times in a row" in said
+    assert "If the checkpoint is damaged, put back" in repeated_remedy(
+        failure(Cause("x", "y")), 5, "/data/ckpt"
+    )
+
+
+def test_the_remedy_names_the_cluster_whose_memory_cannot_be_decoded() -> None:
+    text = f"Traceback ...\nmsgspec.DecodeError: Input data was truncated\n{at_cluster('east-1')}"
+    said = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
+    assert "Look at the cluster east-1: if its memory in the checkpoint is damaged, put back a copy" in said

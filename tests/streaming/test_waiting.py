@@ -1,0 +1,72 @@
+"""An outage at the start is waited out, as long as the limit says."""
+
+import pytest
+
+from streaming.waiting import OutageWait, StoppedWaiting
+
+
+class Time:
+    """A clock that a pause moves."""
+
+    def __init__(self, stop_after_s: float = float("inf")) -> None:
+        self.now_s = 0.0
+        self.shown: list[str] = []
+        self._stop_after_s = stop_after_s
+
+    def pause(self, seconds: float) -> bool:
+        self.now_s += seconds
+        return self.now_s < self._stop_after_s
+
+    def wait(self, limit_s: float) -> OutageWait:
+        return OutageWait(
+            limit_s,
+            is_outage=lambda error: isinstance(error, ConnectionError),
+            pause=self.pause,
+            show=self.shown.append,
+            clock=lambda: self.now_s,
+        )
+
+
+class Broker:
+    """Answers from a time on."""
+
+    def __init__(self, time: Time, up_at_s: float) -> None:
+        self._time, self._up_at_s = time, up_at_s
+
+    def ask(self) -> str:
+        if self._time.now_s < self._up_at_s:
+            raise ConnectionError("b1 does not answer")
+        return "here"
+
+
+def test_an_outage_shorter_than_the_limit_is_waited_out_and_shown() -> None:
+    time = Time()
+    assert time.wait(600).through(Broker(time, up_at_s=100).ask) == "here"
+    assert 100 <= time.now_s < 120
+    assert time.shown[0] == "waiting for the brokers: b1 does not answer"
+
+
+def test_a_longer_one_ends_with_its_error_at_the_limit_and_0_does_not_wait() -> None:
+    for limit_s in (600, 0):
+        time = Time()
+        with pytest.raises(ConnectionError, match="b1"):
+            time.wait(limit_s).through(Broker(time, up_at_s=1000).ask)
+        assert time.now_s == limit_s
+
+
+def test_what_waiting_does_not_mend_is_raised_at_once() -> None:
+    time = Time()
+
+    def wrong() -> None:
+        raise ValueError("topics missing")
+
+    with pytest.raises(ValueError, match="topics missing"):
+        time.wait(600).through(wrong)
+    assert time.now_s == 0
+
+
+def test_a_stop_ends_the_wait() -> None:
+    time = Time(stop_after_s=50)
+    with pytest.raises(StoppedWaiting):
+        time.wait(600).through(Broker(time, up_at_s=1000).ask)
+    assert time.now_s < 70
