@@ -2,21 +2,95 @@
 
 Ordinary ``logging``; what a line is about travels in ``extra`` under the names of ``FIELDS``. A line for people says it
 in its text, an object has it as fields.
+
+Libraries are heard, too: from warnings on, and of equal ones only the first few a minute, for a client whose broker is down
+says the same several times a second. How many were left out is said with the next line. Pulsar's client keeps its own
+console, which prints errors: it can lock up the interpreter when it is given one of Python's loggers
+(apache/pulsar-client-python#116).
 """
 
 import logging
+import re
+import time
+from dataclasses import dataclass
 from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
 
-__all__ = ["FIELDS", "log_to_stderr"]
+__all__ = ["EQUAL_PER_MINUTE", "FIELDS", "LimitedHandler", "RateLimit", "log_to_stderr"]
 
 FIELDS = ("cluster", "round", "action_id")
 """What a line can be about; absent from an object where it does not apply."""
 
 _CONSOLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_CHATTY = ("kafka", "py4j", "httpx", "httpcore")
-"""They write five lines a second while a broker is down, or one for each request; what matters is raised anyway."""
+_LIBRARIES = ("kafka", "py4j", "httpx", "httpcore")
+"""At INFO they write a line for each connection or request."""
+
+EQUAL_PER_MINUTE = 5
+"""Lines of a logger that differ in numbers at most: enough to see that it goes on, too few to bury the rest."""
+_WINDOW_S = 60.0
+_KINDS_MAX = 1000
+"""Kinds of lines that are remembered; the oldest are forgotten."""
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_KIND_CHARS = 200
+
+
+@dataclass(slots=True)
+class _Window:
+    began_s: float
+    first: logging.LogRecord
+    count: int = 0
+
+
+class RateLimit:
+    """Which warnings and errors are told: of those of a logger that differ in numbers at most, so many a minute."""
+
+    def __init__(self, most: int = EQUAL_PER_MINUTE) -> None:
+        self._most = most
+        self._windows: dict[tuple[str, int, str], _Window] = {}
+
+    def admits(self, record: logging.LogRecord, now_s: float) -> bool:
+        """Whether to tell it. What is below a warning is for whoever asked for it, and always told."""
+        if record.levelno < logging.WARNING:
+            return True
+        kind = (record.name, record.levelno, _NUMBERS.sub("#", record.getMessage()[:_KIND_CHARS]))
+        window = self._windows.setdefault(kind, _Window(now_s, record))
+        window.count += 1
+        if len(self._windows) > _KINDS_MAX:
+            del self._windows[next(iter(self._windows))]
+        return window.count <= self._most
+
+    def left_out(self, now_s: float) -> list[logging.LogRecord]:
+        """A record for each kind of which some were not told in the minute that is over, saying how many."""
+        over = [kind for kind, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
+        ended = [self._windows.pop(kind) for kind in over]
+        return [self._summary(window) for window in ended if window.count > self._most]
+
+    def _summary(self, window: _Window) -> logging.LogRecord:
+        said = window.first.getMessage().partition("\n")[0]
+        text = f"{window.count - self._most} more like this were left out in {_WINDOW_S:g} s: {said}"
+        first = window.first
+        return logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
+
+
+class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """To standard error, warnings and errors rate-limited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit = RateLimit()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called under the handler's lock."""
+        try:
+            now_s = time.monotonic()
+            summaries, is_told = self._limit.left_out(now_s), self._limit.admits(record, now_s)
+        except (TypeError, ValueError):  # its arguments do not fit its text; logging says so
+            summaries, is_told = [], True
+        for summary in summaries:
+            super().emit(summary)
+        if is_told:
+            super().emit(record)
 
 
 def formatter(form: Literal["console", "json"]) -> logging.Formatter:
@@ -32,8 +106,8 @@ def formatter(form: Literal["console", "json"]) -> logging.Formatter:
 
 def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
     """Set up the process's logging, instead of any there was."""
-    handler = logging.StreamHandler()
+    handler = LimitedHandler()
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.CRITICAL)
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)

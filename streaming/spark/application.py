@@ -37,9 +37,11 @@ from streaming.spark.damage import damaged_files
 from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
 from streaming.spark.java_errors import failure_of
 from streaming.spark.probes import failed_probe
-from streaming.spark.progress import show_progress
+from streaming.spark.progress import batch_progress, show_progress
 from streaming.spark.runs import Runs
+from streaming.spark.spark_log import SparkLog
 from streaming.spark.take_over import take_over
+from streaming.spark.watchdog import START_S, STOP_S, Watchdog
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
 from streaming.topics.kafka import StartError, Unreachable
@@ -71,6 +73,7 @@ class Application:
         self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
         self._metrics.show_start(at_s=time.time())
         self._stopping = False
+        self._watchdog = Watchdog()
         self._phase = "starting"
         """What it does while no query runs, for readiness."""
         self._query: StreamingQuery | None = None
@@ -83,6 +86,7 @@ class Application:
         server = HealthServer(
             self._metrics.registry,
             self._readiness,
+            liveness=self._watchdog.checks,
             host=self._settings.metrics.host,
             port=self._settings.metrics.port,
         )
@@ -103,7 +107,8 @@ class Application:
         self._show_phase("starting Spark")
         spark = self._spark()
         try:
-            self._run_on(spark)
+            with SparkLog(spark):
+                self._run_on(spark)
         finally:
             spark.stop()
 
@@ -112,6 +117,7 @@ class Application:
         if self._settings.controller.when_refused == "end" or self._stopping:
             return
         self._phase = error.message
+        self._watchdog.begin("staying after a refusal", math.inf)
         _LOG.error("staying, unready, because controller.when_refused is stay: %s", error.message)
         self._wait(math.inf)
 
@@ -143,6 +149,7 @@ class Application:
         return found
 
     def _show_phase(self, text: str) -> None:
+        self._watchdog.begin(text, START_S)
         self._phase = text
 
     def _spark(self) -> SparkSession:
@@ -251,11 +258,14 @@ class Application:
     def _run_query(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
         batches = self._batches
         assert batches is not None, "the batch function is made before the query"
+        self._watchdog.begin("starting the query", START_S)
         query = runs.next().queryName(f"trimtab-{self._settings.controller.name}").start()
         self._query = query
         try:
             while not self._stopping and not query.awaitTermination(_LOOK_S):
                 self._look(query, batches)
+                progress = batch_progress(runs.spark, query)
+                self._watchdog.turn(None if progress is None else (batches.published_count, progress))
                 batches.telling.attempt("progress", partial(show_progress, query, self._metrics))
                 if batches.published_count:
                     checkpoint.drop_older()
@@ -278,6 +288,7 @@ class Application:
 
     def _drain(self, query: StreamingQuery) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
+        self._watchdog.begin("stopping the query", STOP_S)
         until = time.monotonic() + _DRAIN_S
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
             query.awaitTermination(_LOOK_S)

@@ -1,8 +1,8 @@
 """The Spark session with the settings this application was measured with.
 
 RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state variables evolve; unix sockets save
-40 ms for each Python stage; the plain file manager saves 50 ms a batch on a local disk. Spark's own log is all but
-silent: what it would say of a failed query, the application says once. What ``spark.extra`` names wins over all of it.
+40 ms for each Python stage; the plain file manager saves 50 ms a batch on a local disk. Spark's warnings go to our log
+(``spark_log``). What ``spark.extra`` names wins over all of it.
 """
 
 import os
@@ -28,7 +28,7 @@ _CONF = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "FATAL",
+    "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
 }
 

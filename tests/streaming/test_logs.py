@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from streaming.logs import formatter
+from streaming.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND
 from streaming.spark.said import log_output
 from tests.streaming.golden import folders, messages
@@ -60,3 +60,50 @@ def test_an_exception_stays_one_line_of_json() -> None:
     text = formatter("json").format(record)
     assert "\n" not in text
     assert "ValueError: invalid literal" in json.loads(text)["exc_info"]
+
+
+def warning(text: str, name: str = "kafka.net", level: int = logging.WARNING) -> logging.LogRecord:
+    return logging.LogRecord(name, level, __file__, 1, text, (), None)
+
+
+def test_of_warnings_that_differ_in_numbers_only_the_first_of_a_minute_are_told_and_the_rest_counted() -> (
+    None
+):
+    limit = RateLimit()
+    told = [limit.admits(warning(f"node {n} does not answer"), n / 10) for n in range(100)]
+    assert told == [True] * EQUAL_PER_MINUTE + [False] * (100 - EQUAL_PER_MINUTE)
+    assert limit.admits(warning("something else"), 10)
+    assert limit.admits(warning("node 7 does not answer", name="other"), 10)
+    assert limit.left_out(59) == []
+    (summary,) = limit.left_out(60)
+    assert summary.getMessage() == "95 more like this were left out in 60 s: node 0 does not answer"
+    assert (summary.name, summary.levelno) == ("kafka.net", logging.WARNING)
+    assert limit.admits(warning("node 7 does not answer"), 61), "the next minute begins anew"
+
+
+def test_what_somebody_asked_to_see_is_never_left_out() -> None:
+    limit = RateLimit()
+    assert all(limit.admits(warning("published", level=logging.INFO), 0) for _ in range(1000))
+    assert limit.left_out(100) == []
+
+
+def test_no_library_is_silenced_and_their_warnings_reach_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        log_to_stderr("json", verbose=False)
+        for name in ("kafka", "py4j", "httpx", "httpcore", "org.apache.spark"):
+            logging.getLogger(name).warning("%s does not feel well", name)
+            logging.getLogger(name).info("a request")
+    finally:
+        root.handlers[:], root.level = before[0], before[1]
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    warnings = [line for line in said if line["level"] == "WARNING"]
+    assert [line["logger"] for line in warnings] == ["kafka", "py4j", "httpx", "httpcore", "org.apache.spark"]
+
+
+def test_a_line_whose_arguments_do_not_fit_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    LimitedHandler().handle(logging.LogRecord("x", logging.ERROR, __file__, 1, "%d of %d", ("one",), None))
+    assert "Logging error" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""Spark's own log as part of ours: its warnings and errors, formatted and rate-limited like every other line.
+
+The JVM writes to a named pipe by an appender that takes the console's place, and a thread reads it. A pipe, because it asks
+for no port, and because what the JVM said last is still in it when the JVM has died. Executors on other machines keep logs
+of their own.
+"""
+
+import logging
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from pyspark.sql import SparkSession
+
+__all__ = ["SparkLog"]
+
+_LOG = logging.getLogger(__name__)
+
+_APPENDER, _CONSOLE = "trimtab", "console"
+_PATTERN = '{"level":"%level","logger":"%logger","text":"%enc{%m%n%throwable}{JSON}"}%n'
+_LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
+_END_S = 2.0
+_QUIETER = (
+    # A batch that takes longer than the trigger interval: what catching up is, and a metric tells how long batches take.
+    "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor",
+    # That adaptive execution is off in streaming, as it always is.
+    "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
+    # Options that Spark gives to a Kafka client which does not use them, at each of its clients.
+    "org.apache.kafka.clients.admin.AdminClientConfig",
+    "org.apache.kafka.clients.consumer.ConsumerConfig",
+)
+"""Loggers whose warnings say the same of every healthy run; their errors are heard."""
+
+
+class _Line(msgspec.Struct, frozen=True):
+    level: str
+    logger: str
+    text: str
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class SparkLog:
+    """Between entering and leaving, what Spark's JVM logs goes to Python's ``logging``, under the names of its loggers."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001  pyspark has no public way to the JVM
+        self._directory = tempfile.TemporaryDirectory(prefix="trimtab-log-")
+        self._appender: Any = None
+        self._console: Any = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        pipe = Path(self._directory.name) / "pipe"
+        os.mkfifo(pipe, 0o600)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # before the writer, which waits for a reader
+        self._attach(str(pipe))
+        os.set_blocking(reader, True)
+        self._thread = threading.Thread(target=_pass_on, args=(reader,), name="spark-log", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._detach()
+        except Exception as error:  # noqa: BLE001  the JVM may be gone, and its log with it
+            _LOG.info("Spark's log could not be given back: %r", error)
+        if self._thread is not None:
+            self._thread.join(_END_S)
+        self._directory.cleanup()
+
+    def _attach(self, pipe: str) -> None:
+        core = self._jvm.org.apache.logging.log4j.core
+        layout = core.layout.PatternLayout.newBuilder().withPattern(_PATTERN)
+        layout = layout.withAlwaysWriteExceptions(False).build()
+        builder = core.appender.FileAppender.newBuilder().withFileName(pipe).withAppend(True)
+        self._appender = builder.setName(_APPENDER).setLayout(layout).build()
+        self._appender.start()
+        root = self._root()
+        self._console = root.getAppenders().get(_CONSOLE)
+        root.addAppender(self._appender, None, None)
+        if self._console is not None:
+            root.removeAppender(_CONSOLE)
+        error = self._jvm.org.apache.logging.log4j.Level.ERROR
+        for name in _QUIETER:
+            core.config.Configurator.setLevel(name, error)
+        self._context().updateLoggers()
+
+    def _detach(self) -> None:
+        root = self._root()
+        root.removeAppender(_APPENDER)
+        if self._console is not None:
+            root.addAppender(self._console, None, None)
+        self._context().updateLoggers()
+        self._appender.stop()
+
+    def _context(self) -> Any:
+        return self._jvm.org.apache.logging.log4j.LogManager.getContext(False)
+
+    def _root(self) -> Any:
+        return self._context().getConfiguration().getRootLogger()
+
+
+def _pass_on(reader: int) -> None:
+    """Until the JVM closes its end."""
+    with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            tell(line)
+
+
+def tell(line: str) -> None:
+    """Log one line of the pipe; what is not of the appender's form is logged as it is."""
+    try:
+        said = _decoder.decode(line)
+    except msgspec.MsgspecError:
+        logging.getLogger("spark").warning("%s", line.rstrip())
+        return
+    level = _LEVELS.get(said.level, logging.INFO)
+    logging.getLogger(said.logger).log(level, "%s", said.text.rstrip())

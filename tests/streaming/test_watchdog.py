@@ -1,0 +1,73 @@
+"""Alive is who gets on: the driver's loop turns, Spark answers, and a batch in progress moves on."""
+
+import math
+
+from streaming.spark.watchdog import BATCH_S, START_S, TURN_S, Watchdog
+
+
+class Time:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def dead(watchdog: Watchdog) -> list[str]:
+    return [check.name for check in watchdog.checks() if not check.ok]
+
+
+def test_a_loop_that_turns_is_alive_and_one_that_spark_keeps_waiting_is_not() -> None:
+    time = Time()
+    watchdog = Watchdog(clock=time)
+    for _ in range(1000):
+        time.now_s += 1
+        watchdog.turn(None)
+        assert dead(watchdog) == []
+    time.now_s += TURN_S + 1
+    assert dead(watchdog) == ["driver"]
+    watchdog.turn(None)
+    assert dead(watchdog) == [], "it came back"
+
+
+def test_a_batch_that_moves_on_is_alive_however_long_it_takes_and_one_that_stands_still_is_not() -> None:
+    time = Time()
+    watchdog = Watchdog(clock=time)
+    for done in range(5):
+        for _ in range(int(BATCH_S) - 1):
+            time.now_s += 1
+            watchdog.turn(("getting batch", done))
+            assert dead(watchdog) == []
+    for _ in range(3):
+        time.now_s += 1
+        watchdog.turn(("getting batch", 4))
+    assert dead(watchdog) == ["batch"]
+    watchdog.turn(None)
+    assert dead(watchdog) == []
+
+
+def test_without_input_waiting_for_brokers_and_staying_are_alive() -> None:
+    time = Time()
+    watchdog = Watchdog(clock=time)
+    for _ in range(100):
+        time.now_s += TURN_S - 1
+        watchdog.turn(None)
+        assert dead(watchdog) == []
+    for _ in range(100):
+        watchdog.begin("waiting for the brokers", START_S)
+        time.now_s += START_S - 1
+        assert dead(watchdog) == []
+    watchdog.begin("staying after a refusal", math.inf)
+    time.now_s += 10_000_000
+    assert dead(watchdog) == []
+
+
+def test_a_start_that_hangs_is_noticed_and_named() -> None:
+    time = Time()
+    watchdog = Watchdog(clock=time)
+    time.now_s = START_S + 1
+    (driver, _) = watchdog.checks()
+    assert not driver.ok
+    assert driver.detail == "starting for 601 s, 600 s are allowed"
