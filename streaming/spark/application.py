@@ -216,7 +216,7 @@ class Application:
             self._run_query(runs, publisher, checkpoint)
         except Py4JNetworkError:
             raise
-        except (PySparkException, Py4JError, PublishError, KafkaError) as error:
+        except (PySparkException, Py4JError, PublishError, KafkaError, CheckpointError) as error:
             if isinstance(error, KafkaError) and not _passes(error):
                 raise
             self._show_phase(f"the query failed: {error}")
@@ -241,8 +241,9 @@ class Application:
         self, failure: Failure, repeats: Repeats, spark: SparkSession, error: Exception
     ) -> None:
         remedy = final_remedy(failure)
+        batch_id = None if self._batches is None else self._batches.newest_batch_id
         if remedy is None and repeats.note(
-            failure, published_count=self._batches_seen, is_sound=lambda: self._is_sound(spark)
+            failure, batch_id=batch_id, is_sound=lambda: self._is_sound(spark)
         ):
             location = self._settings.spark.checkpoint
             remedy = repeated_remedy(failure, repeats.count, location, damaged_files(spark, location))

@@ -33,6 +33,8 @@ class BatchPublisher:
         self.error: Exception | None = None
         """Of the last batch; None while it went through, for readiness."""
         self._raised: Exception | None = None
+        self.newest_batch_id: int | None = None
+        """Of those begun since the start; when it rises, Spark has committed the one before."""
         self.published_count = 0
         """Batches that went through since the start, those skipped as already published included."""
 
@@ -48,6 +50,7 @@ class BatchPublisher:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Publish one batch; raises whatever the publisher raises."""
         started = time.monotonic()
+        self.newest_batch_id = max(batch_id, self.newest_batch_id or 0)
         try:
             rows = frame.collect()
             query_id = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))

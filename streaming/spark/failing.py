@@ -177,15 +177,18 @@ class Repeats:
     most: int = REPEATS_MAX
     count: int = 0
     _signature: tuple[str, str | None, str] | None = field(init=False, default=None)
-    _published_count: int = field(init=False, default=0)
+    _batch_id: int | None = field(init=False, default=None)
 
-    def note(self, failure: Failure, *, published_count: int, is_sound: Callable[[], bool]) -> bool:
-        """Whether the failure is final now. ``is_sound`` asks brokers, store and disk; an outage begins the count anew."""
+    def note(self, failure: Failure, *, batch_id: int | None, is_sound: Callable[[], bool]) -> bool:
+        """Whether the failure is final now; ``batch_id`` is the newest batch begun.
+
+        ``is_sound`` asks brokers, store and disk; an outage begins the count anew.
+        """
         if is_outage(failure) or not is_sound():
             self.count, self._signature = 0, None
             return False
-        if (failure.signature, published_count) != (self._signature, self._published_count):
+        if (failure.signature, batch_id) != (self._signature, self._batch_id):
             self.count = 0
-        self._signature, self._published_count = failure.signature, published_count
+        self._signature, self._batch_id = failure.signature, batch_id
         self.count += 1
         return self.count >= self.most

@@ -90,24 +90,24 @@ def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: C
     repeats = Repeats()
     assert is_outage(failure(Cause("java.lang.RuntimeException", "Job aborted"), cause))
     for _ in range(5 * REPEATS_MAX):
-        assert not repeats.note(failure(cause), published_count=0, is_sound=lambda: True)
+        assert not repeats.note(failure(cause), batch_id=0, is_sound=lambda: True)
 
 
 def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it() -> None:
     repeats = Repeats()
-    said = [repeats.note(broken(n), published_count=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
+    said = [repeats.note(broken(n), batch_id=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
     assert said == [False] * (REPEATS_MAX - 1) + [True]
 
 
 def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the_count_anew() -> None:
     repeats, sound = Repeats(most=3), [True]
 
-    def note(failed: Failure, published_count: int = 0) -> bool:
-        return repeats.note(failed, published_count=published_count, is_sound=lambda: sound[0])
+    def note(failed: Failure, batch_id: int = 0) -> bool:
+        return repeats.note(failed, batch_id=batch_id, is_sound=lambda: sound[0])
 
     other = failure(Cause("java.lang.IllegalStateException", "something else"))
     assert not any((note(broken(1)), note(broken(1)), note(other)))
-    assert not any((note(broken(1)), note(broken(1)), note(broken(1), published_count=1)))
+    assert not any((note(broken(1)), note(broken(1)), note(broken(1), batch_id=1)))
     sound[0] = False
     assert not any(note(broken(1), 1) for _ in range(10))
     sound[0] = True
