@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-pulsar watch test test-slow check bench docs clean
+.PHONY: help setup demo demo-pulsar watch test test-slow check faults bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(PYTHON) -m deploy.helm --check
 	$(VENV)/bin/hadolint deploy/container/Containerfile
 	$(VENV)/bin/shellcheck deploy/container/entrypoint.sh
+
+faults: $(JARS) $(PULSAR_JARS) ## Fault schedules on real brokers, results in tests/faults/results.tsv
+	$(PYTHON) -m tests.faults --system kafka --seeds 1-150
+	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
 
 bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench

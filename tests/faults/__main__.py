@@ -1,0 +1,139 @@
+"""Run fault schedules one after another on warm brokers: `python -m tests.faults --system kafka --seeds 1-20`.
+
+Each run is a line of ``results.tsv``: seed, commit, system, result, seconds, what happened and what it found. Seeds that have a
+line for this commit are left out, so that a series goes on where it was ended; `--again` runs them all the same. What a failing
+run wrote stays in its directory. Exit code 1 when a schedule failed.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+from streaming.stopping import stopped_by_signals
+from tests.faults.pulsar_world import PulsarWorld
+from tests.faults.running import Outcome, run_schedule
+from tests.faults.schedule import KINDS, System, drawn
+from tests.faults.world import KafkaWorld, World
+
+RESULTS = Path(__file__).with_name("results.tsv")
+COLUMNS = ("seed", "commit", "system", "result", "seconds", "schedule", "found")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    asked = _arguments(arguments)
+    system: System = asked.system
+    commit = _commit()
+    done = set() if asked.again else _done(commit, system)
+    seeds = [seed for seed in _seeds(asked.seeds) if seed not in done]
+    stopped: list[object] = []
+    failed_count = 0
+    asked.directory.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=asked.directory))
+    with stopped_by_signals(stopped.append), ExitStack() as stack:
+        world: World | None = None
+        for seed in seeds:
+            if stopped or (asked.until and time.strftime("%H:%M") >= asked.until):
+                break
+            directory = place / f"seed-{seed}"
+            directory.mkdir()
+            if world is None:
+                world = stack.enter_context(_world(system, directory / "brokers"))
+            faults = drawn(system, seed, brokers=world.brokers, only=asked.only)
+            _say(f"{system} {seed}: {' '.join(map(str, faults))}")
+            began_s = time.monotonic()
+            try:
+                outcome = run_schedule(world, faults, directory, seed=seed)
+            except Exception as error:  # noqa: BLE001  the next one gets brokers of its own
+                traceback.print_exc()
+                outcome = Outcome(problems=[f"the harness failed: {error!r}"])
+                stack.close()
+                world = None
+            seconds = time.monotonic() - began_s
+            failed_count += bool(outcome.problems)
+            _tell(outcome, directory, seconds)
+            if not asked.only:
+                _write(seed, commit, system, faults, outcome, seconds)
+    return 1 if failed_count else 0
+
+
+def _tell(outcome: Outcome, directory: Path, seconds: float) -> None:
+    for line in (*outcome.notes, *outcome.problems):
+        _say(f"  {line}")
+    result = "FAILED" if outcome.problems else "passed"
+    wanted = outcome.wanted.outputs
+    _say(
+        f"  {result} in {seconds:.0f} s; {wanted.actions_count} actions, {wanted.rounds_count} rounds, "
+        f"recovered in {outcome.recovery_s:.0f} s; {directory}",
+    )
+    if not outcome.problems:
+        for each in directory.iterdir():
+            if each.name != "brokers":
+                shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _write(
+    seed: int, commit: str, system: System, faults: Sequence[object], outcome: Outcome, seconds: float
+) -> None:
+    result = "failed" if outcome.problems else "passed"
+    found = "; ".join(outcome.problems).replace("\t", " ").replace("\n", " ")[:600]
+    row = (seed, commit, system, result, f"{seconds:.0f}", " ".join(map(str, faults)), found)
+    if not RESULTS.exists():
+        RESULTS.write_text("\t".join(COLUMNS) + "\n")
+    with RESULTS.open("a") as file:
+        file.write("\t".join(map(str, row)) + "\n")
+
+
+def _done(commit: str, system: System) -> set[int]:
+    if not RESULTS.exists():
+        return set()
+    rows = [line.split("\t") for line in RESULTS.read_text().splitlines()[1:]]
+    return {int(row[0]) for row in rows if (row[1], row[2]) == (commit, system)}
+
+
+def _world(system: System, directory: Path) -> World:
+    return KafkaWorld(directory) if system == "kafka" else PulsarWorld(directory)
+
+
+def _commit() -> str:
+    """The commit of what is tested: the newest that changed more than the results."""
+    command = ["git", "log", "-1", "--format=%h", "--", ".", ":!tests/faults/results.tsv"]
+    root = Path(__file__).parents[2]
+    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _seeds(text: str) -> list[int]:
+    """``1-3,7``."""
+    found = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Run fault schedules.")
+    parser.add_argument("--system", choices=list(KINDS), required=True)
+    parser.add_argument("--seeds", default="1-20", help="e.g. 1-20 or 3,5,8-9 (default: 1-20)")
+    parser.add_argument("--only", action="append", default=[], help="only this kind; nothing is written then")
+    parser.add_argument("--again", action="store_true", help="also seeds that have a result for this commit")
+    parser.add_argument("--until", metavar="HH:MM", help="begin no schedule after this time of day")
+    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "trimtab-faults")
+    return cast("argparse.Namespace", parser.parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

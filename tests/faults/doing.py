@@ -1,0 +1,249 @@
+"""How each kind of fault is done; the names are those of ``schedule.KINDS``. A deed returns when the fault is over."""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from tests.faults.load import CLUSTER, GARBAGE, Load
+from tests.faults.schedule import Fault
+from tests.faults.supervisor import Part, Supervisor
+from tests.faults.world import World
+from tests.live.driving import until
+from tests.live.stage import Stage
+from tests.streaming.events import control
+
+__all__ = ["DEEDS", "Scene"]
+
+_START_S = 90.0
+"""Until a controller that was started says that it is ready, or ends."""
+_SKEWS_S = {"ahead": 2.0, "far-ahead": 60.0, "behind": -20.0}
+"""Ahead by less than a control event's respite (2 x lateness), for a replay could otherwise place it differently."""
+_QUICK_S = 0.3
+
+
+@dataclass(slots=True)
+class Scene:
+    """What a deed may lay hands on."""
+
+    world: World
+    stage: Stage
+    supervisor: Supervisor
+    load: Load
+    checkpoint: Path
+    disk: Path | None
+    """The small file system that the checkpoint is on; None where none could be mounted."""
+    companions: Mapping[str, Supervisor] = field(default_factory=dict)
+    """Collector and executor, where there are real ones."""
+    notes: list[str] = field(default_factory=list)
+
+
+Deed = Callable[[Scene, Fault], None]
+
+
+def _kill(scene: Scene, fault: Fault) -> None:
+    scene.supervisor.send(signal.SIGKILL, cast("Part", fault.choice))
+
+
+def _stop(scene: Scene, _fault: Fault) -> None:
+    """Orderly; the supervisor starts it again."""
+    child = scene.supervisor.newest
+    if child is not None:
+        child.process.terminate()
+
+
+def _freeze(scene: Scene, fault: Fault) -> None:
+    child = scene.supervisor.newest
+    if child is None:
+        return
+    part = cast("Part", fault.choice)
+    scene.supervisor.send(signal.SIGSTOP, part, child)
+    time.sleep(fault.for_s)
+    scene.supervisor.send(signal.SIGCONT, "all", child)
+
+
+def _second(scene: Scene, fault: Fault) -> None:
+    """A take-over: the first one has to end with 4, also when it was frozen meanwhile and finds itself outlived."""
+    supervisor, first = scene.supervisor, scene.supervisor.newest
+    if first is None:
+        return
+    if fault.choice == "frozen":
+        supervisor.send(signal.SIGSTOP, "all", first)
+    second = supervisor.start_one()
+    _wait(lambda: second.process.poll() is not None or supervisor.is_ready())
+    supervisor.send(signal.SIGCONT, "all", first)
+
+
+def _restore(scene: Scene, _fault: Fault) -> None:
+    """An old backup in the checkpoint's place: refused, or nothing was published since; then a person puts it right."""
+    supervisor, checkpoint = scene.supervisor, scene.checkpoint
+    backup, kept = (scene.stage.directory / name for name in ("backup", "kept"))
+    with supervisor.hands_off():
+        supervisor.stop_all()
+        if not checkpoint.exists():
+            supervisor.start_one()
+            return
+        _copy(checkpoint, backup)
+        supervisor.start_one()
+    _wait(supervisor.is_ready)
+    time.sleep(6)
+    with supervisor.hands_off():
+        supervisor.stop_all()
+        _copy(checkpoint, kept)
+        _copy(backup, checkpoint)
+        refusals_count, supervisor.expects_refusal = supervisor.refusals_count, True
+        supervisor.start_one()
+    _wait(lambda: supervisor.refusals_count > refusals_count or supervisor.is_ready())
+    with supervisor.hands_off():
+        is_refused = supervisor.refusals_count > refusals_count
+        if is_refused:
+            _copy(kept, checkpoint)
+            supervisor.start_one()
+        scene.notes.append(f"the restored checkpoint was {'refused' if is_refused else 'accepted'}")
+        supervisor.expects_refusal = False
+
+
+def _copy(source: Path, destination: Path) -> None:
+    shutil.rmtree(destination, ignore_errors=True)
+    shutil.copytree(source, destination)
+
+
+def _stop_broker(scene: Scene, fault: Fault) -> None:
+    scene.world.stop_broker(fault.broker, kill=fault.choice == "kill")
+    time.sleep(fault.for_s)
+    scene.world.start_broker(fault.broker)
+
+
+def _freeze_broker(scene: Scene, fault: Fault) -> None:
+    scene.world.signal_broker(fault.broker, signal.SIGSTOP)
+    time.sleep(fault.for_s)
+    scene.world.signal_broker(fault.broker, signal.SIGCONT)
+
+
+def _fill(scene: Scene, fault: Fault) -> None:
+    """The disk of the checkpoint."""
+    if scene.disk is None:
+        scene.notes.append("no disk could be filled: mounting needs root")
+        return
+    filling = scene.disk / "filling"
+    try:
+        with filling.open("wb", buffering=0) as file:
+            while file.write(bytes(1024 * 1024)):
+                pass
+    except OSError:
+        time.sleep(fault.for_s)
+    finally:
+        filling.unlink()
+
+
+def _jump(scene: Scene, fault: Fault) -> None:
+    scene.load.skew_s = _SKEWS_S[fault.choice]
+    time.sleep(fault.for_s)
+    scene.load.skew_s = 0.0
+
+
+def _send_garbage(scene: Scene, _fault: Fault) -> None:
+    sender = scene.world.sender(scene.stage)
+    try:
+        for key, value in GARBAGE:
+            sender.send(scene.stage.topics.input, key, value)
+        sender.flush()
+    except Exception as error:  # noqa: BLE001  brokers may be out; then there is no garbage
+        scene.notes.append(f"no garbage: {error!r}")
+    finally:
+        sender.close()
+
+
+def _pause(scene: Scene, fault: Fault) -> None:
+    """Paused, and resumed after a while."""
+    _send_control(scene, paused=True)
+    time.sleep(fault.for_s)
+    _send_control(scene, paused=False)
+
+
+def _send_control(scene: Scene, *, paused: bool) -> None:
+    """Only while the topic takes records at once: a control event that comes late may be placed differently by a replay."""
+    sender, topic = scene.world.sender(scene.stage), scene.stage.topics.control
+    try:
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < _START_S:
+            asked_s = time.monotonic()
+            sender.send(topic, CLUSTER.encode(), b"is anybody there?")
+            sender.flush()
+            if time.monotonic() - asked_s < _QUICK_S:
+                event = control(
+                    time_s=time.time(),
+                    cluster=CLUSTER,
+                    id=f"control-{time.time_ns()}",
+                    data={"paused": paused, "who": "faults", "why": "test"},
+                )
+                sender.send(topic, CLUSTER.encode(), event)
+                sender.flush()
+                return
+    except Exception as error:  # noqa: BLE001  brokers may be out; then nobody is paused
+        scene.notes.append(f"no control event: {error!r}")
+    finally:
+        sender.close()
+
+
+def _kill_companion(scene: Scene, fault: Fault) -> None:
+    scene.companions[_program(fault)].send(signal.SIGKILL, "all")
+
+
+def _freeze_companion(scene: Scene, fault: Fault) -> None:
+    supervisor = scene.companions[_program(fault)]
+    child = supervisor.newest
+    if child is None:
+        return
+    supervisor.send(signal.SIGSTOP, "all", child)
+    time.sleep(fault.for_s)
+    supervisor.send(signal.SIGCONT, "all", child)
+
+
+def _add_companion(scene: Scene, fault: Fault) -> None:
+    """It stays to the end."""
+    scene.companions[_program(fault)].start_one()
+
+
+def _program(fault: Fault) -> str:
+    """``kill-executor`` is about the executor."""
+    return fault.kind.partition("-")[2]
+
+
+def _of_world(scene: Scene, fault: Fault) -> None:
+    scene.world.do(fault.kind, scene.stage, fault.choice)
+    if fault.for_s:
+        time.sleep(fault.for_s)
+        scene.world.do(fault.kind, scene.stage, "over")
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    until(condition, what="a controller that was started", timeout_s=_START_S)
+
+
+DEEDS: Mapping[str, Deed] = {
+    "kill-controller": _kill,
+    "stop-controller": _stop,
+    "freeze-controller": _freeze,
+    "second-controller": _second,
+    "restored-checkpoint": _restore,
+    "stop-broker": _stop_broker,
+    "freeze-broker": _freeze_broker,
+    "disk-full": _fill,
+    "clock-jump": _jump,
+    "garbage": _send_garbage,
+    "pause": _pause,
+    "cut-network": _of_world,
+    "slow-network": _of_world,
+    "move-leaders": _of_world,
+    "unload-topics": _of_world,
+    "stop-bookie": _of_world,
+    "kill-executor": _kill_companion,
+    "freeze-executor": _freeze_companion,
+    "second-executor": _add_companion,
+    "kill-collector": _kill_companion,
+    "freeze-collector": _freeze_companion,
+}

@@ -1,0 +1,227 @@
+"""Runs one schedule against a real controller, and says what was found: nothing, if all is well.
+
+The load stops after the last fault. From then on everything has ``RECOVERY_S`` to become as `trimtab replay` says it should be,
+without anybody's help.
+"""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka.errors import KafkaError
+from pulsar import PulsarException
+
+from tests.faults.doing import DEEDS, Scene
+from tests.faults.executions import misdone, unanswered
+from tests.faults.load import Load
+from tests.faults.oracle import NOTHING, Seen, differences, is_complete, wanted_of
+from tests.faults.schedule import Fault
+from tests.faults.supervisor import Supervisor
+from tests.faults.world import World
+from tests.live.driving import command
+from tests.live.stage import Stage
+
+__all__ = ["RECOVERY_S", "Outcome", "run_schedule", "seen_of"]
+
+RECOVERY_S = 120.0
+"""On two cores that others use too; a cold start alone may take a third of it."""
+_BEFORE_S, _AFTER_S = 90.0, 6.0
+"""How long a first start may take; how long the load goes on after the last fault."""
+_DISK_BYTES = 256 * 1024 * 1024
+
+SETTINGS = """
+[pulsar]
+bundle_average_samples = 1
+
+[pulsar.rounds]
+length_s = 2
+lateness_s = 2
+warmup_rounds = 0
+max_report_age_s = 20
+
+[pulsar.avg_shedder]
+low_threshold_points = 1
+high_threshold_points = 2
+low_hit_count = 1
+high_hit_count = 1
+min_unload_messages_per_s = 1
+min_unload_bytes_per_s = 1
+
+[pulsar.guards]
+bundle_cooldown_s = 6
+max_unloads_per_hour_count = 0
+"""
+"""Rounds of two seconds, and a controller that acts in nearly each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one schedule showed."""
+
+    problems: Sequence[str]
+    notes: Sequence[str] = ()
+    stage: Stage | None = None
+    wanted: Seen = NOTHING
+    """What the recorded log should have led to."""
+    recovery_s: float = 0.0
+
+
+def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed: int) -> Outcome:
+    """Play it, on topics and a checkpoint of its own."""
+    stage = world.stage(directory)
+    with _small_disk(directory / "disk") as disk:
+        checkpoint = (disk or directory) / "checkpoint"
+        config = world.settings(
+            stage,
+            base=SETTINGS,
+            controller__action_ttl_s=30,
+            spark__checkpoint=str(checkpoint),
+            spark__driver_memory="512m",
+            spark__shuffle_partitions=1,
+            spark__trigger_interval_s=0.5,
+        )
+        supervisor = Supervisor("run", ("run", "--config", str(config), "--from", "earliest"), directory)
+        load = Load(stage, world.sender(stage), seed=seed)
+        with world.companions(stage, config) as commands:
+            companions = {name: Supervisor(name, command, directory) for name, command in commands.items()}
+            scene = Scene(world, stage, supervisor, load, checkpoint, disk, companions)
+            try:
+                return _run(scene, faults, config)
+            finally:
+                for each in (supervisor, *companions.values()):
+                    each.end()
+                stage.close()
+
+
+def _run(scene: Scene, faults: Sequence[Fault], config: Path) -> Outcome:
+    scene.load.start()
+    for each in (scene.supervisor, *scene.companions.values()):
+        each.start_one()
+        each.start()
+    problems = _play(scene, faults)
+    scene.load.end()
+    unanswered = _companions_end(scene)
+    return _judged(scene, config, [*problems, *unanswered])
+
+
+def _companions_end(scene: Scene) -> list[str]:
+    """Collectors first, so that nothing new is decided; executors once they have answered all that is out."""
+    if not scene.companions:
+        return []
+    problems = scene.companions["collector"].end()
+    topics = scene.stage.topics
+    problems += (
+        []
+        if _becomes(
+            lambda: not unanswered(scene.stage.values(topics.actions), scene.stage.values(topics.input)),
+            RECOVERY_S,
+        )
+        else unanswered(scene.stage.values(topics.actions), scene.stage.values(topics.input))
+    )
+    problems += scene.companions["executor"].end()
+    return [*problems, *misdone(scene.stage.values(topics.actions), scene.stage.values(topics.input))]
+
+
+def seen_of(stage: Stage) -> Seen:
+    """What consumers see now."""
+    topics = stage.topics
+    return Seen(
+        outputs=stage.published(),
+        rejected=stage.values(topics.dead_letter),
+        epochs={topic: stage.epochs(topic) for topic in (topics.actions, topics.audit)},
+    )
+
+
+def _play(scene: Scene, faults: Sequence[Fault]) -> list[str]:
+    """All faults, one after the other; what could not be done is a problem of the harness or of what it harasses."""
+    problems = []
+    supervisor = scene.supervisor
+    _becomes(lambda: supervisor.is_ready() or bool(supervisor.problems), _BEFORE_S)
+    if not supervisor.is_ready():
+        return [f"not ready within {_BEFORE_S:g} s of its first start"]
+    for fault in faults:
+        time.sleep(fault.wait_s)
+        scene.notes.append(f"{time.strftime('%H:%M:%S')} {fault}")
+        try:
+            DEEDS[fault.kind](scene, fault)
+        except Exception as error:  # noqa: BLE001  the run goes on to its verdict
+            problems.append(f"{fault}: {error!r}"[:800])
+    time.sleep(_AFTER_S)
+    return problems
+
+
+def _judged(scene: Scene, config: Path, problems: list[str]) -> Outcome:
+    began_s = time.monotonic()
+    wanted = wanted_of(_replayed(config))
+
+    def is_out() -> bool:
+        try:
+            return is_complete(seen_of(scene.stage), wanted)
+        except (KafkaError, PulsarException):  # brokers may still be on their way back
+            scene.world.reconnect(scene.stage)
+            return False
+
+    if not _becomes(lambda: is_out() or scene.supervisor.newest is None, RECOVERY_S) or not is_out():
+        problems.append(f"not all was published within {RECOVERY_S:g} s of the last fault")
+    if scene.supervisor.newest is None:
+        problems.append("no controller is left")
+    elif not _becomes(scene.supervisor.is_ready, max(1.0, RECOVERY_S - (time.monotonic() - began_s))):
+        problems.append(f"no controller was ready within {RECOVERY_S:g} s of the last fault")
+    recovery_s = time.monotonic() - began_s
+    problems += scene.supervisor.end()
+    seen = seen_of(scene.stage)
+    problems += differences(seen, wanted)
+    if not wanted.outputs.actions_count:
+        problems.append("nothing was decided: the schedule shows nothing")
+    if scene.load.errors:
+        scene.notes.append(f"the load's errors: {dict(scene.load.errors)}")
+    return Outcome(
+        problems=problems,
+        notes=scene.notes,
+        stage=scene.stage,
+        wanted=wanted,
+        recovery_s=recovery_s,
+    )
+
+
+def _replayed(config: Path) -> list[bytes]:
+    """Brokers that have just come back may not answer at once."""
+    recording = config.with_name("log.ndjson.gz")
+    deadline_s = time.monotonic() + RECOVERY_S
+    while True:
+        try:
+            command("record", "--config", str(config), "--until-now", str(recording))
+            break
+        except AssertionError:
+            if time.monotonic() > deadline_s:
+                raise
+            recording.unlink(missing_ok=True)
+    return command("replay", "--config", str(config), "--keep-open", str(recording)).stdout_bytes.splitlines()
+
+
+def _becomes(condition, within_s: float) -> bool:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+@contextmanager
+def _small_disk(place: Path) -> Iterator[Path | None]:
+    """A file system of its own that can be filled; None where we may not mount one."""
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(place)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=False)
+        shutil.rmtree(place, ignore_errors=True)

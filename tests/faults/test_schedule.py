@@ -1,0 +1,27 @@
+"""A seed is a schedule: the same every time, and over many seeds everything happens."""
+
+import pytest
+
+from tests.faults.doing import DEEDS
+from tests.faults.schedule import FAULTS_MAX, FAULTS_MIN, KINDS, System, drawn
+
+SYSTEMS: tuple[System, ...] = ("kafka", "pulsar")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_seed_gives_the_same_schedule_every_time_and_others_another(system: System):
+    first = drawn(system, 1, brokers=3)
+    assert drawn(system, 1, brokers=3) == first
+    assert len({str(drawn(system, seed, brokers=3)) for seed in range(100)}) > 90
+    assert FAULTS_MIN <= len(first) <= FAULTS_MAX
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_over_a_hundred_seeds_every_kind_and_every_broker_comes_up(system: System):
+    faults = [fault for seed in range(100) for fault in drawn(system, seed, brokers=3)]
+    assert {fault.kind for fault in faults} == set(KINDS[system])
+    assert {fault.broker for fault in faults} == {1, 2, 3}
+
+
+def test_every_kind_can_be_done():
+    assert set(DEEDS) == {kind for kinds in KINDS.values() for kind in kinds}
