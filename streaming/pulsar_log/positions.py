@@ -3,6 +3,9 @@
 A partition is a chain of ledgers, each with entries 0, 1, …; an entry is one message, or a producer's whole batch of them.
 A position names the last entry that is done, ``ledger:entry``; ``ledger:-1`` is the beginning of a ledger. Ids of ledgers
 rise, are unique in a cluster and never used again, which is how a topic that was made anew is told from the old one.
+
+Pulsar drops a ledger that is still empty when the topic is loaded again (unloaded, its broker restarted) and opens another.
+So ``ledger:-1``, before which nothing was ever read, may name a ledger that is gone although nothing is lost.
 """
 
 from collections.abc import Sequence
@@ -51,11 +54,20 @@ class Log:
     """What there is of a partition now: its ledgers, ascending, never none."""
 
     ledgers: Sequence[Ledger]
+    written: Position | None = None
+    """The last entry ever written, where the broker says so; it may be gone."""
+    acknowledged: Position | None = None
+    """How far the subscription that keeps what is unread has been moved; None where there is no such subscription."""
 
     @property
     def first(self) -> Position:
         """Before everything that is there."""
         return Position(self.ledgers[0].id, -1)
+
+    def nearest(self, start: Position) -> Position:
+        """``start``, or the beginning of what is there where its ledger is gone."""
+        is_there = any(ledger.id == start.ledger for ledger in self.ledgers)
+        return start if is_there else max(start, self.first)
 
     @property
     def last(self) -> Position:
@@ -63,13 +75,18 @@ class Log:
         return self.advance(self.first, None)
 
     def advance(self, start: Position, entries_max: int | None) -> Position:
-        """The end of the next range after ``start``, of at most so many entries; ``start`` where there are none."""
+        """The end of the next range after ``start``, of at most so many entries; ``start`` where there are none.
+
+        A range never holds ledgers whose ids ``pack`` cannot tell the order of.
+        """
         position, left = start, entries_max
         for ledger in self.ledgers:
             done = position.entry + 1 if ledger.id == position.ledger else 0
             available = ledger.entries - done
             if ledger.id < position.ledger or available <= 0:
                 continue
+            if position > start and ledger.id >> _LEDGER_BITS != position.ledger >> _LEDGER_BITS:
+                break
             taken = available if left is None else min(left, available)
             position = Position(ledger.id, done + taken - 1)
             if left is not None:
@@ -81,27 +98,48 @@ class Log:
     def require(self, start: Position, partition: str) -> None:
         """Raises ``DataLoss`` unless everything after ``start`` is still there."""
         ids = [ledger.id for ledger in self.ledgers]
-        if start.ledger in ids:
+        if start.ledger in ids or self._was_empty(start):
             return
-        is_older = start.ledger < ids[0]
-        what = (
-            "was trimmed, or the topic was made anew"
-            if is_older
-            else "is none of this topic's: it was made anew"
-        )
+        if start.ledger > ids[0]:
+            what = "is none of this topic's: it was made anew"
+        elif start.entry < 0 and self.acknowledged is None:
+            what = (
+                "is gone, and so is the subscription that keeps what is unread: the topic was made anew, or somebody "
+                "removed the subscription"
+            )
+        else:
+            what = "was trimmed, or the topic was made anew"
         raise DataLoss(
             f"{partition}: ledger {start.ledger}, where reading is to go on after {start}, {what} (there are "
-            f"{ids[0]} to {ids[-1]}). Start over with --fresh; raise the namespace's retention, and set no message TTL"
+            f"{ids[0]} to {ids[-1]}). Go on with --skip-lost, or start over with --fresh; raise the namespace's retention, and set no message TTL"
         )
+
+    def _was_empty(self, start: Position) -> bool:
+        """Whether ``start`` is the beginning of a ledger that was dropped because nothing had been written to it.
+
+        Had there been something, it would be kept by the subscription, unless somebody else (a TTL, an operator)
+        acknowledged it.
+        """
+        first, moved, written = self.ledgers[0].id, self.acknowledged, self.written
+        if start.entry >= 0 or start.ledger > first or moved is None:
+            return False
+        is_moved = moved.entry >= 0 and moved > start
+        is_written = written is not None and written.entry >= 0 and start.ledger <= written.ledger < first
+        return not is_moved and not is_written
 
 
 def pack(position: Position, batch_index: int) -> int:
-    """A number that rises along the log, for consumers that know offsets. Raises OverflowError where it cannot."""
+    """A number that rises along a range that ``Log.advance`` gave, for consumers that know offsets.
+
+    Of a ledger's id the lowest 29 bits count, so that ids of any size go into it; it begins anew every 536,870,912
+    ledgers of the cluster. Raises OverflowError for an entry or a batch that is too large.
+    """
     batch = max(batch_index, 0)
-    if position.ledger >> _LEDGER_BITS or position.entry >> _ENTRY_BITS or batch >> _BATCH_BITS:
+    if position.entry >> _ENTRY_BITS or batch >> _BATCH_BITS:
         raise OverflowError(
             f"{position} (batch index {batch}) does not fit into 63 bits: producers must batch at most "
             f"{1 << _BATCH_BITS} messages, and a ledger hold at most {1 << _ENTRY_BITS} entries "
             "(managedLedgerMaxEntriesPerLedger)"
         )
-    return (position.ledger << _ENTRY_BITS | position.entry) << _BATCH_BITS | batch
+    ledger = position.ledger & (1 << _LEDGER_BITS) - 1
+    return (ledger << _ENTRY_BITS | position.entry) << _BATCH_BITS | batch

@@ -33,9 +33,15 @@ class _LedgerStats(msgspec.Struct, frozen=True):
     entries: int
 
 
+class _Cursor(msgspec.Struct, frozen=True):
+    markDeletePosition: str  # noqa: N815
+
+
 class _InternalStats(msgspec.Struct, frozen=True):
     ledgers: list[_LedgerStats]
     currentLedgerEntries: int  # noqa: N815
+    lastConfirmedEntry: str | None = None  # noqa: N815
+    cursors: dict[str, _Cursor] = {}
 
 
 class PartitionLogs:
@@ -60,7 +66,12 @@ class PartitionLogs:
         stats = self._admin.read(f"{topic_path(partition)}/internalStats", _InternalStats)
         *closed, open_ = stats.ledgers
         newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
-        return Log([*(Ledger(each.ledgerId, each.entries) for each in closed), newest])
+        cursor = stats.cursors.get(self._subscription)
+        return Log(
+            [*(Ledger(each.ledgerId, each.entries) for each in closed), newest],
+            written=None if stats.lastConfirmedEntry is None else Position.parse(stats.lastConfirmedEntry),
+            acknowledged=None if cursor is None else Position.parse(cursor.markDeletePosition),
+        )
 
     def protect(self, partition: str) -> None:
         """Keep everything that is there now from being trimmed, from its beginning on; once made it stays."""
@@ -70,16 +81,6 @@ class PartitionLogs:
         except AdminError as error:
             if error.failure != "conflict":
                 raise
-
-    def release(self, partition: str, done: Position) -> None:
-        """Let what is done be trimmed, but for its last entry.
-
-        That one keeps its ledger, so that a position whose ledger is gone always means lost data.
-        """
-        if done.entry < 0:
-            return
-        body = {"ledgerId": done.ledger, "entryId": done.entry, "partitionIndex": partition_index(partition)}
-        self._admin.call("POST", f"{self._path(partition)}/resetcursor", body=body)
 
     def _path(self, partition: str) -> str:
         return f"{topic_path(partition)}/subscription/{quote(self._subscription, safe='')}"

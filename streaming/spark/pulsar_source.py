@@ -36,9 +36,10 @@ from pyspark.sql.types import (
 )
 
 from streaming.pulsar_admin import HttpClient, PulsarAdmin
+from streaming.pulsar_log.acknowledging import Acknowledger
 from streaming.pulsar_log.clients import connect
 from streaming.pulsar_log.positions import Log, Position, pack
-from streaming.pulsar_log.reading import Message, read_range
+from streaming.pulsar_log.reading import Message, PartitionReader
 from streaming.pulsar_log.topics import PartitionLogs, partition_index
 from streaming.settings import PulsarTarget
 
@@ -132,7 +133,11 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802  Spark's names, here and below
         """Where a query without a checkpoint begins."""
-        return {partition: str(self._begin(partition)) for partition in self._protected()}
+        begin = {}
+        for partition in self._partitions():
+            _protect_once(self._options, partition)
+            begin[partition] = str(self._begin(partition))
+        return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark knows limits by rows; ours are entries."""
@@ -141,19 +146,14 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
         """The end of the next batch: of each partition an equal part of the limit. New partitions begin at their beginning."""
-        partitions = list(self._frozen or self._protected())
+        partitions = list(self._frozen or self._partitions())
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         share = None if most is None else max(1, most // len(partitions))
         return {**start, **{each: self._end(each, start.get(each), share) for each in partitions}}
 
     def reportLatestOffset(self) -> dict[str, str]:  # noqa: N802
         """How far the logs go, for progress reports."""
-        logs = self._logs
-        return {
-            each: str(logs.log(each).last)
-            for topic in self._options.topics
-            for each in logs.partitions(topic)
-        }
+        return {each: str(self._logs.log(each).last) for each in self._partitions()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Stop at what is there now."""
@@ -171,14 +171,11 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows of a range."""
         assert isinstance(partition, Range)
-        client = _client(self._options.service_url, self._options.token_file, self._options.ca_file)
         number = partition_index(partition.partition)
         topic = partition.partition.removesuffix(f"-partition-{number}")
-        for message in read_range(
-            client,
-            partition.partition,
-            start=Position.parse(partition.start),
-            end=Position.parse(partition.end),
+        for message in _reader(self._options, partition.partition).read(
+            Position.parse(partition.start),
+            Position.parse(partition.end),
             fail_on_data_loss=self._options.fail_on_data_loss,
         ):
             yield _row(message, topic, number)
@@ -186,7 +183,7 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, str]) -> None:
         """A batch is in the checkpoint: what it read may be trimmed."""
         for partition, done in end.items():
-            self._logs.release(partition, Position.parse(done))
+            _acknowledger(self._options, partition).release(Position.parse(done))
 
     def stop(self) -> None:
         """The subscription stays: it protects what a restart has yet to read."""
@@ -195,12 +192,9 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _logs(self) -> PartitionLogs:
         return _logs(self._options)
 
-    def _protected(self) -> list[str]:
-        """All partitions there are, each under the subscription."""
-        found = [each for topic in self._options.topics for each in self._logs.partitions(topic)]
-        for partition in found:
-            _protect_once(self._options, partition)
-        return found
+    def _partitions(self) -> list[str]:
+        """All there are."""
+        return [each for topic in self._options.topics for each in self._logs.partitions(topic)]
 
     def _begin(self, partition: str) -> Position:
         log, starting = self._logs.log(partition), self._options.starting
@@ -212,8 +206,7 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:
         """Before the first message published then or later; the end where there is none."""
-        options = self._options
-        client = _client(options.service_url, options.token_file, options.ca_file)
+        client = _client_of(self._options)
         reader = client.create_reader(partition, pulsar.MessageId.earliest)
         try:
             reader.seek(time_ms)
@@ -225,10 +218,16 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             reader.close()
 
     def _end(self, partition: str, since: str | None, share: int | None) -> str:
+        """The subscription is looked at before it is made again: that it was gone is a sign of lost data."""
+        if since is None:
+            _protect_once(self._options, partition)
         log = self._logs.log(partition)
         start = log.first if since is None else Position.parse(since)
         if self._options.fail_on_data_loss:
             log.require(start, partition)
+        else:
+            start = log.nearest(start)
+        _protect_once(self._options, partition)
         end = log.advance(start, share)
         if self._frozen is not None:
             end = max(start, min(end, Position.parse(self._frozen[partition])))
@@ -254,6 +253,21 @@ def _logs(options: Options) -> PartitionLogs:
 @cache
 def _protect_once(options: Options, partition: str) -> None:
     _logs(options).protect(partition)
+
+
+@cache
+def _reader(options: Options, partition: str) -> PartitionReader:
+    """One a process, as the client: a worker reads the same partitions again and again."""
+    return PartitionReader(_client_of(options), partition)
+
+
+@cache
+def _acknowledger(options: Options, partition: str) -> Acknowledger:
+    return Acknowledger(_client_of(options), partition, subscription=options.subscription)
+
+
+def _client_of(options: Options) -> pulsar.Client:
+    return _client(options.service_url, options.token_file, options.ca_file)
 
 
 @cache

@@ -46,7 +46,7 @@ def test_packed_places_rise_along_the_log_and_never_wrap_around() -> None:
     packed = [pack(position, batch) for position, batch in places]
     assert packed == sorted(set(packed))
     assert pack(Position(2**29 - 1, 2**24 - 1), 1023) == 2**63 - 1
-    for position, batch in ((Position(2**29, 0), 0), (Position(1, 2**24), 0), (Position(1, 0), 1024)):
+    for position, batch in ((Position(1, 2**24), 0), (Position(1, 0), 1024)):
         with pytest.raises(OverflowError, match="does not fit"):
             pack(position, batch)
 
@@ -54,3 +54,48 @@ def test_packed_places_rise_along_the_log_and_never_wrap_around() -> None:
 def test_what_is_no_position_is_named() -> None:
     with pytest.raises(ValueError, match="'x:1' is no position"):
         Position.parse("x:1")
+
+
+EMPTY = Position(4, -1)
+"""The beginning of a ledger that is not in ``LOG``."""
+
+
+@pytest.mark.parametrize("acknowledged", ["4:-1", "5:-1"])
+def test_a_ledger_that_was_empty_and_is_gone_loses_nothing(acknowledged: str) -> None:
+    log = Log(LOG.ledgers, written=Position(9, 3), acknowledged=Position.parse(acknowledged))
+    log.require(EMPTY, "persistent://t/n/x")
+    assert str(log.advance(EMPTY, 1)) == "5:0"
+    empty = Log([Ledger(6, 0)], written=Position(6, -1), acknowledged=Position(6, -1))
+    empty.require(EMPTY, "persistent://t/n/x")
+    assert empty.advance(EMPTY, None) == EMPTY, "no batch for nothing"
+
+
+@pytest.mark.parametrize(
+    ("written", "acknowledged", "said"),
+    [
+        ("9:3", None, "somebody removed the subscription"),
+        ("9:3", "4:2", "was trimmed"),
+        ("9:3", "9:1", "was trimmed"),
+        ("4:2", "4:-1", "was trimmed"),
+    ],
+)
+def test_a_ledger_that_may_have_held_something_unread_is_lost_data(
+    written: str, acknowledged: str | None, said: str
+) -> None:
+    moved = None if acknowledged is None else Position.parse(acknowledged)
+    log = Log(LOG.ledgers, written=Position.parse(written), acknowledged=moved)
+    with pytest.raises(DataLoss, match=said):
+        log.require(EMPTY, "persistent://t/n/x")
+    assert log.nearest(EMPTY) == log.first, "where one goes on who takes the loss"
+    assert log.nearest(Position(9, 1)) == Position(9, 1)
+
+
+def test_ids_of_ledgers_beyond_29_bits_are_packed_and_a_range_never_holds_two_that_are_out_of_order() -> None:
+    edge = 2**29
+    log = Log([Ledger(edge - 1, 2), Ledger(edge, 3), Ledger(2**40 + 1, 1)])
+    start, ranges = log.first, []
+    while (end := log.advance(start, None)) != start:
+        ranges.append(str(end))
+        start = end
+    assert ranges == [f"{edge - 1}:1", f"{edge}:2", f"{2**40 + 1}:0"]
+    assert pack(Position(edge, 0), -1) < pack(Position(edge, 2), -1) < pack(Position(edge + 5, 0), -1)

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.local.pulsar import StandalonePulsar
 from streaming.pulsar_log.positions import Position
-from streaming.pulsar_log.reading import read_range
+from streaming.pulsar_log.reading import PartitionReader
 from streaming.sinks import PublishError
 from streaming.sinks.pulsar import PulsarPublisher
 from streaming.sinks.pulsar_producers import Acknowledged, Producers
@@ -90,7 +90,7 @@ def test_killed_while_a_batch_is_read_the_rest_of_it_comes_when_it_is_back(
         producer = client.create_producer(topic, batching_enabled=False)
         sent = [producer.send(f"{number}".encode()) for number in range(MESSAGES)]
         start, end = Position(sent[0].ledger_id(), -1), Position(sent[-1].ledger_id(), sent[-1].entry_id())
-        found = read_range(client, topic, start=start, end=end, fail_on_data_loss=True)
+        found = PartitionReader(client, topic).read(start, end, fail_on_data_loss=True)
         before = [next(found).value for _ in range(10)]
         standalone.kill()
         standalone.start()

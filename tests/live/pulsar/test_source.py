@@ -180,6 +180,67 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
         reader(lab, topic).latestOffset(end, ALL)
 
 
+def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_from_it_unread_is_noticed(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic, path = f"persistent://{lab.namespace}/idle", f"persistent/{lab.namespace}/idle"
+    lab.put(path, None)
+    source = reader(lab, topic)
+    begin = source.initialOffset()
+    for _ in range(2):
+        lab.put(f"{path}/unload", None)
+        assert reader(lab, topic).latestOffset(begin, ALL) == begin, "no batch for nothing"
+    produce(client, topic, ["first"])
+    source = reader(lab, topic)
+    end = source.latestOffset(begin, ALL)
+    assert values(rows(source, begin, end)) == ["first"]
+    assert source.latestOffset(end, ALL) == end
+    lab.put(f"{path}/unload", None)
+    assert reader(lab, topic).latestOffset(end, ALL) == end
+
+    lab.delete(f"{path}/truncate")
+    lab.put(f"{path}/unload", None)
+    with pytest.raises(DataLoss, match=r"was trimmed.*--fresh"):
+        reader(lab, topic).latestOffset(begin, ALL)
+    lab.delete(f"{path}?force=true")
+    lab.put(path, None)
+    for _ in range(2):
+        with pytest.raises(DataLoss, match="somebody removed the subscription"):
+            reader(lab, topic).latestOffset(begin, ALL)
+
+
+def test_batch_after_batch_costs_the_brokers_no_new_reader_and_no_reset_of_the_subscription(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/steady"
+    source = reader(lab, topic)
+    produce(client, topic, ["0"])
+    at = source.initialOffset()
+
+    def next_batch(value: str) -> None:
+        nonlocal at
+        produce(client, topic, [value])
+        end = source.latestOffset(at, ALL)
+        assert values(rows(source, at, end))[-1] == value
+        source.commit(end)
+        at = end
+
+    next_batch("1")
+    before = _said_of_readers(lab, topic)
+    assert before, "a reader is made and a consumer, once"
+    for number in range(2, 7):
+        next_batch(str(number))
+    assert _said_of_readers(lab, topic) == before
+
+
+def _said_of_readers(lab: Lab, topic: str) -> list[str]:
+    """What the brokers logged of subscriptions to a topic and of cursors."""
+    files = lab.pulsar.directory.glob("broker*.log")
+    lines = [line for file in files for line in file.read_text(errors="replace").splitlines()]
+    mine = [line for line in lines if topic in line or topic.replace("://", "/") in line]
+    return [line for line in mine if "ubscri" in line or "cursor" in line.lower()]
+
+
 def test_what_cannot_be_read_is_refused_with_an_explanation(lab: Lab) -> None:
     with pytest.raises(NonPersistentTopic, match="could not be read again"):
         reader(lab, f"non-persistent://{lab.namespace}/gone").initialOffset()
