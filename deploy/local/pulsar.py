@@ -37,7 +37,7 @@ __all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 class LocalPulsar(Local):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
-    Brokers are numbered from 1. Not for several threads at once.
+    `extra` goes over `broker.conf`. Brokers are numbered from 1. Not for several threads at once.
     """
 
     def __init__(
@@ -47,8 +47,10 @@ class LocalPulsar(Local):
         brokers: int = 3,
         cluster: str = "lab",
         load_manager: LoadManager = "modular",
+        extra: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         super().__init__(directory)
+        self._extra = extra
         self.cluster = cluster
         self._numbers = range(1, brokers + 1)
         self._load_manager = load_manager
@@ -124,6 +126,7 @@ class LocalPulsar(Local):
             web_port=web_port,
             zookeeper_port=self._zookeeper_port,
             load_manager=self._load_manager,
+            extra=self._extra,
         )
         file = self.write(f"broker{number}.conf", values)
         main = "org.apache.pulsar.PulsarBrokerStarter"

@@ -61,7 +61,6 @@ _LEAN: Mapping[str, object] = {
     "managedLedgerDefaultEnsembleSize": 1,
     "managedLedgerDefaultWriteQuorum": 1,
     "managedLedgerDefaultAckQuorum": 1,
-    "brokerDeleteInactiveTopicsEnabled": "false",
     "transactionCoordinatorEnabled": "false",
     "webSocketServiceEnabled": "false",
     "functionsWorkerEnabled": "false",
@@ -121,7 +120,13 @@ def bookie(*, port: int, zookeeper_port: int, store: Path) -> dict[str, object]:
 
 
 def broker(
-    *, cluster: str, port: int, web_port: int, zookeeper_port: int, load_manager: LoadManager
+    *,
+    cluster: str,
+    port: int,
+    web_port: int,
+    zookeeper_port: int,
+    load_manager: LoadManager,
+    extra: Mapping[str, object],
 ) -> dict[str, object]:
     """`broker.conf` of one broker of a cluster.
 
@@ -151,13 +156,14 @@ def broker(
         "statsUpdateFrequencyInSecs": 5,
         "statsUpdateInitialDelayInSecs": 1,
         "managedLedgerCacheSizeMB": 32,
+        **extra,
     }
 
 
 def standalone(
     *, port: int, web_port: int, load_manager: LoadManager, extra: Mapping[str, object]
 ) -> dict[str, object]:
-    """`standalone.conf`: deduplication on, nothing deleted."""
+    """`standalone.conf`: deduplication on, no message deleted."""
     return {
         **_LEAN,
         **_STORAGE,

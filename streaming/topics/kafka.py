@@ -14,7 +14,13 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
+from kafka.errors import (
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from streaming.permissions import (
     ANYBODY,
@@ -32,6 +38,7 @@ __all__ = [
     "Outcome",
     "StartError",
     "TopicOutcome",
+    "TopicsWrong",
     "Unreachable",
     "create",
     "validate",
@@ -62,6 +69,8 @@ _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 _COMPACTED = {"cleanup.policy": "compact"}
+_KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+"""Others, such as a leader that is not there yet, say nothing about a topic."""
 
 
 class StartError(Exception):
@@ -72,12 +81,18 @@ class Unreachable(StartError):
     """The brokers do not answer; they may later."""
 
 
+class TopicsWrong(StartError):
+    """The brokers answered, and topics are missing or not as they must be."""
+
+
 class Outcome(StrEnum):
     """What `create` found or did."""
 
     CREATED = "created"
     CHANGED = "deduplication switched on"
     """Only on Pulsar, where exactly-once publishing needs it and no record is changed by it."""
+    KEPT = "deletion while idle switched off"
+    """Only on Pulsar, which deletes a topic that nobody is connected to, records and settings and all."""
     ALREADY_RIGHT = "already right"
     DIFFERS = "differs"
 
@@ -233,7 +248,7 @@ def validate(
     subject = Subject(bootstrap=bootstrap, principal=principal)
     refused = list(missing_permissions(subject, controller_operations(names), seen))
     if refused:
-        raise StartError("\n".join(refused))
+        raise TopicsWrong("\n".join(refused))
     missing = [spec.name for spec in specs if spec.name not in found]
     differences = [
         difference
@@ -245,7 +260,7 @@ def validate(
     if missing:
         problems.append(f"topics missing at {bootstrap}: {', '.join(missing)}. Run: trimtab topics create")
     if problems:
-        raise StartError("\n".join(problems))
+        raise TopicsWrong("\n".join(problems))
     return [str(difference) for difference in differences]
 
 
@@ -316,6 +331,9 @@ def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Fou
     if not names:
         return {}, []
     described = admin.describe_topics(names)
+    for topic in described:
+        if topic["error_code"] not in _KNOWN_ANSWERS:
+            raise for_code(topic["error_code"])(topic["name"])
     partitions = {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
     configs = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}

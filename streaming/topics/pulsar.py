@@ -1,12 +1,12 @@
 """The topics on Pulsar: how they must be set up, making them, and checking them at start.
 
 Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Of a topic that exists only
-deduplication is ever switched on, because exactly-once publishing needs it and no message is changed by it; what else
-differs is named with the command that mends it.
+deduplication is ever switched on, because exactly-once publishing needs it, and its deletion while idle switched off, which is
+Pulsar's default; no message is changed by either. What else differs is named with the command that mends it.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,6 +29,7 @@ from streaming.topics.kafka import (
     Outcome,
     StartError,
     TopicOutcome,
+    TopicsWrong,
     Unreachable,
 )
 
@@ -63,6 +64,14 @@ class _Retention(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.retentionTimeInMinutes} minutes, {self.retentionSizeInMB} MB (-1: without limit)"
+
+
+class _Inactive(msgspec.Struct, frozen=True):
+    """Pulsar's ``InactiveTopicPolicies``: when a topic is deleted that nobody is connected to."""
+
+    inactiveTopicDeleteMode: str = "delete_when_no_subscriptions"  # noqa: N815  Pulsar's names
+    maxInactiveDurationSeconds: int = 86_400  # noqa: N815
+    deleteWhileInactive: bool = False  # noqa: N815
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +137,7 @@ def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
 
 
 def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
-    """Make the topics that are missing, and switch on deduplication where it is off; raises ``StartError``."""
+    """Make the topics that are missing, and mend what ``_ensure`` may of the others; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     for link, specs in specs_of(settings, input_partitions=input_partitions).items():
         with _admin(link) as admin:
@@ -154,7 +163,7 @@ def validate(settings: Settings) -> list[str]:
                         (warnings if difference.tolerable else problems).append(str(difference))
             warnings += _time_to_live(admin, link.place.namespace)
     if problems:
-        raise StartError("\n".join(problems))
+        raise TopicsWrong("\n".join(problems))
     return warnings
 
 
@@ -166,8 +175,14 @@ def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
     switched = spec.is_deduplicated and not _is_deduplicated(admin, spec.name)
     if switched:
         _deduplicate(admin, spec.name)
+    kept = _is_deleted_when_idle(admin, spec.name)
+    if kept:
+        _keep(admin, spec.name)
     differences = tuple(_differences(admin, spec, partitions))
-    outcome = Outcome.CHANGED if switched else Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
+    if switched or kept:
+        outcome = Outcome.CHANGED if switched else Outcome.KEPT
+    else:
+        outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
@@ -180,19 +195,30 @@ def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
     admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
     if spec.is_compacted:
         admin.call("POST", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
+    _keep(admin, spec.name)
     if spec.is_deduplicated:
         _deduplicate(admin, spec.name)
 
 
 def _deduplicate(admin: PulsarAdmin, topic: str) -> None:
-    """Switch it on and wait until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
     admin.call("POST", f"{topic_path(topic)}/deduplicationEnabled", body=True)
+    _wait_until(lambda: _is_deduplicated(admin, topic), f"{topic}: deduplication was switched on")
+
+
+def _keep(admin: PulsarAdmin, topic: str) -> None:
+    body = msgspec.to_builtins(_Inactive())
+    admin.call("POST", f"{topic_path(topic)}/inactiveTopicPolicies", body=body)
+    what = f"{topic}: its deletion while idle was switched off"
+    _wait_until(lambda: not _is_deleted_when_idle(admin, topic), what)
+
+
+def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
+    """Until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
     deadline = time.monotonic() + _APPLIED_WITHIN_S
-    while not _is_deduplicated(admin, topic):
+    while not is_applied():
         if time.monotonic() > deadline:
             raise StartError(
-                f"{topic}: deduplication was switched on, and is still off after {_APPLIED_WITHIN_S:g} s: "
-                "look into the brokers' logs"
+                f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
             )
         time.sleep(_POLL_S)
 
@@ -216,6 +242,17 @@ def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> 
             expected="on, because actions would be published twice after a crash",
             remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
             f"set-deduplication {_namespace(spec.name)} --enable",
+        )
+    if _is_deleted_when_idle(admin, spec.name):
+        yield Difference(
+            topic=spec.name,
+            setting="deleteWhileInactive",
+            found="true",
+            expected="false, because Pulsar deletes it while nobody is connected to it, with all that it holds",
+            remedy="Run: trimtab topics create; or: pulsar-admin topicPolicies set-inactive-topic-policies "
+            f"{spec.name} --disable-delete-while-inactive --max-inactive-duration 1d "
+            "--delete-mode delete_when_no_subscriptions",
+            tolerable=True,
         )
     kept = _applied(admin, spec.name, "retention", _Retention) or _Retention()
     if not kept.covers(spec.retention):
@@ -245,6 +282,12 @@ def _time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
 def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
     """By policy of the topic, else of its namespace, else as the brokers are set."""
     return bool(_applied(admin, topic, "deduplicationEnabled", bool))
+
+
+def _is_deleted_when_idle(admin: PulsarAdmin, topic: str) -> bool:
+    """By policy of the topic, else of its namespace, else as the brokers are set, which is yes by default."""
+    found = _applied(admin, topic, "inactiveTopicPolicies", _Inactive)
+    return found is not None and found.deleteWhileInactive
 
 
 def _applied(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:

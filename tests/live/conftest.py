@@ -38,8 +38,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
-    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3) as running:
+    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again.
+
+    Tests leave topics idle that are not trimtab's own, so none is deleted for that.
+    """
+    kept = {"brokerDeleteInactiveTopicsEnabled": "false"}
+    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3, extra=kept) as running:
         yield running
 
 

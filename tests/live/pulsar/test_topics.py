@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from streaming.exits import REFUSED
+from streaming.pulsar_log.topics import partitions_count
 from streaming.settings import TopicNames
 from streaming.topics import pulsar as pulsar_topics
 from streaming.topics.kafka import StartError
@@ -26,13 +27,22 @@ def bare(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
     made.close()
 
 
+INACTIVE = {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": 3600}
+
+
 def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
     """What `trimtab topics create` says of each topic by its short name; under "" what differs."""
     said = {"": ""}
     for line in command("topics", "create", "--config", str(stage.settings()), code=code).output.splitlines():
         topic, _, outcome = line.rpartition(": ")
         name = topic.rpartition("/")[2].partition(".bare")[0]
-        if outcome in {"created", "already right", "differs", "deduplication switched on"}:
+        if outcome in {
+            "created",
+            "already right",
+            "differs",
+            "deduplication switched on",
+            "deletion while idle switched off",
+        }:
             said[name] = outcome
         else:
             said[""] += line
@@ -52,6 +62,13 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
     names = asdict(TopicNames()).values()
     assert create(bare) == {"": "", **dict.fromkeys(names, "created")}
     assert create(bare) == {"": "", **dict.fromkeys(names, "already right")}
+    assert pulsar_topics.validate(settings) == []
+
+    audit = f"persistent/{lab.namespace}/{bare.topics.audit}"
+    lab.post(f"{audit}/inactiveTopicPolicies", {**INACTIVE, "deleteWhileInactive": True})
+    (warning,) = until(lambda: pulsar_topics.validate(settings), what="the policy to be in force")
+    assert f"{bare.topics.audit}: deleteWhileInactive is true" in warning
+    assert create(bare)["trimtab.audit"] == "deletion while idle switched off"
     assert pulsar_topics.validate(settings) == []
 
     actions = f"persistent/{lab.namespace}/{bare.topics.actions}"
@@ -80,3 +97,24 @@ def refusal(stage: PulsarStage) -> str:
     except StartError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.slow
+def test_pulsar_with_its_defaults_deletes_idle_topics_and_none_of_trimtabs(tmp_path: Path) -> None:
+    quick = {
+        "brokerDeleteInactiveTopicsFrequencySeconds": 1,
+        "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": 1,
+    }
+    with StandalonePulsar(tmp_path / "pulsar", extra=quick) as pulsar:
+        stage = PulsarStage("", "idle", tmp_path, lab=Lab(pulsar, bundles_count=1))
+        lab = stage.lab
+        assert lab is not None
+        create(stage)
+        for _ in range(2):
+            lab.put(f"persistent/{lab.namespace}/somebody-elses", None)
+            until(
+                lambda: partitions_count(lab.admin, f"persistent://{lab.namespace}/somebody-elses") is None,
+                what="an idle topic to be deleted",
+            )
+        assert pulsar_topics.validate(stage.loaded()) == []
+        stage.close()
