@@ -73,7 +73,7 @@ def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_an
     out = setting.seen(ACTIONS) + setting.seen(AUDIT)
     assert len(out) == 6 + out_count, "what is out is a beginning of the batch"
     with setting.opened(last_batch_id=1) as publisher:
-        assert publisher.publish(1, QUERY, list(reversed(batch(1)))) == (out_count < 6)
+        assert bool(publisher.publish(1, QUERY, list(reversed(batch(1))))) == (out_count < 6)
         assert publisher.publish(2, QUERY, batch(2))
     assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1, 2)
 
