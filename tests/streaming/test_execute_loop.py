@@ -282,3 +282,30 @@ def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(worl
         wait_for(lambda: all(check.ok for check in world.loop.liveness()))
     world.now_s += 1_000.0
     assert [check.name for check in world.loop.liveness() if not check.ok] == ["loop"], "nobody asks any more"
+
+
+def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World) -> None:
+    """An action of one namespace cannot go on, that of another is still at it: two of one namespace would be at work."""
+    stumbled, begun_twice = threading.Event(), threading.Event()
+    at_work: list[str] = []
+    most_at_once: list[int] = []
+
+    def look_around(action: str) -> None:
+        if action == "stumbling" and not stumbled.is_set():
+            stumbled.set()
+            raise PublishError("no leader")
+        if action == "slow":
+            at_work.append(action)
+            most_at_once.append(len(at_work))
+            if len(at_work) > 1:
+                begun_twice.set()
+            stumbled.wait(30)
+            begun_twice.wait(0.3)
+            at_work.remove(action)
+
+    world.before_call = look_around
+    world.say("stumbling", namespace="t/a")
+    world.say("slow", namespace="t/b")
+    with world.running():
+        wait_for(lambda: world.topic.committed == 2)
+    assert most_at_once == [1, 1], "it was done twice, one after the other"
