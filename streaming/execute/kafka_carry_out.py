@@ -19,12 +19,13 @@ from kafka import KafkaAdminClient
 
 from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
 from policies.throttle.rates import BrokerRole
-from streaming.execute.kafka_memory import Held, Rate, Remembered, Taken
+from streaming.execute.kafka_memory import HeldMemory, Rate, Remembered, Taken
 from streaming.execute.kafka_orders import ThrottleAction
-from streaming.execute.orders import Skip
+from streaming.execute.orders import Held, Skip
 from streaming.execute.output_side import Memory
+from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.reading import read_partitions, read_reassignments
-from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
+from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, read_throttle
 
 _LOG = logging.getLogger(__name__)
 _OWN_UP_ATTEMPTS = 5
@@ -101,7 +102,7 @@ class ThrottleExecutor:
         )
 
     def _become(
-        self, admin: KafkaAdminClient, held: Held, aim: "_Aim", still: Callable[[], None]
+        self, admin: KafkaAdminClient, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
         """Remember, set, read back, remember what is left; what was done, a line each."""
         remembered = held.remembered
@@ -132,15 +133,7 @@ class ThrottleExecutor:
         )
         if changes or during != remembered:
             held.write(during)
-        settled = during
-        try:
-            for change in changes:
-                still()
-                apply(admin, [change])
-            settled = after
-        finally:
-            if changes or after != during:
-                self._settle(held, settled, during)
+        self._put(admin, held, changes, during, after, still)
         return [
             *(f"set and read back: {change}" for change in changes),
             *(
@@ -149,7 +142,33 @@ class ThrottleExecutor:
             ),
         ]
 
-    def _settle(self, held: Held, settled: Remembered, during: Remembered) -> None:
+    def _put(
+        self,
+        admin: KafkaAdminClient,
+        held: HeldMemory,
+        changes: Sequence[Change],
+        during: Remembered,
+        after: Remembered,
+        still: Callable[[], None],
+    ) -> None:
+        """Set and remember what is there then; what is held in the middle is a failure, for some of it has been done."""
+        settled = held.remembered
+        try:
+            for count, change in enumerate(changes):
+                try:
+                    still()
+                except Held as why:
+                    if count == 0:
+                        raise
+                    raise ClusterError(f"{count} of {len(changes)} settings made, then {why}") from why
+                settled = during
+                apply(admin, [change])
+            settled = after
+        finally:
+            if changes or settled != during:
+                self._settle(held, settled, during)
+
+    def _settle(self, held: HeldMemory, settled: Remembered, during: Remembered) -> None:
         """Remember what is there now. Where another took the memory meanwhile, he learns what we set behind his back."""
         try:
             held.write(settled)

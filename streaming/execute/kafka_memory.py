@@ -35,7 +35,7 @@ class Taken(PublishError):
     """Another executor has taken the memory since; nothing was written."""
 
 
-class Held(Protocol):
+class HeldMemory(Protocol):
     """The memory of a cluster while it is ours."""
 
     @property
@@ -111,7 +111,7 @@ class ExecutorMemory:
         return Remembered.parse(found)
 
     @contextmanager
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[HeldMemory]:
         """Take it, to the end of the block. Raises ``PublishError``."""
         producer: KafkaProducer | None = None
         try:
@@ -199,5 +199,5 @@ class _Held:
     remembered: Remembered
 
     def write(self, remembered: Remembered) -> None:
-        """See ``Held``."""
+        """See ``HeldMemory``."""
         self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing

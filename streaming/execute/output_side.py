@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 from streaming.execute.actions_topic import ActionRecord, ActionsTopic
-from streaming.execute.kafka_memory import ExecutorMemory, Held, Remembered
+from streaming.execute.kafka_memory import ExecutorMemory, HeldMemory, Remembered
 from streaming.execute.orders import Epochs
 from streaming.execute.pulsar_actions import PulsarActions
 from streaming.execute.pulsar_memory import PulsarExecutorMemory
@@ -41,7 +41,7 @@ class Memory(Protocol):
     def read(self) -> Remembered:
         """A look at the newest value."""
 
-    def held(self) -> AbstractContextManager[Held]:
+    def held(self) -> AbstractContextManager[HeldMemory]:
         """Take it from whoever holds it, read it, and change it."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulsar
 
-from streaming.execute.kafka_memory import Held, Remembered, Taken
+from streaming.execute.kafka_memory import HeldMemory, Remembered, Taken
 from streaming.pulsar_admin import AdminError
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_denied import told
@@ -41,7 +41,7 @@ class PulsarExecutorMemory:
         return Remembered.parse(found or None)
 
     @contextmanager
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[HeldMemory]:
         """Take it, to the end of the block. Raises ``PublishError``.
 
         A topic has one exclusive producer, so the executor of another cluster can come in between, too; whoever was taken it
@@ -108,5 +108,5 @@ class _Held:
     remembered: Remembered
 
     def write(self, remembered: Remembered) -> None:
-        """See ``Held``."""
+        """See ``HeldMemory``."""
         self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing

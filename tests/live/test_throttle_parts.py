@@ -21,7 +21,8 @@ from streaming.execute import kafka_carry_out
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_memory import ExecutorMemory, Taken
 from streaming.execute.kafka_orders import Precondition, ThrottleAction
-from streaming.execute.orders import Skip
+from streaming.execute.orders import Held, Skip
+from streaming.kafka_admin.connection import ClusterError
 from streaming.kafka_admin.reading import read_brokers, read_end_offsets
 from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from streaming.sinks.input_events import KafkaEvents
@@ -336,6 +337,27 @@ def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
         ThrottleExecutor(memory).carry_out(moving.admin, first(moving.topic), still)
     assert moving.throttle() != Throttle()
     assert other.sweep(moving.admin, nothing_against_it)
+    assert moving.throttle() == Throttle()
+
+
+def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_taken_off(
+    moving: Moving, memory: ExecutorMemory
+) -> None:
+    asked = []
+
+    def still() -> None:
+        asked.append(moving.throttle())
+        if len(asked) in {1, 4}:
+            raise Held(Skip("paused", "the sale"))
+
+    executor = ThrottleExecutor(memory)
+    with pytest.raises(Held):
+        executor.carry_out(moving.admin, first(moving.topic), still)
+    assert memory.read().is_empty, "nothing was set"
+    with pytest.raises(ClusterError, match="2 of 5 settings made, then paused: the sale"):
+        executor.carry_out(moving.admin, first(moving.topic), still)
+    assert moving.throttle() != Throttle()
+    assert executor.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(outcome="succeeded")
     assert moving.throttle() == Throttle()
 
 

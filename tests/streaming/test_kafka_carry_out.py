@@ -1,0 +1,90 @@
+"""A throttle action that is held on its way: what is said and remembered of it. The cluster is a list of what was set."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from kafka.admin import ConfigResourceType
+
+from streaming.execute import kafka_carry_out
+from streaming.execute.kafka_carry_out import ThrottleExecutor
+from streaming.execute.kafka_memory import Rate, Remembered, Taken
+from streaming.execute.orders import Held, Skip
+from streaming.kafka_admin.connection import ClusterError
+from streaming.kafka_admin.throttles import Change
+
+CHANGES = [
+    Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)
+]
+DURING = Remembered(rates={"leader:1": Rate(5, None, earlier=4)})
+AFTER = Remembered(rates={"leader:1": Rate(5, None)})
+
+
+@dataclass(slots=True)
+class Memory:
+    """As on a topic; ``taken`` is what another wrote who took it from whoever holds it now."""
+
+    remembered: Remembered = field(default_factory=Remembered)
+    taken: Remembered | None = None
+
+    def read(self) -> Remembered:
+        return self.remembered
+
+    @contextmanager
+    def held(self) -> Iterator["Memory"]:
+        yield self
+
+    def write(self, remembered: Remembered) -> None:
+        if self.taken is not None:
+            self.remembered, self.taken = self.taken, None
+            raise Taken("another has it")
+        self.remembered = remembered
+
+
+def held_at(attempt: int) -> Callable[[], None]:
+    attempts = iter(range(1, 99))
+
+    def still() -> None:
+        if next(attempts) == attempt:
+            raise Held(Skip("paused", "the sale"))
+
+    return still
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> list[Change]:
+    """What was set on the cluster."""
+    done: list[Change] = []
+    monkeypatch.setattr(kafka_carry_out, "apply", lambda _, changes: done.extend(changes))
+    return done
+
+
+def carry(memory: Memory, still: Callable[[], None]) -> None:
+    ThrottleExecutor(memory)._put(None, memory, CHANGES, DURING, AFTER, still)  # type: ignore[arg-type]
+
+
+def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:
+    memory = Memory()
+    with pytest.raises(Held):
+        carry(memory, held_at(1))
+    assert (put, memory.remembered) == ([], Remembered())
+
+
+def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_remembered(
+    put: list[Change],
+) -> None:
+    memory = Memory()
+    with pytest.raises(ClusterError, match="2 of 3 settings made, then paused: the sale"):
+        carry(memory, held_at(3))
+    assert (put, memory.remembered) == (CHANGES[:2], DURING)
+
+
+def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his(
+    put: list[Change],
+) -> None:
+    memory = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)}))
+    with pytest.raises(Taken):
+        carry(memory, held_at(99))
+    assert put == CHANGES
+    assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})
