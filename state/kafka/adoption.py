@@ -5,6 +5,8 @@ control events do not say. A first report of Kafka is judged by Kafka's rounds, 
 them, so that the order within the lateness changes nothing.
 """
 
+from typing import Protocol
+
 import msgspec
 
 from state.events import (
@@ -20,7 +22,7 @@ from state.events import (
 )
 from state.memory import ControlRecord, Header, OpenRound, TickRecord
 from state.round_settings import RoundSettings
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
 
 _SYSTEMS: dict[type[Event], System] = {
     LoadReport: "pulsar",
@@ -31,7 +33,17 @@ _SYSTEMS: dict[type[Event], System] = {
 }
 
 
-def rounds_of(system: System | None, base: ClusterSettings) -> RoundSettings:
+class _OfBoth(Protocol):
+    """Settings of both systems: of a cluster, or of the whole."""
+
+    @property
+    def pulsar(self) -> PulsarSettings: ...
+
+    @property
+    def kafka(self) -> KafkaSettings: ...
+
+
+def rounds_of(system: System | None, base: _OfBoth) -> RoundSettings:
     """The rounds of a cluster; of one that nobody reported on, Pulsar's."""
     return base.kafka.rounds if system == "kafka" else base.pulsar.rounds
 

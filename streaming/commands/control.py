@@ -12,11 +12,12 @@ from uuid import uuid4
 
 import click
 
+from state.events import System
 from state.outputs import rfc3339
 from streaming.configured import read_settings
 from streaming.control import overlay
 from streaming.control.overlay import Asker, BadChange, Edit, Planned, Standing
-from streaming.exits import WrongUse
+from streaming.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.errors import nearest
 from streaming.settings.sections import NAME_PATTERN
@@ -149,9 +150,9 @@ def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool)
     """What the newest control event of a cluster says, who wrote it and why."""
     target = _Target(config=config, clusters=clusters, every=every)
     settings = read_settings(config, {})
-    topic = _topic(settings)
-    stands = overlay.standing(topic.read(), ClusterSettingsSource(settings))
-    for cluster in _clusters(target, settings, stands):
+    topic, heard = _topic(settings), _heard_of(target, settings)
+    stands = overlay.standing(topic.read(), ClusterSettingsSource(settings), _known_systems(heard))
+    for cluster in _clusters(target, settings, stands, heard):
         click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
 
 
@@ -160,18 +161,18 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
     if not why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
     settings = read_settings(target.config, {})
-    topic = _topic(settings)
+    topic, heard = _topic(settings), _heard_of(target, settings)
     before = topic.read()
-    source = ClusterSettingsSource(settings)
-    stands = overlay.standing(before, source)
+    source, systems = ClusterSettingsSource(settings), _known_systems(heard)
+    stands = overlay.standing(before, source, systems)
     asker = Asker(who=who or getpass.getuser(), why=why.strip())
     now_ms = round(time.time() * 1000)
     plan = partial(
         overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
     )
     events = [
-        _checked(partial(plan, cluster, stands=stands.get(cluster, Standing())))
-        for cluster in _clusters(target, settings, stands)
+        _checked(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
+        for cluster in _clusters(target, settings, stands, heard)
     ]
     _write(topic, events, before)
     for event in events:
@@ -207,30 +208,51 @@ def _topic(settings: Settings) -> "ControlTopic":
     return ControlTopic(settings)
 
 
-def _clusters(target: _Target, settings: Settings, stands: Mapping[str, Standing]) -> list[str]:
+def _clusters(
+    target: _Target, settings: Settings, stands: Mapping[str, Standing], heard: Mapping[str, System | None]
+) -> list[str]:
     """The clusters meant, ascending; a named one that nobody has heard of deserves a warning."""
-    if target.every == bool(target.clusters):
-        raise click.UsageError("say either --cluster NAME (once or more) or --all")
-    for name in target.clusters:
-        if not NAME_PATTERN.fullmatch(name):
-            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
     named = {*settings.clusters, *stands}
     if target.every:
-        found = sorted(named | _heard_of(settings, _LOOK_BACK_S))
+        found = sorted({*named, *heard})
         if not found:
             raise WrongUse(
                 f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
             )
         return found
-    if not named.issuperset(target.clusters):
-        _warn_of_strangers(target.clusters, named | _heard_of(settings, _LIVE_S))
+    _warn_of_strangers(target.clusters, {*named, *heard})
     return sorted(set(target.clusters))
 
 
-def _heard_of(settings: Settings, look_back_s: int) -> set[str]:
+def _check_names(target: _Target) -> None:
+    if target.every == bool(target.clusters):
+        raise click.UsageError("say either --cluster NAME (once or more) or --all")
+    for name in target.clusters:
+        if not NAME_PATTERN.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+
+
+def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None]:
+    """Clusters on the audit topic, and what kind each is.
+
+    For named clusters it only tells how long their rounds are, so an audit topic that cannot be read holds up no pause.
+    """
     from streaming.control.topic import clusters_heard_of  # noqa: PLC0415
 
-    return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
+    _check_names(target)
+    look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
+    try:
+        return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
+    except Refused as error:
+        if target.every:
+            raise
+        click.echo(f"rounds are told as a Pulsar cluster's, for nobody says what it is: {error}", err=True)
+        return {}
+
+
+def _known_systems(heard: Mapping[str, System | None]) -> dict[str, System]:
+    """Those of which it is known."""
+    return {cluster: system for cluster, system in heard.items() if system is not None}
 
 
 def _warn_of_strangers(clusters: Iterable[str], known: set[str]) -> None:

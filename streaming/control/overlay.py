@@ -8,13 +8,15 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from state.control import first_round
-from state.events import Control
+from state.events import Control, System
+from state.kafka.adoption import rounds_of
 from state.outputs import rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from streaming.settings.catalog import values
@@ -69,13 +71,19 @@ class Standing:
         )
 
 
-def standing(records: Iterable[ControlRecord], settings: SettingsSource) -> dict[str, Standing]:
-    """What stands for every cluster on the control topic."""
+def standing(
+    records: Iterable[ControlRecord],
+    settings: SettingsSource,
+    systems: Mapping[str, System] = MappingProxyType({}),
+) -> dict[str, Standing]:
+    """What stands for every cluster on the control topic; ``systems`` of those that are known."""
     found: dict[str, list[tuple[Control, str | None]]] = {}
     for record in records:
         cluster, event = decode(record.value, key=record.key, appended_ms=record.appended_ms)
         if isinstance(event, Control):
-            found.setdefault(cluster, []).append((event, _refusal(cluster, event, settings)))
+            found.setdefault(cluster, []).append(
+                (event, _refusal(cluster, event, settings, systems.get(cluster)))
+            )
     return {cluster: _newest(events) for cluster, events in found.items()}
 
 
@@ -85,9 +93,9 @@ def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
     return Standing(event=taken, refused=newest_first[0][1])
 
 
-def _refusal(cluster: str, event: Control, settings: SettingsSource) -> str | None:
+def _refusal(cluster: str, event: Control, settings: SettingsSource, system: System | None) -> str | None:
     """Why the controller does not take an event; None where it does."""
-    limit_ms = settings.base(cluster).pulsar.rounds.max_ahead_ms
+    limit_ms = rounds_of(system, settings.base(cluster)).max_ahead_ms
     if event.appended_ms is not None and event.time_ms > event.appended_ms + limit_ms:
         return f"{event.id} of {rfc3339(event.time_ms)} was ahead of its log"
     try:
@@ -131,8 +139,11 @@ def plan(
     settings: SettingsSource,
     now_ms: int,
     nonce: str,
+    system: System | None = None,
 ) -> Planned:
     """The event that makes a change; ``nonce`` makes its id unique. Raises ``BadChange``.
+
+    ``system`` tells how long the cluster's rounds are; None: nobody knows yet, and the controller takes it for Pulsar's.
 
     Its time is after that of what stands, so that it is the newer one whatever clock wrote the other.
     """
@@ -141,7 +152,7 @@ def plan(
     old = _in_force(cluster, before, settings)
     new = _in_force(cluster, after, settings)
     time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
-    rounds = settings.base(cluster).pulsar.rounds
+    rounds = rounds_of(system, settings.base(cluster))
     number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
     event_id = f"control/{rfc3339(time_ms)}/{nonce}"
     return Planned(
@@ -181,11 +192,18 @@ def _encoded(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> byte
 
 def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
     """Settings that differ, each as ``key: old -> new``."""
-    before = {dotted(("pulsar", *path)): value for path, value in values(old.pulsar)}
-    after = {dotted(("pulsar", *path)): value for path, value in values(new.pulsar)}
+    before, after = _by_key(old), _by_key(new)
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
             yield f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
+
+
+def _by_key(settings: ClusterSettings) -> dict[str, object]:
+    return {
+        dotted((system, *path)): value
+        for system, section in (("pulsar", settings.pulsar), ("kafka", settings.kafka))
+        for path, value in values(section)
+    }
 
 
 def _shown(value: object) -> str:

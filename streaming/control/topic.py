@@ -6,6 +6,9 @@ note of each other, because an event replaces the whole overlay; the second read
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from state.events import System
 from streaming.control.overlay import ControlRecord, Planned
 from streaming.exits import Refused
 from streaming.link import input_link
@@ -68,7 +71,25 @@ def check_written(
             )
 
 
-def clusters_heard_of(settings: Settings, *, since_ms: int) -> set[str]:
-    """Clusters with a round summary since then."""
+def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, System | None]:
+    """Clusters with a round summary since then, with what kind of cluster each is as the newest one says."""
     with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
-        return {record.key.decode() for record in reader.to_end() if record.key}
+        return {record.key.decode(): _system(record.value) for record in reader.to_end() if record.key}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    system: System
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    data: _Said
+
+
+_summaries = msgspec.json.Decoder(_Summary)
+
+
+def _system(value: bytes | None) -> System | None:
+    try:
+        return _summaries.decode(value or b"").data.system
+    except msgspec.MsgspecError:  # somebody else's record tells that there is such a cluster, and no more
+        return None

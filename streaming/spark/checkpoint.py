@@ -16,6 +16,8 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from state.events import System
+from state.kafka.adoption import rounds_of
 from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from streaming.settings import Settings
 from streaming.settings.kept import kept, kept_digest
@@ -25,6 +27,7 @@ from streaming.spark.files import Files
 from streaming.spark.starts import Start
 
 _LOG = logging.getLogger(__name__)
+_SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
 
 
 class CheckpointError(Exception):
@@ -37,28 +40,45 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
     memory_version: int
     length_s: float
-    """Length of a round, unless the cluster is named below."""
+    """Length of a Pulsar cluster's round, unless the cluster is named below."""
     cluster_length_s: dict[str, float]
     trimtab_version: str = ""
     """Who wrote last; empty on a card from before that was noted."""
     spark_version: str = ""
     settings: dict[str, dict[str, Any]] = {}
     """By their digest the settings of this start, and those that a batch which is out may have to run with once more."""
+    kafka_length_s: float | None = None
+    """The same as ``length_s`` for Kafka clusters; None on a card from before that was noted."""
+    kafka_cluster_length_s: dict[str, float] = {}
+
+    def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
+        """Length of a system's rounds, and by cluster where it is another one."""
+        if system == "kafka":
+            return self.kafka_length_s, self.kafka_cluster_length_s
+        return self.length_s, self.cluster_length_s
 
 
 def card_of(settings: Settings) -> Card:
     """The card of a checkpoint written under these settings."""
-    default = settings.pulsar.rounds.length_s
-    own = {name: section.pulsar.rounds.length_s for name, section in settings.clusters.items()}
+    pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
+    kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
     return Card(
         controller=settings.controller.name,
         memory_version=VERSION,
-        length_s=default,
-        cluster_length_s={name: length_s for name, length_s in sorted(own.items()) if length_s != default},
+        length_s=pulsar_s,
+        cluster_length_s=pulsar_clusters_s,
         trimtab_version=version("trimtab"),
         spark_version=pyspark.__version__,
         settings={kept_digest(settings): kept(settings)},
+        kafka_length_s=kafka_s,
+        kafka_cluster_length_s=kafka_clusters_s,
     )
+
+
+def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float]]:
+    default = rounds_of(system, settings).length_s
+    own = {name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())}
+    return default, {name: length_s for name, length_s in own.items() if length_s != default}
 
 
 class CheckpointDirectory:
@@ -210,13 +230,18 @@ class CheckpointDirectory:
                 f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
                 f"set controller.name back, or give this controller its own spark.checkpoint"
             )
-        for cluster in ["", *sorted({*found.cluster_length_s, *wanted.cluster_length_s})]:
-            before = found.cluster_length_s.get(cluster, found.length_s)
-            now = wanted.cluster_length_s.get(cluster, wanted.length_s)
-            if before != now:
-                where = f" of cluster {cluster}" if cluster else ""
+        for system in _SYSTEMS:
+            self._compare_lengths(system, found, wanted)
+
+    def _compare_lengths(self, system: System, found: Card, wanted: Card) -> None:
+        was_s, own_before = found.lengths_of(system)
+        is_s, own_now = wanted.lengths_of(system)
+        for cluster in ["", *sorted({*own_before, *own_now})]:
+            before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)
+            if before is not None and before != now:
+                where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
                 raise CheckpointError(
-                    f"{self.location} holds rounds{where} of {before:g} s, the settings say length_s = {now:g}: "
+                    f"{self.location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
                     f"set it back, or start over with --fresh"
                 )
 

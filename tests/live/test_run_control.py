@@ -1,9 +1,13 @@
 """Operators' commands against a running controller: what they write is obeyed, and what it decided can be asked for."""
 
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from tests.live.driving import Warm
-from tests.live.operating import operate
+from tests.live.operating import operate, said
 from tests.live.stage import Stage
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -13,3 +17,27 @@ def test_a_cluster_is_paused_resumed_and_changed_by_commands_and_its_actions_can
     stage: Stage, warm: Warm
 ) -> None:
     operate(stage, warm)
+
+
+def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage: Stage) -> None:
+    """What it is, the audit topic says: its rounds are 10 s long where a Pulsar cluster's are a minute."""
+    base = "[kafka.rounds]\nlength_s = 10\nlateness_s = 5\n[pulsar.rounds]\nlength_s = 3600\n"
+    config = stage.settings(base=base)
+    stage.send([summary_of("moving", "kafka"), summary_of("resting", "pulsar")], to=stage.topics.audit)
+    asked = ("--who", "maria", "--why=a test", "kafka.throttle.floor_bytes_per_s=5000000")
+    text = said(config, "policy", "set", "--cluster", "moving", "--cluster", "resting", *asked)
+    moving, resting = text.split("resting:")
+    assert "  kafka.throttle.floor_bytes_per_s: " in moving
+    assert " -> 5000000" in moving
+    begins = datetime.fromisoformat(re.search(r"begins at (\S+Z)", moving)[1])  # type: ignore[index]
+    assert begins - datetime.now(UTC) < timedelta(seconds=30)
+    assert re.search(r"begins at \S+T\d\d:00:00.000Z", resting)
+    shown = said(config, "policy", "show", "--cluster", "moving")
+    assert "kafka.throttle.floor_bytes_per_s = 5000000" in shown
+    text = said(config, "policy", "unset", "--cluster", "moving", "--why=over", "kafka.throttle")
+    assert "kafka.throttle.floor_bytes_per_s: 5000000 -> " in text
+
+
+def summary_of(cluster: str, system: str) -> bytes:
+    """As much of a round's summary as tells what kind of cluster it is."""
+    return json.dumps({"type": "trimtab.round.v1", "cluster": cluster, "data": {"system": system}}).encode()

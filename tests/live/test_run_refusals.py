@@ -77,7 +77,11 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
 
     longer = stage.settings(base=QUICK.replace("length_s = 10", "length_s = 20"), file="longer.toml")
     said = refusal(warm, longer)
-    assert "rounds of 10 s, the settings say length_s = 20" in said
+    assert "rounds of 10 s, the settings say length_s = 20 in [pulsar.rounds]" in said
+
+    kafka = stage.settings(base=f"{QUICK}\n[kafka.rounds]\nlength_s = 30\n", file="kafka.toml")
+    said = refusal(warm, kafka)
+    assert "rounds of 10 s, the settings say length_s = 30 in [kafka.rounds]" in said
 
     card = newest_start(stage.checkpoint) / "trimtab.json"
     text = card.read_bytes()

@@ -28,6 +28,7 @@ from streaming.control.overlay import (
 from streaming.control.topic import check_written
 from streaming.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.tree import composed
 from streaming.wire.decode import decode
 from tests.streaming.events import control
 
@@ -241,6 +242,32 @@ def test_the_command_says_what_changes_and_from_when() -> None:
     assert "  actions that failed until now count no more\n" in change_text(planned(resumed(NOW), FULL))
     assert "failed" not in text
     assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
+
+
+def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds() -> None:
+    edit = with_settings(["kafka.throttle.stale_rounds_count=9"])
+    made = plan(
+        "east-1",
+        edit=edit,
+        asker=ASKER,
+        stands=Standing(),
+        settings=SETTINGS,
+        now_ms=NOW_MS,
+        nonce="n",
+        system="kafka",
+    )
+    assert made.first_round_ms == NOW_MS + 10_000, "2 x 5 s, and a round begins there"
+    assert made.first_round == made.first_round_ms // 10_000
+    (change,) = made.changes
+    assert change.startswith("kafka.throttle.stale_rounds_count: ")
+    assert change.endswith(" -> 9")
+
+
+def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_system() -> None:
+    patient = ClusterSettingsSource(composed({"kafka": {"rounds": {"max_ahead_s": 60.0}}}))
+    ahead = [record(control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True}))]
+    assert standing(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
+    assert standing(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
