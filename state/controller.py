@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state import control, round_close
+from state import control, forgetting, limits, round_close
 from state.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.encoding import (
     decode_fleet,
@@ -53,7 +53,7 @@ from state.round_close import Memory, Round
 from state.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.store import Store, WaitingKey
-from state.waiting import Waiting, WaitingRoom, widen
+from state.waiting import Waiting, WaitingRoom, waiting_of, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""
@@ -96,13 +96,11 @@ class Controller:
         self._fleet: Fleet | None = None
         self._kafka: KafkaMemory | None = None
         self._fleet_changed = False
+        self._is_forgotten = False
+        """Whether what the store holds is of a cluster that is forgotten."""
         self._waiting = WaitingRoom(
             store,
-            {
-                number
-                for number, waiting in self._header.rounds.items()
-                if waiting.spans or waiting.has_topics
-            },
+            {number for number, waiting in self._header.rounds.items() if waiting.waiters},
         )
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
@@ -135,14 +133,18 @@ class Controller:
         if isinstance(taken, Rejection):
             return self._count(event, REJECTED, Step(rejection=taken))
         if isinstance(taken, tuple):
-            superseded = self._waiting.supersedes(*taken)
-            if superseded:
-                self._results[type(event), SUPERSEDED] += 1
+            self._wait(event, *taken)
         else:
             self._results[type(event), taken] += 1
         if taken == LATE or isinstance(event, Control):
             return Step()
         return Step(outputs=self._advance(event.time_ms))
+
+    def _wait(self, event: Event, key: WaitingKey, new: Waiting) -> None:
+        before, after = self._waiting.put(key, new)
+        limits.count(self._header.rounds[key.round], key, before, after)
+        if before is not None:
+            self._results[type(event), SUPERSEDED] += 1
 
     def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """What becomes of an event, or what of it waits for its round; an error of ours refuses it and changes nothing."""
@@ -156,18 +158,38 @@ class Controller:
             self._rounds = adoption.rounds_of(self._header.system, self._base)
             return refusal(error)
 
-    def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
+    def _keep(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         if isinstance(event, Control):
-            return USED if control.take(self._header, event, self._rounds) else SUPERSEDED
+            return self._take_control(event)
         if event.partition is not None:
             self._header.partition = event.partition
         if self._is_late(event):
             return LATE
+        refused = self._refuse_too_much(event)
+        if refused is not None:
+            return refused
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
             adoption.adopt(self._header, self._base)
             self._rounds = self._base.kafka.rounds
         self._begin(event)
         return self._put(event)
+
+    def _take_control(self, event: Control) -> Result:
+        if not control.take(self._header, event, self._rounds):
+            return SUPERSEDED
+        if event.forget and forgetting.is_silent(self._header, event, self._rounds):
+            self._forget()
+        elif event.forget:
+            forgetting.ask(self._header, event, self._rounds)
+        return USED
+
+    def _forget(self) -> None:
+        """At once, with all bytes; what comes after it in the same batch begins a new memory."""
+        self._rounds = self._base.pulsar.rounds
+        self._header = forgetting.bare(self._header, self._rounds)
+        self._fleet = self._kafka = None
+        self._waiting = WaitingRoom(self._store, ())
+        self._is_forgotten = True
 
     def close_open(self) -> list[Output]:
         """Close every open round, as if time had passed them; for the end of a recording."""
@@ -179,7 +201,11 @@ class Controller:
 
     def commit(self) -> None:
         """Write what changed."""
-        self._store.put_header(encode_header(self._header))
+        if self._is_forgotten:
+            self._store.clear()
+            self._is_forgotten = False
+        if self._header != Header(length_ms=self._header.length_ms):
+            self._store.put_header(encode_header(self._header))
         self._waiting.flush()
         if self._fleet is not None and self._fleet_changed:
             self._store.put_fleet(encode_fleet(self._fleet))
@@ -216,6 +242,11 @@ class Controller:
             f"use the cluster's name as the record key",
         )
 
+    def _refuse_too_much(self, event: Event) -> Rejection | None:
+        number = event.time_ms // self._header.length_ms
+        open_round = self._header.rounds.get(number, OpenRound())
+        return limits.refusal(event, waiting_of(event, number), open_round, self._waiting.find)
+
     def _refuse_overlay(self, event: Control) -> Rejection | None:
         try:
             self._settings.overlaid(self._cluster, event.overlay)
@@ -240,17 +271,15 @@ class Controller:
         """Into its round; the last thing that is done with an event, so nothing after it has to be taken back."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
+        if isinstance(event, LoadReport | TopicStats):
+            self._header.system = "pulsar"
         if isinstance(event, LoadReport):
-            self._header.is_known, self._header.system = True, "pulsar"
+            self._header.is_known = True
+        if isinstance(event, LoadReport | KafkaLoadReport | Reassignment):
             widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
-            key = WaitingKey(number, "report", event.broker)
-            return key, WaitingReport(event.time_ms, event.id, event.report)
-        if isinstance(event, TopicStats):
-            open_round.has_topics, self._header.system = True, "pulsar"
-            key = WaitingKey(number, "topics", event.broker)
-            return key, WaitingTopics(event.time_ms, event.id, event.traffic)
-        if isinstance(event, KafkaLoadReport | Reassignment):
-            return self._put_kafka(event, number, open_round)
+        waits = waiting_of(event, number)
+        if waits is not None:
+            return waits
         is_new = True
         if isinstance(event, Tick):
             adoption.remember_tick(self._header, event, self._base)
@@ -260,14 +289,6 @@ class Controller:
         elif isinstance(event, ClusterFacts):
             is_new = _take_facts(event, open_round)
         return USED if is_new else SUPERSEDED
-
-    def _put_kafka(
-        self, event: KafkaLoadReport | Reassignment, number: int, open_round: OpenRound
-    ) -> tuple[WaitingKey, Waiting]:
-        widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
-        if isinstance(event, KafkaLoadReport):
-            return WaitingKey(number, "logs", event.broker), WaitingLogs(event.time_ms, event.id, event.logs)
-        return WaitingKey(number, "moves", ""), WaitingMoves(event.time_ms, event.id, event.report)
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -308,15 +329,18 @@ class Controller:
             self._results[type_, USED] += count
         return outputs
 
+    def _stored_fleet(self) -> bytes | None:
+        return None if self._is_forgotten else self._store.fleet()
+
     def _load_fleet(self) -> Fleet:
         if self._fleet is None:
-            value = self._store.fleet()
+            value = self._stored_fleet()
             self._fleet = Fleet() if value is None else decode_fleet(value)
         return self._fleet
 
     def _load_kafka(self) -> KafkaMemory:
         if self._kafka is None:
-            value = self._store.fleet()
+            value = self._stored_fleet()
             self._kafka = KafkaMemory() if value is None else decode_kafka(value)
         return self._kafka
 

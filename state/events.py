@@ -165,6 +165,8 @@ class Control(Event):
     why: str
     resumed_ms: int | None = None
     """When a person said that what made actions fail is mended; at most its own time."""
+    forget: bool = False
+    """Whether the cluster's memory begins anew."""
 
 
 RejectReason = Literal[
@@ -183,9 +185,15 @@ RejectReason = Literal[
     "bad-bundle-name",
     "ahead-of-log",
     "too-large",
+    "unknown-cluster",
     "wrong-system",
     "wrong-partition",
     "wrong-topic",
+    "too-many-brokers",
+    "too-many-bundles",
+    "too-many-topics",
+    "too-many-replicas",
+    "too-many-results",
     "bad-settings",
     "not-changeable",
     "internal-error",

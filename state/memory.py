@@ -27,6 +27,7 @@ from state.past import (
     Verdict,
 )
 from state.settings import Mode
+from state.store import WaitingKind
 
 
 class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +69,14 @@ class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
     outcome: str
 
 
+class Waiters(msgspec.Struct, frozen=True, array_like=True):
+    """How much of one kind waits for a round's close."""
+
+    senders_count: int = 0
+    rows_count: int = 0
+    """Bundles, topics or replicas of all senders."""
+
+
 class OpenRound(msgspec.Struct, array_like=True):
     """What is known of a round before it closes, beside its reports."""
 
@@ -75,8 +84,8 @@ class OpenRound(msgspec.Struct, array_like=True):
     """First and last report time of each stretch without a gap above ``max_report_age_s``, ascending."""
     tick: TickRecord | None = None
     results: list[ResultRecord] = msgspec.field(default_factory=list)
-    has_topics: bool = False
-    """Whether statistics of topics wait for its close."""
+    waiters: dict[WaitingKind, Waiters] = msgspec.field(default_factory=dict)
+    """How much waits for its close."""
     facts: FactsRecord | None = None
     """The newest facts of its time."""
 
@@ -121,8 +130,10 @@ class Header(msgspec.Struct, array_like=True):
     """The newest of the closed rounds."""
     system: System | None = None
     """Of the first accepted report; None before it."""
+    forget_from_ms: list[int] = msgspec.field(default_factory=list)
+    """Starts of rounds that begin with an empty memory, because control events ask for it; ascending."""
     early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
-    """The newest ticks, as long as nobody knows how long the cluster's rounds are."""
+    """The newest tick of each round of Kafka's length, as long as nobody knows how long the cluster's rounds are."""
     leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
     """By bundle, unloads that do not show in the reports yet: see ``state.leaving``."""
     members_change: MembersChange | None = None

@@ -9,19 +9,19 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from state import control, effects, rounds, summary
+from state import control, effects, forgetting, rounds, summary
 from state.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
 from state.facts import Facts
 from state.groups import Groups, forget_moved
 from state.kafka import actions as throttles
-from state.kafka import pursuit
+from state.kafka import adoption, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.memory import Fleet, Header, OpenRound, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, output, rfc3339
 from state.round_summary import control_in_force
 from state.rounds import ROUND_TYPE, Identity
-from state.settings import MS_PER_S, ClusterSettings, SettingsSource
+from state.settings import MS_PER_S, ClusterSettings, RoundSettings, SettingsSource
 from state.store import WaitingKey
 from state.waiting import Waiting
 
@@ -56,8 +56,10 @@ def close(ended: Round, memory: Memory) -> tuple[Memory, list[Output]]:
     """The memory after the round, and what the round says; ``memory`` stays as it is."""
     draft = replace(memory, header=draft_of(memory.header))
     try:
-        if memory.kafka is not None:
-            after, outputs = _close_kafka(ended, draft, memory.kafka)
+        if forgetting.is_due(draft.header, ended.number, _rounds(ended, draft.header)):
+            draft = _forgotten(draft, ended.number)
+        if draft.kafka is not None:
+            after, outputs = _close_kafka(ended, draft, draft.kafka)
         else:
             after, outputs = _close_pulsar(ended, draft)
         if outputs:
@@ -69,6 +71,17 @@ def close(ended: Round, memory: Memory) -> tuple[Memory, list[Output]]:
     del after.header.rounds[ended.number]
     after.header.next_round = ended.number + 1
     return after, outputs
+
+
+def _rounds(ended: Round, header: Header) -> RoundSettings:
+    return adoption.rounds_of(header.system, ended.settings.base(ended.cluster))
+
+
+def _forgotten(draft: Memory, number: int) -> Memory:
+    header = forgetting.emptied(draft.header, number)
+    if draft.kafka is not None:
+        return Memory(header=header, kafka=forgetting.emptied_throttle(draft.kafka))
+    return Memory(header=header, fleet=Fleet() if header.is_known else None)
 
 
 def _close_kafka(ended: Round, draft: Memory, kafka: KafkaMemory) -> tuple[Memory, list[Output]]:

@@ -1,10 +1,15 @@
 """How event time is cut into rounds; the same for every system, with defaults of its own."""
 
 from dataclasses import dataclass
+from typing import Final
 
 MS_PER_S = 1000
 LONGEST_S = 1e9
 """Longest round and longest life of an action, about 31 years: their ends stay within the calendar."""
+
+MAX_OPEN_ROUNDS_COUNT: Final = 1_000
+"""Rounds that are open at once, which is what ``lateness_s`` makes of ``length_s``; each is a part of a value that every batch
+writes."""
 
 
 def to_ms(seconds: float) -> int:
@@ -31,14 +36,31 @@ class RoundSettings:
     max_ahead_s: float = 10.0
     """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
 
+    forget_cluster_s: float = 604_800.0
+    """A cluster whose load reports come back after a longer silence is taken for a new one: nothing of what was decided about it
+    before is true any more, cooldowns, budgets and failures included. A week, so that no outage or maintenance does it.
+    Below ``max_report_age_s`` it acts as that. 0 = off."""
+
     def __post_init__(self) -> None:
         if to_ms(self.length_s) < 1:
             raise ValueError(f"length_s is {self.length_s}; a round lasts at least a millisecond")
         if self.length_s > LONGEST_S:
             raise ValueError(f"length_s is {self.length_s}; a round lasts at most {LONGEST_S:g} s")
-        for name in ("lateness_s", "warmup_rounds", "quorum_ratio", "max_report_age_s", "max_ahead_s"):
+        for name in (
+            "lateness_s",
+            "warmup_rounds",
+            "quorum_ratio",
+            "max_report_age_s",
+            "max_ahead_s",
+            "forget_cluster_s",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        if self.lateness_s > MAX_OPEN_ROUNDS_COUNT * self.length_s:
+            raise ValueError(
+                f"lateness_s is {self.lateness_s}; at most {MAX_OPEN_ROUNDS_COUNT} rounds of {self.length_s:g} s may be open at "
+                f"once"
+            )
 
     @property
     def length_ms(self) -> int:
@@ -54,6 +76,11 @@ class RoundSettings:
     def max_report_age_ms(self) -> int:
         """Age of a report in milliseconds above which its broker is not live."""
         return to_ms(self.max_report_age_s)
+
+    @property
+    def forget_cluster_ms(self) -> int:
+        """Milliseconds of silence after which a cluster is taken for a new one; 0: never."""
+        return to_ms(self.forget_cluster_s)
 
     @property
     def max_ahead_ms(self) -> int:

@@ -52,6 +52,9 @@ class Store(Protocol):
     def clear_waiting(self) -> None:
         """Forget all that waits at once."""
 
+    def clear(self) -> None:
+        """Forget the cluster."""
+
 
 class DictStore:
     """Memory in a dict; for replay and tests."""
@@ -86,4 +89,8 @@ class DictStore:
         self._waiting.pop(key, None)
 
     def clear_waiting(self) -> None:
+        self._waiting.clear()
+
+    def clear(self) -> None:
+        self._header = self._fleet = None
         self._waiting.clear()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from state.encoding import decode_report, decode_topics, encode_report, encode_topics
+from state.events import Event, KafkaLoadReport, LoadReport, Reassignment, TopicStats
 from state.kafka.memory import (
     WaitingLogs,
     WaitingMoves,
@@ -15,6 +16,36 @@ from state.memory import WaitingReport, WaitingTopics
 from state.store import Store, WaitingKey
 
 Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
+
+
+def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
+    """What of an event waits until its round closes; None for one that the header takes."""
+    match event:
+        case LoadReport():
+            key = WaitingKey(number, "report", event.broker)
+            return key, WaitingReport(event.time_ms, event.id, event.report)
+        case TopicStats():
+            key = WaitingKey(number, "topics", event.broker)
+            return key, WaitingTopics(event.time_ms, event.id, event.traffic)
+        case KafkaLoadReport():
+            return WaitingKey(number, "logs", event.broker), WaitingLogs(event.time_ms, event.id, event.logs)
+        case Reassignment():
+            return WaitingKey(number, "moves", ""), WaitingMoves(event.time_ms, event.id, event.report)
+    return None
+
+
+def rows_count(waiting: Waiting | None) -> int:
+    """Bundles, topics, replicas or partitions that it tells of."""
+    match waiting:
+        case WaitingReport():
+            return len(waiting.report.bundles)
+        case WaitingTopics():
+            return len(waiting.traffic.topics)
+        case WaitingLogs():
+            return len(waiting.logs.replicas)
+        case WaitingMoves():
+            return len(waiting.report.moves)
+    return 0
 
 
 class WaitingRoom:
@@ -31,12 +62,21 @@ class WaitingRoom:
         self._left: list[WaitingKey] = []
         """What the store still has of rounds that were taken."""
 
-    def supersedes(self, key: WaitingKey, new: Waiting) -> bool:
-        """Keep the newer of ``new`` and what is there, of equal times the greater id; whether anything was there."""
-        before = self._find(key)
-        if before is None or new.age_key > before.age_key:
-            self._new[key] = new
-        return before is not None
+    def put(self, key: WaitingKey, new: Waiting) -> tuple[Waiting | None, Waiting]:
+        """Keep the newer of ``new`` and what is there, of equal times the greater id; what was there, and what is now."""
+        before = self.find(key)
+        if before is not None and new.age_key <= before.age_key:
+            return before, before
+        self._new[key] = new
+        return before, new
+
+    def find(self, key: WaitingKey) -> Waiting | None:
+        """What a sender said."""
+        found = self._new.get(key)
+        if found is not None or key.round not in self._stored_rounds:
+            return found
+        value = self._store.waiting(key)
+        return None if value is None else decode_waiting(key, value)
 
     def take(self, number: int) -> dict[WaitingKey, Waiting]:
         """All that waits for a round; it is gone then."""
@@ -58,13 +98,6 @@ class WaitingRoom:
             self._store.put_waiting(key, encode_waiting(waiting))
         self._stored_rounds.update(key.round for key in self._new)
         self._left, self._new = [], {}
-
-    def _find(self, key: WaitingKey) -> Waiting | None:
-        found = self._new.get(key)
-        if found is not None or key.round not in self._stored_rounds:
-            return found
-        value = self._store.waiting(key)
-        return None if value is None else decode_waiting(key, value)
 
     def _remove(self) -> None:
         """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""

@@ -24,6 +24,7 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import Output
+from streaming.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.wire.decode import decode
 from streaming.wire.encode import Refused, refused
 from streaming.wire.messages import (
@@ -88,8 +89,15 @@ class Tally:
 class Intake:
     """Takes records of one or of many clusters; ``controller_of`` finds or makes a cluster's controller."""
 
-    def __init__(self, controller_of: Callable[[str], Controller], *, max_record_bytes: int) -> None:
+    def __init__(
+        self,
+        controller_of: Callable[[str], Controller],
+        *,
+        max_record_bytes: int,
+        accepted: AcceptedClusters = EVERY_CLUSTER,
+    ) -> None:
         self._controller_of = controller_of
+        self._accepted = accepted
         self._max_record_bytes = max_record_bytes
         self.tally = Tally()
 
@@ -137,6 +145,8 @@ class Intake:
                 f"{_TYPE_NAMES[type(event)]} belongs on the {belongs} topic, it came on {record.origin.topic}"
             )
             return cluster, Rejection(reason="wrong-topic", detail=detail)
+        if isinstance(event, Event):
+            return cluster, self._accepted.refusal(cluster, event) or event
         return cluster, event
 
     def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:

@@ -15,6 +15,7 @@ from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
 from state.store import DictStore
+from streaming.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.intake import Intake, Record, Tally
 from streaming.recording import PREFIX, BadRecording, decode_recorded
 from streaming.wire.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
@@ -40,6 +41,7 @@ class Replay:
         identity: Identity,
         settings: SettingsSource,
         max_record_bytes: int,
+        accepted: AcceptedClusters = EVERY_CLUSTER,
         only: Only | None = None,
     ) -> None:
         self._out = out
@@ -49,7 +51,7 @@ class Replay:
         self._max_record_bytes = max_record_bytes
         self._only = only
         self._controllers: dict[str, Controller] = {}
-        self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes)
+        self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes, accepted=accepted)
         self.taken_count = 0
         """Records read so far; those not in ``tally`` wait in open rounds."""
         self.written_count = 0

@@ -7,8 +7,7 @@ them, so that the order within the lateness changes nothing.
 
 from typing import Protocol
 
-import msgspec
-
+from state import control
 from state.events import (
     ClusterFacts,
     Event,
@@ -20,7 +19,7 @@ from state.events import (
     Tick,
     TopicStats,
 )
-from state.memory import ControlRecord, Header, OpenRound, TickRecord
+from state.memory import Header, OpenRound, TickRecord
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
 
@@ -66,7 +65,7 @@ def wrong_system(event: Event, known: System | None) -> Rejection | None:
 
 
 def remember_tick(header: Header, event: Tick, base: ClusterSettings) -> None:
-    """Keep the ticks of rounds that would be open for Kafka, while nobody knows whether they are."""
+    """Keep the newest tick of each round that would be open for Kafka, while nobody knows whether they are."""
     if header.system is not None:
         header.early_ticks = []
         return
@@ -74,11 +73,14 @@ def remember_tick(header: Header, event: Tick, base: ClusterSettings) -> None:
     newest_ms = max(event.time_ms, header.newest_ms or event.time_ms)
     oldest_ms = newest_ms - rounds.lateness_ms - rounds.length_ms
     tick = TickRecord(event.time_ms, event.id, event.asked, event.failed)
-    header.early_ticks = [
-        each
-        for each in [*header.early_ticks, tick]
-        if each.time_ms >= oldest_ms and each.time_ms <= newest_ms
-    ]
+    newest: dict[int, TickRecord] = {}
+    for each in [*header.early_ticks, tick]:
+        number = each.time_ms // rounds.length_ms
+        known = newest.get(number)
+        is_newer = known is None or (known.time_ms, known.id) < (each.time_ms, each.id)
+        if is_newer and oldest_ms <= each.time_ms <= newest_ms:
+            newest[number] = each
+    header.early_ticks = list(newest.values())
 
 
 def is_late(event: Event, header: Header, base: ClusterSettings) -> bool:
@@ -101,19 +103,10 @@ def adopt(header: Header, base: ClusterSettings) -> None:
     for tick in header.early_ticks:
         number = tick.time_ms // rounds.length_ms
         if first_open is None or number >= first_open:
-            open_round = header.rounds.setdefault(number, OpenRound())
-            known = open_round.tick
-            if known is None or (known.time_ms, known.id) < (tick.time_ms, tick.id):
-                open_round.tick = tick
+            header.rounds.setdefault(number, OpenRound()).tick = tick
     for result in results:
         number = result.time_ms // rounds.length_ms
         if first_open is None or number >= first_open:
             header.rounds.setdefault(number, OpenRound()).results.append(result)
     header.early_ticks = []
-    header.control = [_moved(record, rounds, first_open) for record in header.control]
-
-
-def _moved(record: ControlRecord, rounds: RoundSettings, first_open: int | None) -> ControlRecord:
-    due = -(-(record.time_ms + 2 * rounds.lateness_ms) // rounds.length_ms)
-    applies_from = max(due, first_open) if record.arrived_late and first_open is not None else due
-    return msgspec.structs.replace(record, applies_from=applies_from)
+    header.control = [control.moved(record, rounds, first_open=first_open) for record in header.control]

@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 import click
 
 from state.rounds import Identity
+from streaming.accepted import AcceptedClusters
 from streaming.commands.options import config_option
 from streaming.configured import read_settings
 from streaming.exits import WrongUse
@@ -52,6 +53,7 @@ def replay_command(
         identity=Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s),
         settings=ClusterSettingsSource(settings),
         max_record_bytes=settings.controller.max_record_bytes,
+        accepted=AcceptedClusters(settings.controller.accepted_clusters),
         only=only,
     )
     with _progress(files) as advance:

@@ -15,7 +15,7 @@ from streaming.settings.tree import Settings, composed
 
 __all__ = ["NotReadable", "kept", "kept_digest", "restored"]
 
-_CONTROLLER = ("name", "mode", "action_ttl_s", "max_record_bytes")
+_CONTROLLER = ("name", "mode", "action_ttl_s", "max_record_bytes", "accepted_clusters")
 _TOPICS = ("actions", "actions_dry_run", "audit", "dead_letter")
 _WHOLE = ("pulsar", "kafka", "clusters")
 

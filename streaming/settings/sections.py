@@ -11,6 +11,7 @@ from typing import Literal
 
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
+from streaming.accepted import PATTERN
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
 
@@ -76,6 +77,10 @@ class ControllerSettings:
     """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
     saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers
     of one name would take over from each other for ever."""
+    accepted_clusters: tuple[str, ...] = ("*",)
+    """Names of the clusters that are listened to, or patterns with ``*`` and ``?`` as in ``east-*``; records of others are
+    refused as ``unknown-cluster`` and nothing is remembered of them. All, so that a first start sees something; name them
+    where others than your collectors may write to the input topic."""
     log_format: Literal["console", "json"] = "console"
     """``console`` for people; ``json`` for collectors of logs: one object a line, with ``cluster``, ``round`` and
     ``action_id`` where they apply."""
@@ -91,6 +96,9 @@ class ControllerSettings:
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
         _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
         _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
+        for pattern in self.accepted_clusters:
+            expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"
+            _require(PATTERN.fullmatch(pattern), "accepted_clusters", pattern, expected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
 from state.store import WaitingKey
+from streaming.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.intake import Intake, Record
 from streaming.observation import encode
 from streaming.observing import event_observation, round_observation
@@ -76,6 +77,11 @@ class SparkStore:
     def clear_waiting(self) -> None:
         self._waiting.clear()
 
+    def clear(self) -> None:
+        self._header.clear()
+        self._fleet.clear()
+        self._waiting.clear()
+
 
 def _value(found: tuple[Any, ...] | None) -> bytes | None:
     return None if found is None else bytes(found[0])
@@ -90,12 +96,19 @@ class ClusterProcessor(StatefulProcessor):
     """``transformWithState`` keyed by cluster; no timers, so an idle topic costs no batches."""
 
     def __init__(
-        self, *, name: str, identity: Identity, settings: SettingsSource, max_record_bytes: int
+        self,
+        *,
+        name: str,
+        identity: Identity,
+        settings: SettingsSource,
+        max_record_bytes: int,
+        accepted: AcceptedClusters = EVERY_CLUSTER,
     ) -> None:
         self._source = source_of(name)
         self._identity = identity
         self._settings = settings
         self._max_record_bytes = max_record_bytes
+        self._accepted = accepted
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Bind the state variables of this task."""
@@ -126,7 +139,7 @@ class ClusterProcessor(StatefulProcessor):
                 )
             return controller
 
-        intake = Intake(controller_of, max_record_bytes=self._max_record_bytes)
+        intake = Intake(controller_of, max_record_bytes=self._max_record_bytes, accepted=self._accepted)
         for record in in_source_order((_record(row), row.chunk) for row in rows):
             outputs, refused = intake.take(record)
             yield from self._rows(outputs)

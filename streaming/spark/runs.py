@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from state.rounds import Identity
+from streaming.accepted import AcceptedClusters
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.kept import NotReadable, restored
 from streaming.sinks.publisher import Publisher
@@ -87,6 +88,7 @@ class Runs:
             identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
             settings=ClusterSettingsSource(settings),
             max_record_bytes=controller.max_record_bytes,
+            accepted=AcceptedClusters(controller.accepted_clusters),
         )
         return frame.groupBy("cluster").transformWithState(
             statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"

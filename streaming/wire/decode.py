@@ -214,6 +214,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 who=overlay.who or "",
                 why=overlay.why or "",
                 resumed_ms=_resumed_ms(overlay, time_ms),
+                forget=overlay.forget,
             )
 
 

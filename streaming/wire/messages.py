@@ -164,6 +164,9 @@ class ControlData(msgspec.Struct, frozen=True):
     resumed_at: Time | None = None
     """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
     since before acts again. Later events keep it: said again it changes nothing."""
+    forget: bool = False
+    """Begin anew with the cluster's memory: with the first round the event holds for, or at once where the cluster has been
+    silent for longer than `max_report_age_s`. The rest of the event holds as ever; later events do not repeat it."""
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

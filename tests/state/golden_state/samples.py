@@ -46,6 +46,7 @@ from state.memory import (
     OpenRound,
     ResultRecord,
     TickRecord,
+    Waiters,
     WaitingReport,
     WaitingTopics,
 )
@@ -85,7 +86,9 @@ def pulsar_header() -> Header:
         is_known=True,
         rounds={
             -1: OpenRound(),
-            4: OpenRound([(1, 2), (9, 9)], tick, results, True, FactsRecord(3, "f", known)),
+            4: OpenRound(
+                [(1, 2), (9, 9)], tick, results, {"report": Waiters(2, 30)}, FactsRecord(3, "f", known)
+            ),
         },
         last_summary=2,
         last_report_ms=11,
@@ -102,6 +105,7 @@ def pulsar_header() -> Header:
         failing_since_ms={"split": 1},
         facts=known,
         system="pulsar",
+        forget_from_ms=[180_000],
         leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
         members_change=MembersChange(3, "b1", "b2"),
         error_rounds_count=2,
@@ -129,7 +133,9 @@ def kafka_header() -> Header:
         next_round=6,
         partition=0,
         is_known=True,
-        rounds={6: OpenRound(spans=[(60_001, 69_999)])},
+        rounds={
+            6: OpenRound(spans=[(60_001, 69_999)], waiters={"logs": Waiters(1, 4), "moves": Waiters(1, 1)})
+        },
         last_summary=5,
         last_report_ms=59_000,
         rounds_since_start=6,

@@ -1,0 +1,37 @@
+"""Which clusters a controller accepts: names, or patterns with ``*`` and ``?``.
+
+Every accepted name gets memory of its own and metrics of its own, for as long as reports of it come. A record of another
+name is refused before anything is remembered of it.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from state.events import Control, Event, Rejection
+
+PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
+"""What a name can be, with ``*`` and ``?``."""
+
+
+class AcceptedClusters:
+    """Picklable; asked for every event."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = tuple(patterns)
+        self._accepts_every = "*" in self._patterns
+
+    def refusal(self, cluster: str, event: Event) -> Rejection | None:
+        """Why an event is refused; one that forgets a cluster is taken, or what is left of a name could never go."""
+        if self._accepts_every or (isinstance(event, Control) and event.forget):
+            return None
+        if any(fnmatchcase(cluster, pattern) for pattern in self._patterns):
+            return None
+        return Rejection(
+            reason="unknown-cluster",
+            detail=f"cluster {cluster} is none of controller.accepted_clusters "
+            f"({', '.join(self._patterns)[:200]}): add it there, or mend the sender's name",
+        )
+
+
+EVERY_CLUSTER = AcceptedClusters(("*",))

@@ -1,0 +1,165 @@
+"""A cluster that is gone is forgotten: by events alone, the same however they arrive."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from state.controller import Controller
+from state.encoding import decode_header
+from state.events import Event
+from state.kafka.memory import decode_kafka
+from state.memory import Header
+from state.rounds import Identity
+from state.store import DictStore
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.tree import composed
+from tests.state.test_bulkhead import kafka_trace
+from tests.state.traces import (
+    CLUSTER,
+    ROUNDS,
+    Run,
+    assert_arrival_changes_nothing,
+    load,
+    overlay,
+    random_trace,
+    run,
+    seeds,
+    settings_of,
+    sweep,
+    with_results,
+)
+
+_SHEDDER = {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 1.0}
+FORGET = {"rounds": {"forget_cluster_s": 100.0, "warmup_rounds": 0}, "avg_shedder": _SHEDDER}
+SETTINGS = settings_of(**FORGET)
+NEVER = settings_of(**FORGET | {"rounds": {"forget_cluster_s": 0.0, "warmup_rounds": 0}})
+KAFKA = ClusterSettingsSource(
+    composed(
+        {
+            "kafka": {"rounds": ROUNDS | {"forget_cluster_s": 100.0}, "throttle": {"floor_bytes_per_s": 1}},
+            "pulsar": {"rounds": ROUNDS},
+        }
+    )
+)
+ACT = Identity(mode="act")
+
+
+def hot(time_s: float) -> list[Event]:
+    """Two brokers, the first of them hot, with one bundle worth moving."""
+    bundles = {"t/a/0x00000000_0x10000000": 100.0, "t/a/0x10000000_0x20000000": 300.0}
+    return [load("b1", time_s, cpu=90.0, bundles=bundles), load("b2", time_s, cpu=10.0)]
+
+
+def acted(found: Run) -> list[int]:
+    return [action["round"] for action in found.actions]
+
+
+def header_of(store: DictStore) -> Header | None:
+    value = store.header()
+    return None if value is None else decode_header(value)
+
+
+@pytest.mark.parametrize(("silence_s", "rounds_acted"), [(100.0, [0]), (101.0, [0, 10])])
+def test_a_cluster_that_comes_back_after_forget_cluster_s_starts_from_an_empty_memory(
+    silence_s: float, rounds_acted: list[int]
+):
+    """Until then its bundle rests: the default cooldown is half an hour."""
+    trace = [*hot(5.0), *hot(5.0 + silence_s)]
+    assert acted(run([trace], SETTINGS)) == rounds_acted
+    assert acted(run([trace], NEVER)) == [0]
+
+
+def test_ticks_results_and_control_events_do_not_keep_the_memory_of_a_cluster():
+    between = [sweep(5.0 + at) for at in range(10, 150, 10)]
+    control = [overlay(50.0)]
+    found = run([[*hot(5.0), *between, *control, *hot(155.0)]], SETTINGS)
+    assert acted(found) == [0, 15]
+
+
+def test_a_pause_outlasts_the_memory_of_its_cluster():
+    found = run([[*hot(5.0), overlay(6.0, paused=True), sweep(40.0), *hot(155.0)]], SETTINGS)
+    assert [summary["paused"] for summary in found.summaries] == [False, True]
+    assert acted(found) == [0]
+
+
+def test_the_round_after_the_silence_tells_of_the_gap():
+    (_, last) = run([[*hot(5.0), *hot(155.0)]], SETTINGS).summaries
+    assert (last["restarted"], last["gap_rounds"]) == (True, 14)
+
+
+def forgotten(time_s: float, **said: Any) -> Event:
+    return replace(overlay(time_s, **said), forget=True)
+
+
+def test_a_control_event_empties_the_memory_with_the_first_round_it_holds_for():
+    """Time 10 s + 2 x 5 s is round 2, and the same event again changes nothing."""
+    asked = forgotten(10.0)
+    trace = [*hot(5.0), *hot(12.0), asked, *hot(22.0), asked, *hot(32.0)]
+    assert acted(run([trace], SETTINGS)) == [0, 2]
+    assert acted(run([[event] for event in trace], SETTINGS)) == [0, 2]
+
+
+def test_a_newer_control_event_does_not_take_the_forgetting_back():
+    trace = [*hot(5.0), forgotten(10.0), overlay(10.5), *hot(22.0)]
+    assert acted(run([trace], SETTINGS)) == [0, 2]
+
+
+def test_a_silent_cluster_that_is_forgotten_by_a_control_event_leaves_no_byte():
+    store = DictStore()
+    run(
+        [[*hot(5.0), *hot(15.0), load("b3", 21.0)], [forgotten(60.0)]], SETTINGS, store=store, is_closed=False
+    )
+    assert store.header() is None
+    assert store.fleet() is None
+    assert list(store.all_waiting()) == []
+
+
+def test_a_silent_cluster_is_forgotten_but_its_pause_is_not():
+    store = DictStore()
+    run([[*hot(5.0)], [forgotten(60.0, paused=True)]], SETTINGS, store=store, is_closed=False)
+    header = header_of(store)
+    assert header is not None
+    assert header == Header(length_ms=10_000, control=header.control)
+    assert [(record.paused, record.applies_from) for record in header.control] == [(True, 7)]
+    assert store.fleet() is None
+
+
+def test_what_comes_of_a_forgotten_cluster_in_the_same_batch_begins_a_memory_of_its_own():
+    store = DictStore()
+    found = run([[*hot(5.0), sweep(15.0)], [forgotten(60.0), *hot(65.0)], hot(75.0)], SETTINGS, store=store)
+    assert acted(found) == [0, 6]
+    assert found.written[-3:] == run([[*hot(65.0), *hot(75.0)]], SETTINGS).written
+
+
+def test_a_cluster_that_only_sends_what_is_refused_leaves_no_byte():
+    store = DictStore()
+    controller = Controller(CLUSTER, store, identity=ACT, settings=SETTINGS)
+    assert controller.step(load("b1", 100.0, appended_s=1.0)).rejection is not None
+    controller.commit()
+    assert store.header() is None
+
+
+def test_a_kafka_cluster_comes_back_to_an_empty_memory_but_knows_its_throttle():
+    """Otherwise what it put on the brokers would stay there for ever."""
+    store = DictStore()
+    run([with_results(kafka_trace(6), KAFKA, ["succeeded"] * 9)], KAFKA, store=store)
+    before = decode_kafka(store.fleet() or b"")
+    assert before.pacing.is_active
+    later = [replace(event, time_ms=event.time_ms + 1_000_000) for event in kafka_trace(1)]
+    run([later], KAFKA, store=store)
+    after = decode_kafka(store.fleet() or b"")
+    assert after.pacing.added == before.pacing.added
+    header = header_of(store)
+    assert header is not None
+    assert header.rounds_since_start == 1
+    assert header.system == "kafka"
+
+
+@given(seed=seeds)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_what_is_forgotten_does_not_depend_on_how_events_arrive(seed: int):
+    trace = random_trace(Random(seed))  # noqa: S311
+    assert_arrival_changes_nothing(trace, settings_of(rounds={"forget_cluster_s": 30.0}), seed)

@@ -1,0 +1,116 @@
+"""What one cluster may send is limited, and what is above a limit is refused by name."""
+
+from collections.abc import Callable
+
+import pytest
+
+from state import control, limits
+from state.controller import Controller
+from state.encoding import decode_header
+from state.events import ActionResult, Event, KafkaLoadReport
+from state.kafka.reports import BrokerLogs, ReplicaRow
+from state.round_settings import RoundSettings
+from state.rounds import Identity
+from state.store import DictStore
+from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
+
+SETTINGS = settings_of()
+
+
+def bundles(count: int, *, first: int = 0) -> dict[str, float | None]:
+    return {f"t/a/0x{at:08x}_0x{at + 1:08x}": 1.0 for at in range(first, first + count)}
+
+
+def result(id_: str, time_s: float = 5.0) -> ActionResult:
+    return ActionResult(id=id_, time_ms=round(time_s * 1000), action_id=id_, outcome="failed")
+
+
+def logs(broker: int, count: int, time_s: float = 5.0) -> KafkaLoadReport:
+    replicas = [ReplicaRow("t", at, True, 1) for at in range(count)]
+    return KafkaLoadReport(
+        id=f"{broker}/{time_s:g}",
+        time_ms=round(time_s * 1000),
+        broker=str(broker),
+        logs=BrokerLogs(broker, replicas),
+    )
+
+
+def topics(broker: str, count: int, time_s: float = 5.0) -> Event:
+    return statistics(broker, time_s, {"t/a/0x0_0x1": {f"topic-{at}": 1.0 for at in range(count)}})
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "taken", "too_many", "reason"),
+    [
+        ("MAX_BROKERS_COUNT", 2, [load("b1", 5), load("b2", 5)], load("b3", 5), "too-many-brokers"),
+        ("MAX_BROKERS_COUNT", 2, [topics("b1", 1), topics("b2", 1)], topics("b3", 1), "too-many-brokers"),
+        (
+            "MAX_ROWS_COUNT",
+            3,
+            [load("b1", 5, bundles=bundles(2)), load("b2", 5, bundles=bundles(1, first=2))],
+            load("b3", 5, bundles=bundles(1, first=3)),
+            "too-many-bundles",
+        ),
+        ("MAX_ROWS_COUNT", 3, [topics("b1", 3)], topics("b2", 1), "too-many-topics"),
+        ("MAX_ROWS_COUNT", 3, [logs(1, 2)], logs(2, 2), "too-many-replicas"),
+        ("MAX_RESULTS_COUNT", 2, [result("a"), result("b")], result("c"), "too-many-results"),
+    ],
+)
+def test_what_is_above_a_limit_of_a_round_is_refused_by_name_and_the_rest_is_taken(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int, taken: list[Event], too_many: Event, reason: str
+):
+    monkeypatch.setattr(limits, name, limit)
+    for batches in ([[*taken, too_many, *taken]], [taken, [too_many], taken]):
+        found = run(batches, SETTINGS)
+        assert [rejection.reason for rejection in found.rejections] == [reason]
+        assert str(limit) in found.rejections[0].detail
+        assert sum(found.results.values()) == 2 * len(taken) + 1
+        assert found.results[type(too_many), "rejected"] == 1
+
+
+@pytest.mark.parametrize(
+    "report", [lambda at: load("b1", at, bundles=bundles(3)), lambda at: topics("b1", 3, at)]
+)
+def test_a_newer_report_of_the_same_broker_takes_the_place_of_the_older_one_at_the_limit(
+    monkeypatch: pytest.MonkeyPatch, report: Callable[[float], Event]
+):
+    monkeypatch.setattr(limits, "MAX_BROKERS_COUNT", 1)
+    monkeypatch.setattr(limits, "MAX_ROWS_COUNT", 3)
+    for events in ([report(5), report(6), report(7)], [report(7), report(6), report(5)]):
+        assert run([events], SETTINGS).rejections == []
+        assert run([[event] for event in events], SETTINGS).rejections == []
+
+
+def test_the_next_round_counts_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "MAX_BROKERS_COUNT", 1)
+    assert run([[load("b1", 5), load("b2", 15)]], SETTINGS).rejections == []
+
+
+def test_what_is_refused_moves_neither_the_clock_nor_the_round(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "MAX_RESULTS_COUNT", 0)
+    found = run([[load("b1", 5), result("a", 100.0), load("b2", 6)]], SETTINGS, is_closed=False)
+    assert found.outputs == []
+    assert found.results[type(load("b2", 6)), "late"] == 0
+
+
+def test_rounds_that_would_all_be_open_at_once_are_refused_as_settings():
+    with pytest.raises(ValueError, match=r"lateness_s is 1001.0; at most 1000 rounds of 1 s may be open"):
+        RoundSettings(length_s=1.0, lateness_s=1001.0)
+
+
+def test_the_control_events_of_a_silent_cluster_do_not_grow_without_limit_and_the_newest_counts():
+    store = DictStore()
+    many = control.MAX_WAITING_COUNT + 50
+    events = [overlay(60.0 * at, paused=at == many - 1) for at in range(many)]
+    run([events], SETTINGS, store=store, is_closed=False)
+    kept = decode_header(store.header() or b"").control
+    assert len(kept) == control.MAX_WAITING_COUNT
+    assert kept[0].time_ms == 0, "it may be in force"
+    assert kept[-1].paused
+
+
+def test_the_ticks_of_a_cluster_that_nobody_reports_of_do_not_grow_without_limit():
+    controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=SETTINGS)
+    for at in range(500):
+        controller.step(sweep(5.0 + at / 1000, id_=f"tick-{at}"))
+    assert len(controller._header.early_ticks) == 1
