@@ -29,6 +29,7 @@ _PLACES = {
     "collect": _Place("collect", "Write what a cluster's brokers report to the input topic."),
     "config": _Place("config", "Show the settings in force, each with its source."),
     "execute": _Place("execute", "Carry decisions out on a cluster and verify them."),
+    "forget": _Place("control", "Begin anew with what is remembered of a cluster."),
     "mode": _Place("control", "Let a cluster act, or only show what it would do."),
     "pause": _Place("control", "Hold every action; the policies go on counting."),
     "policy": _Place("control", "Change decision settings while the controller runs."),

@@ -92,6 +92,21 @@ def resume_command(
     _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
 
 
+@click.command("forget")
+@_targets
+@_asked
+def forget_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
+
+    A cluster that is gone leaves no memory behind. Take a Kafka throttle off before: nobody remembers that it is ours.
+    """
+    if every:
+        raise click.UsageError("name what to forget: --cluster NAME (once or more)")
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.forgotten(), why, who)
+
+
 @click.command("mode")
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
 @_targets
@@ -270,6 +285,7 @@ def change_text(event: Planned) -> str:
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
         *(f"  {change}" for change in event.changes),
         *_resumed(before, after),
+        *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
     ]
     since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
     at_once = "; executors stop at once" if after.paused else ""

@@ -186,6 +186,8 @@ def _encoded(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> byte
         data=data,
     )
     event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
+    if not data.forget:
+        del event["data"]["forget"]
     assert event["type"] == type_of(ControlMessage)
     return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
 
@@ -218,6 +220,11 @@ def paused() -> Edit:
 def resumed(at: datetime) -> Edit:
     """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, paused=False, resumed_at=at)
+
+
+def forgotten() -> Edit:
+    """Begin anew with the cluster's memory; pause, mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, forget=True)
 
 
 def with_mode(mode: str) -> Edit:

@@ -17,6 +17,7 @@ from streaming.control.overlay import (
     Edit,
     Planned,
     Standing,
+    forgotten,
     paused,
     plan,
     resumed,
@@ -107,6 +108,17 @@ def test_a_change_is_laid_over_what_stands_and_changes_nothing_else(
 ) -> None:
     before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
     assert data_of(planned(edit, FULL)) == before | changed | {"who": "maria", "why": "the sale"}
+
+
+def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_not_repeat_it() -> None:
+    event = planned(forgotten(), FULL)
+    before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
+    assert data_of(event) == before | {"forget": True, "who": "maria", "why": "the sale"}
+    assert "  forgotten: what is remembered of it" in change_text(event)
+    assert "forget" not in data_of(planned(paused(), event.value, now_ms=NOW_MS + 1000))
+    taken = stands(event.value).event
+    assert taken is not None
+    assert taken.forget
 
 
 def test_what_is_written_is_an_event_the_controller_takes() -> None:
@@ -298,6 +310,7 @@ def test_a_write_that_met_another_ones_is_told() -> None:
         (["pause", "--cluster", "a"], "--why"),
         (["pause", "--cluster", "a", "--why", " "], "say why"),
         (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
+        (["forget", "--all", "--why", "x"], "name what to forget"),
         (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),
     ],
 )
