@@ -122,6 +122,11 @@ class Controller:
         """Whether the cluster exists: a load report of it was accepted once."""
         return self._header.is_known
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether the cluster existed and does not any more; until ``commit``."""
+        return self._is_forgotten and not self._header.is_known
+
     def take_results(self) -> Counter[tuple[type[Event], Result]]:
         """How many events of each type ended as what, since the last call."""
         results, self._results = self._results, Counter()

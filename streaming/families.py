@@ -166,6 +166,10 @@ THROTTLE_MINIMUM = _gauge(
     "role",
 )
 
+CLUSTERS = _gauge(
+    "clusters",
+    "Clusters that something was used of since this process started, less those that were silent for forget_cluster_s.",
+)
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
 QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
 BATCHES_SKIPPED = _counter("batches_skipped", "Re-run batches that were already published.")

@@ -118,6 +118,10 @@ class FollowUp:
     def __init__(self) -> None:
         self._clusters: dict[str, _Cluster] = {}
 
+    def forget(self, cluster: str) -> None:
+        """What was published of a cluster is followed up no more."""
+        self._clusters.pop(cluster, None)
+
     def see(self, published: Iterable[bytes]) -> Iterator[Repeat | Effect]:
         """Actions and round summaries as published, those of a cluster in their order; yields what they show."""
         for value in published:

@@ -2,16 +2,17 @@
 
 Counters move when a batch has been published, and not for a batch that is skipped as already published. Every
 label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
-cluster's series exist from its first round, or its first event that was used. Bundles and topics are never
+cluster's series exist from its first round, or its first event that was used, until it is forgotten. Bundles and topics are never
 labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except through what it is told.
 """
 
 import math
 import platform
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 
 from streaming import families, instruments
 from streaming.families import Family
@@ -19,7 +20,7 @@ from streaming.followup import Effect, Repeat, Source
 from streaming.observation import EventObservation, EventResult, Resource, RoundObservation, RoundOutcome
 from streaming.throttle_metrics import ThrottleGauges
 
-__all__ = ["KnownLabels", "Metrics", "Part"]
+__all__ = ["KnownLabels", "Metrics", "Part", "is_used"]
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
@@ -29,6 +30,8 @@ THROTTLE_POLICY = "reassignment-throttle"
 
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
+
+Declared = TypeVar("Declared", bound=MetricWrapperBase)
 
 Part = Literal["log", "metrics", "follow-up", "progress"]
 """What is told of a batch."""
@@ -63,6 +66,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._known = known
         self._clusters: set[str] = set()
+        self._by_cluster: list[MetricWrapperBase] = []
+        """The metrics with a series for each cluster."""
         self._declare_clusters()
         self._declare_application()
         build = self._gauge(families.BUILD_INFO)
@@ -107,14 +112,20 @@ class Metrics:
         self._progress = tuple(map(self._gauge, _PROGRESS))
         for gauge in self._progress:
             gauge.set(math.nan)
+        self._known_clusters = self._gauge(families.CLUSTERS)
         self._start = self._gauge(families.START)
         self._start.set(math.nan)
 
     def _counter(self, family: Family) -> Counter:
-        return instruments.counter(self.registry, family)
+        return self._declared(family, instruments.counter(self.registry, family))
 
     def _gauge(self, family: Family) -> Gauge:
-        return instruments.gauge(self.registry, family)
+        return self._declared(family, instruments.gauge(self.registry, family))
+
+    def _declared(self, family: Family, metric: Declared) -> Declared:
+        if "cluster" in family.labels:
+            self._by_cluster.append(metric)
+        return metric
 
     def _histogram(self, family: Family) -> Histogram:
         return instruments.histogram(self.registry, family)
@@ -187,7 +198,9 @@ class Metrics:
 
     def observe_events(self, seen: EventObservation) -> None:
         """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
-        if seen.cluster and any(entry.result == "used" and entry.count for entry in seen.counts):
+        if seen.forgotten:
+            self.forget(seen.cluster)
+        elif seen.cluster and is_used(seen):
             self._introduce(seen.cluster)
         cluster = seen.cluster if seen.cluster in self._clusters else ""
         for entry in seen.counts:
@@ -248,11 +261,22 @@ class Metrics:
         """Count an error in what is only told of a published batch."""
         self._telling_errors.labels(part).inc()
 
+    def forget(self, cluster: str) -> None:
+        """Take a cluster's series away; they begin anew with whatever comes of it."""
+        if cluster not in self._clusters:
+            return
+        self._clusters.remove(cluster)
+        self._known_clusters.set(len(self._clusters))
+        for metric in self._by_cluster:
+            metric.remove_by_labels({"cluster": cluster})
+        self._throttles.forget(cluster)
+
     def _introduce(self, cluster: str) -> None:
         """Make a cluster's series, once."""
         if cluster in self._clusters:
             return
         self._clusters.add(cluster)
+        self._known_clusters.set(len(self._clusters))
         for outcome in get_args(RoundOutcome):
             self._rounds.labels(cluster, outcome)
         for kind in self._known.action_kinds:
@@ -273,6 +297,11 @@ class Metrics:
         for name in (*self._known.event_types, UNKNOWN):
             for result in get_args(EventResult):
                 self._events.labels(cluster, name, result)
+
+
+def is_used(seen: EventObservation) -> bool:
+    """Whether any of the events was of use."""
+    return any(entry.result == "used" and entry.count for entry in seen.counts)
 
 
 def _plain(outcome: str) -> str:

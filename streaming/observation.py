@@ -113,6 +113,8 @@ class EventObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     counts: list[EventCount]
     rejected: dict[str, _Count]
     action_results: dict[str, _Count]
+    forgotten: bool = False
+    """Whether a control event made an end to what was remembered of the cluster."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -20,8 +20,8 @@ from streaming.observation import (
 _RESOURCES: tuple[Resource, ...] = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
 
 
-def event_observation(cluster: str, tally: Tally) -> EventObservation:
-    """How the records of one cluster ended in a micro-batch."""
+def event_observation(cluster: str, tally: Tally, *, forgotten: bool = False) -> EventObservation:
+    """How the records of one cluster ended in a micro-batch; ``forgotten``: nothing is remembered of it after them."""
     by_type: Counter[tuple[str, Result]] = Counter()
     for (_, kind, result), count in tally.results.items():
         by_type[kind, result] += count
@@ -33,6 +33,7 @@ def event_observation(cluster: str, tally: Tally) -> EventObservation:
         counts=counts,
         rejected=dict(sorted(tally.reasons.items())),
         action_results=dict(sorted(tally.action_results.items())),
+        forgotten=forgotten,
     )
 
 

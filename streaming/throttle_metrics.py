@@ -48,6 +48,10 @@ class ThrottleGauges:
             self._by_role[place].remove(cluster, broker, role)
         self._shown[cluster] = now
 
+    def forget(self, cluster: str) -> None:
+        """The series of a cluster are gone."""
+        self._shown.pop(cluster, None)
+
 
 def _or_nan(value: float | bool | None) -> float:  # noqa: FBT001  a gauge shows a truth as 1 or 0
     return math.nan if value is None else float(value)

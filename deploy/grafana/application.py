@@ -180,4 +180,11 @@ def _state() -> list[Graph]:
             Query(rate(families.EVENTS, by="type"), "{{type}}"),
             unit=units.CountsPerSecond,
         ),
+        graph(
+            "Clusters",
+            "Clusters that something was used of, less those that are gone.",
+            Query(latest(families.CLUSTERS, by="instance"), "{{instance}}"),
+            unit=units.Short,
+            runbook="many-clusters",
+        ),
     ]

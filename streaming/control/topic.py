@@ -27,8 +27,8 @@ class ControlTopic:
         self._topic = settings.topics.control
 
     def read(self) -> list[ControlRecord]:
-        """All records there are, in order."""
-        with input_reader(self._settings, self._topic) as reader:
+        """The newest record of each cluster, and of older ones what is not compacted yet, in order."""
+        with input_reader(self._settings, self._topic, compacted=True) as reader:
             return [
                 ControlRecord(
                     key=None if record.key is None else record.key.decode(errors="replace"),

@@ -144,7 +144,9 @@ class PulsarControl(ControlView):
         self._client = connect(
             self._url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=_READ_TIMEOUT_S
         )
-        self._reader = self._client.create_reader(self._topic, pulsar.MessageId.earliest)
+        self._reader = self._client.create_reader(
+            self._topic, pulsar.MessageId.earliest, is_read_compacted=True
+        )
         return self._reader
 
 

@@ -47,7 +47,13 @@ class PulsarTopicReader(Closing):
     """All partitions of one topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
 
     def __init__(
-        self, link: PulsarLink, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+        self,
+        link: PulsarLink,
+        topic: str,
+        *,
+        begin: Begin = "earliest",
+        partition: int | None = None,
+        compacted: bool = False,
     ) -> None:
         self._link = link
         self._topic = link.full_name(topic)
@@ -57,7 +63,9 @@ class PulsarTopicReader(Closing):
             partitions = names if partition is None else [names[partition]]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
             at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
-            self._readers = [self._client.create_reader(each, at) for each in partitions]
+            self._readers = [
+                self._client.create_reader(each, at, is_read_compacted=compacted) for each in partitions
+            ]
             if isinstance(begin, int):
                 for reader in self._readers:
                     reader.seek(max(0, begin))

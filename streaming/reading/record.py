@@ -42,14 +42,23 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
 
 def input_reader(
-    settings: Settings, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+    settings: Settings,
+    topic: str,
+    *,
+    begin: Begin = "earliest",
+    partition: int | None = None,
+    compacted: bool = False,
 ) -> Reader:
-    """Of a topic on the input's side; of one of its partitions, where it is named."""
+    """Of a topic on the input's side; of one of its partitions, where it is named.
+
+    ``compacted``: of what was compacted, the newest record of each key is enough. On Kafka compaction takes the others away for
+    everybody, on Pulsar only for who asks for that.
+    """
     pulsar = input_on_pulsar(settings)
     if pulsar is not None:
         from streaming.reading.pulsar import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
 
-        return PulsarTopicReader(pulsar, topic, begin=begin, partition=partition)
+        return PulsarTopicReader(pulsar, topic, begin=begin, partition=partition, compacted=compacted)
     from streaming.reading.kafka import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
 
     return TopicReader(input_link(settings), topic, begin=begin, partition=partition)

@@ -5,6 +5,7 @@ a restart. It never reads files or the environment.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -36,6 +37,12 @@ class ClusterSettingsSource:
     def base(self, cluster: str) -> ClusterSettings:
         """Defaults, file and environment, with the file's section of the cluster over them."""
         return self._named.get(cluster, self._default)
+
+    def forget_after_s(self, cluster: str) -> float:
+        """The silence after which a cluster is taken for gone, whichever system it is of; infinite where that is off."""
+        base = self.base(cluster)
+        after_s = (base.pulsar.rounds.forget_cluster_s, base.kafka.rounds.forget_cluster_s)
+        return max(after_s) if all(after_s) else math.inf
 
     def overlaid(self, cluster: str, overlay: bytes) -> ClusterSettings:
         """``base`` with ``{"pulsar": {…}, "kafka": {…}}`` merged over it key by key.

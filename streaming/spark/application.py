@@ -27,7 +27,7 @@ from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
 from streaming.serve import Check, HealthServer
-from streaming.settings import Settings
+from streaming.settings import ClusterSettingsSource, Settings
 from streaming.sinks import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.sinks.publisher import Publisher, publisher_of
 from streaming.spark import session, source
@@ -174,7 +174,12 @@ class Application:
                 epoch,
                 settings.controller.mode,
             )
-            batches = self._batches = BatchPublisher(publisher, self._metrics, settings.topics)
+            batches = self._batches = BatchPublisher(
+                publisher,
+                self._metrics,
+                settings.topics,
+                forget_after_s=ClusterSettingsSource(settings).forget_after_s,
+            )
             runs = Runs(
                 spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches
             )
@@ -270,6 +275,7 @@ class Application:
                 batches.telling.attempt("progress", partial(show_progress, query, self._metrics))
                 if batches.published_count:
                     checkpoint.drop_older()
+                batches.telling.forget_silent(time.monotonic())
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"

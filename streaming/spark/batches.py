@@ -7,7 +7,7 @@ batch does not fail it (``telling``).
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, Row
 
@@ -17,7 +17,7 @@ from streaming.sinks.marker import Seen
 from streaming.sinks.outbox import OutboundRecord
 from streaming.sinks.publisher import Publisher
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
-from streaming.spark.telling import Telling
+from streaming.spark.telling import Telling, never
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,10 +25,16 @@ _LOG = logging.getLogger(__name__)
 class BatchPublisher:
     """The batch function of ``foreachBatch``; remembers its last error and whether the last publish succeeded."""
 
-    def __init__(self, publisher: Publisher, metrics: Metrics, topics: TopicNames) -> None:
+    def __init__(
+        self,
+        publisher: Publisher,
+        metrics: Metrics,
+        topics: TopicNames,
+        forget_after_s: Callable[[str], float] = never,
+    ) -> None:
         self._publisher = publisher
         self._metrics = metrics
-        self.telling = Telling(metrics)
+        self.telling = Telling(metrics, forget_after_s)
         self.publish_to(topics)
         self.error: Exception | None = None
         """Of the last batch; None while it went through, for readiness."""

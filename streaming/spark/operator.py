@@ -145,10 +145,12 @@ class ClusterProcessor(StatefulProcessor):
             yield from self._rows(outputs)
             if refused is not None:
                 yield of_refused(refused, self._source)
+        forgotten = controller is not None and controller.is_forgotten
         if controller is not None:
             controller.commit()
         is_known = controller is not None and controller.is_known
-        yield of_observation(cluster, encode(event_observation(cluster if is_known else "", intake.tally)))
+        seen = event_observation(cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten)
+        yield of_observation(cluster, encode(seen))
 
     def _rows(self, outputs: list[Output]) -> Iterator[Row]:
         for output in outputs:

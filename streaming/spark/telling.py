@@ -5,14 +5,16 @@ logged with its traceback, counted, and the next thing told.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Lock
 
 from pyspark.sql import Row
 
 from streaming.followup import FollowUp
-from streaming.metrics import Metrics, Part
+from streaming.metrics import Metrics, Part, is_used
 from streaming.observation import EventObservation, decode
 from streaming.spark.rows import ACTION, OBSERVED, ROUND
 from streaming.spark.said import log_output
@@ -20,15 +22,41 @@ from streaming.spark.said import log_output
 _LOG = logging.getLogger(__name__)
 
 
+def never(_cluster: str) -> float:
+    """No silence is too long."""
+    return math.inf
+
+
 class Telling:
     """Tells the log and the metrics."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, forget_after_s: Callable[[str], float] = never) -> None:
+        """``forget_after_s`` of a cluster says after how much silence nothing is told of it any more."""
         self._metrics = metrics
+        self._forget_after_s = forget_after_s
         self._followup = FollowUp()
+        self._heard_s: dict[str, float] = {}
+        """When each cluster was last heard of, by this process's own clock."""
+        self._lock = Lock()
 
     def tell(self, rows: Sequence[Row]) -> None:
         """Tell of a batch that has just been published; never raises."""
+        with self._lock:
+            self._tell(rows)
+
+    def forget_silent(self, now_s: float) -> None:
+        """Drop the series and the follow-up of clusters that are gone; ``now_s`` is monotonic. Never raises."""
+        with self._lock:
+            for cluster, heard_s in list(self._heard_s.items()):
+                if now_s - heard_s > self._forget_after_s(cluster):
+                    self.attempt("metrics", partial(self._forget, cluster))
+
+    def _forget(self, cluster: str) -> None:
+        self._heard_s.pop(cluster, None)
+        self._followup.forget(cluster)
+        self._metrics.forget(cluster)
+
+    def _tell(self, rows: Sequence[Row]) -> None:
         for row in rows:
             self.attempt("log", partial(log_output, row.kind, bytes(row.value)))
         published_ms = round(time.time() * 1000)
@@ -50,8 +78,13 @@ class Telling:
     def _observe(self, value: bytes, published_ms: int) -> None:
         seen = decode(value)
         if isinstance(seen, EventObservation):
+            if seen.forgotten:
+                self._forget(seen.cluster)
+            elif seen.cluster and is_used(seen):
+                self._heard_s[seen.cluster] = time.monotonic()
             self._metrics.observe_events(seen)
         else:
+            self._heard_s[seen.cluster] = time.monotonic()
             self._metrics.observe_round(seen, published_ms=published_ms)
 
     def _follow_up(self, rows: Sequence[Row]) -> None:

@@ -120,3 +120,11 @@ def test_a_broker_that_is_gone_proves_nothing() -> None:
 def test_actions_of_other_kinds_are_passed_over() -> None:
     split = event("trimtab.action.split.v1", 8, {"round": 8, "bundle": "a", "evidence": []})
     assert seen(unload(7), split, unload(9)) == [Repeat(cluster="east-1", source="same")]
+
+
+def test_a_forgotten_cluster_is_followed_up_no_more() -> None:
+    follow = FollowUp()
+    assert list(follow.see([unload(0)])) == []
+    follow.forget("east-1")
+    follow.forget("never heard of")
+    assert list(follow.see([unload(40)])) == []

@@ -281,3 +281,32 @@ def test_what_spark_has_not_said_yet_is_not_zero() -> None:
 def test_the_catalogue_of_families_is_what_is_served() -> None:
     served = {family.name for family in metrics_page._used().collect()}
     assert {family.name.removesuffix("_total") for family in families.FAMILIES} == served
+
+
+def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew() -> None:
+    metrics = new_metrics()
+    used = EventCount(REPORT, "used", 2)
+    metrics.observe_round(ROUND, published_ms=490_500)
+    metrics.observe_events(events("west-1", used))
+    assert value(metrics, "trimtab_clusters") == 2
+    metrics.observe_followup(Repeat(cluster="east-1", source="same"))
+    metrics.forget("east-1")
+    page = generate_latest(metrics.registry).decode()
+    assert "east-1" not in page
+    assert "west-1" in page
+    assert value(metrics, "trimtab_clusters") == 1
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="rejected") == 0
+    metrics.observe_events(events("east-1", used))
+    assert value(metrics, "trimtab_events_total", cluster="east-1", type=REPORT, result="used") == 2
+    assert value(metrics, "trimtab_clusters") == 2
+
+
+def test_the_control_event_that_forgets_a_cluster_makes_no_series_of_it() -> None:
+    metrics = new_metrics()
+    metrics.observe_round(ROUND, published_ms=490_500)
+    used = EventCount("unknown", "used", 1)
+    last = EventObservation(cluster="east-1", counts=[used], rejected={}, action_results={}, forgotten=True)
+    assert decode(encode(last)) == last
+    metrics.observe_events(last)
+    assert "east-1" not in generate_latest(metrics.registry).decode()
+    assert value(metrics, "trimtab_events_total", cluster="", type="unknown", result="used") == 1

@@ -11,11 +11,12 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from state.controller import RoundLengthError
 from state.layouts import VERSION, NewerStateError
 from state.rounds import Identity
+from streaming.accepted import AcceptedClusters
 from streaming.observation import EventObservation, RoundObservation, decode
-from streaming.settings import ClusterSettingsSource, load
+from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, OUTPUT_COLUMNS, REJECTED, ROUND
-from tests.live.loads import closing, leaning, played
+from tests.live.loads import START_S, closing, leaning, played
 from tests.live.stage import QUICK
 from tests.streaming.events import control
 
@@ -156,3 +157,33 @@ def test_memory_of_a_newer_version_is_refused_and_of_another_round_length_too(
     other.updateValueState("header", "east-1", (header,))
     with pytest.raises(RoundLengthError, match="length_s"):
         other.test("east-1", rows(played([1])))
+
+
+def test_a_cluster_that_is_forgotten_leaves_nothing_in_sparks_state(tester: TwsTester) -> None:
+    tester.test("east-1", rows(played(range(2))))
+    assert tester.peekValueState("header", "east-1") is not None
+    asked = control(time_s=START_S + 10_000, data={"forget": True, "who": "ann", "why": "dismantled"})
+    found = tester.test("east-1", rows([asked], topic=CONTROL))
+    (seen,) = (decode(value) for value in values_of(found, OBSERVED))
+    assert isinstance(seen, EventObservation)
+    assert (seen.cluster, seen.forgotten) == ("east-1", True)
+    assert tester.peekValueState("header", "east-1") is None
+    assert tester.peekValueState("fleet", "east-1") is None
+    assert tester.peekMapState("waiting", "east-1") in (None, {})
+
+
+def test_records_of_a_cluster_that_is_not_accepted_are_refused_and_leave_nothing_in_sparks_state() -> None:
+    tester = TwsTester(
+        ClusterProcessor(
+            name="unit",
+            identity=Identity(),
+            settings=ClusterSettingsSource(Settings()),
+            max_record_bytes=2**20,
+            accepted=AcceptedClusters(("west-*",)),
+        )
+    )
+    found = tester.test("east-1", rows(played(range(1))))
+    refused = [json.loads(value) for value in values_of(found, REJECTED)]
+    assert {each["data"]["reason"] for each in refused} == {"unknown-cluster"}
+    assert "none of controller.accepted_clusters (west-*)" in refused[0]["data"]["detail"]
+    assert tester.peekValueState("header", "east-1") is None

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from pyspark.sql import Row
 
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
-from streaming.observation import EventObservation, encode
+from streaming.observation import EventCount, EventObservation, encode
 from streaming.settings import TopicNames
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.rows import OBSERVED, ROUND, of_observation
+from streaming.spark.telling import Telling
 from tests.streaming.golden import folders, messages
 
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()
@@ -77,3 +79,32 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
     assert 'trimtab_rejected_total{reason="not-json"} 3.0' in page, "what can be told is told"
     assert any("lab, round" in record.getMessage() for record in caplog.records)
     assert sum(record.exc_info is not None for record in caplog.records) == 3
+
+
+def heard_of(cluster: str, *, forgotten: bool = False) -> Row:
+    used = [EventCount("trimtab.tick.v1", "used", 1)]
+    seen = EventObservation(cluster=cluster, counts=used, rejected={}, action_results={}, forgotten=forgotten)
+    return of_observation(cluster, encode(seen))
+
+
+def test_the_series_of_a_silent_cluster_go_by_the_drivers_own_clock_and_those_of_the_others_stay() -> None:
+    metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
+    telling = Telling(metrics, forget_after_s={"gone": 100.0, "patient": 1e9}.__getitem__)
+    telling.tell([heard_of("gone"), heard_of("patient")])
+    now_s = time.monotonic()
+    telling.forget_silent(now_s + 50)
+    assert 'cluster="gone"' in generate_latest(metrics.registry).decode()
+    telling.forget_silent(now_s + 101)
+    page = generate_latest(metrics.registry).decode()
+    assert 'cluster="gone"' not in page
+    assert 'cluster="patient"' in page
+    telling.tell([heard_of("gone")])
+    assert 'cluster="gone"' in generate_latest(metrics.registry).decode()
+
+
+def test_the_series_of_a_cluster_that_a_person_forgets_go_at_once() -> None:
+    metrics = Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
+    telling = Telling(metrics)
+    telling.tell([heard_of("gone")])
+    telling.tell([heard_of("gone", forgotten=True)])
+    assert 'cluster="gone"' not in generate_latest(metrics.registry).decode()
