@@ -3,38 +3,27 @@
 Two ways. A round that closes with its first load report more than ``forget_cluster_s`` after the last one starts from an empty
 memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: the memory
 is empty at the first round the event holds for, or at once where nothing came of the cluster for longer than
-``max_report_age_s`` before the event, for then no round may ever close. What is gone at once takes no bytes any more.
+``max_report_age_s`` before the event, for then no round may ever close. What is gone at once takes no bytes any more; a
+controller that is so far behind its input takes a cluster for silent, too, and forgets it some rounds earlier.
 
 What stays: the control events, the clock, the open rounds and where the records come from. And of a Kafka cluster's throttle
 that is in force, what is ours of it: otherwise it would stay on the brokers for ever. Only what is forgotten at once leaves
 that, too, behind.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 from state import control
 from state.events import Control
 from state.kafka.memory import KafkaMemory
 from state.memory import Header
 from state.round_settings import RoundSettings
+from state.waiting import silence_ms
 
 
 def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
     """Whether the memory is to be empty before this round is taken."""
     asked = any(each <= number * header.length_ms for each in header.forget_from_ms)
-    return asked or _is_back(header, number, rounds.forget_cluster_ms)
-
-
-def _is_back(header: Header, number: int, forget_ms: int) -> bool:
-    spans: Sequence[tuple[int, int]] = header.rounds[number].spans
-    if not forget_ms or not spans:
-        return False
-    since = header.last_report_ms
-    gaps = [begin - end for (_, end), (begin, _) in pairwise(spans)]
-    if since is not None:
-        gaps.append(spans[0][0] - since)
-    return any(gap > forget_ms for gap in gaps)
+    forget_ms = rounds.forget_cluster_ms
+    return asked or (forget_ms > 0 and silence_ms(header, number) > forget_ms)
 
 
 def emptied(header: Header, number: int) -> Header:

@@ -29,7 +29,7 @@ from state.closing import Closing, Decided
 from state.groups import Groups
 from state.guards import Budget
 from state.holds import holds_of
-from state.memory import ControlRecord, Fleet, Header, OpenRound, WaitingReport, WaitingTopics
+from state.memory import ControlRecord, Fleet, Header, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
 from state.past import Trial
 from state.round_summary import round_summary
@@ -44,6 +44,7 @@ from state.settings import (
 from state.shedding import shed
 from state.splits import Splits
 from state.tables import Eligible, eligible, loads
+from state.waiting import silence_ms
 
 UNLOAD_TYPE = "trimtab.action.unload.v1"
 SPLIT_TYPE = "trimtab.action.split.v1"
@@ -72,7 +73,7 @@ def close(
     """Close a round that at least one broker reported in. Changes ``header``, returns the fleet's next value."""
     closing = _closing(cluster, header, reports, topics, number=number, identity=identity, settings=settings)
     pulsar = closing.settings.pulsar
-    restarted = _is_restart(header, closing.open_round, pulsar)
+    restarted = silence_ms(header, number) > pulsar.rounds.max_report_age_ms
     if restarted:
         before.forget_policies()
         header.rounds_since_start = 0
@@ -152,14 +153,6 @@ def settings_in_force(
             base,
             f"the overlay does not fit the settings of this start, they are in force without it: {error}",
         )
-
-
-def _is_restart(header: Header, open_round: OpenRound, pulsar: PulsarSettings) -> bool:
-    """Whether the cluster was silent for too long before, or within, this round."""
-    if len(open_round.spans) > 1:
-        return True
-    since = header.last_report_ms
-    return since is not None and open_round.spans[0][0] - since > pulsar.rounds.max_report_age_ms
 
 
 def _change_mode(header: Header, mode: Mode) -> None:

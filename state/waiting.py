@@ -12,7 +12,7 @@ from state.kafka.memory import (
     encode_logs,
     encode_moves,
 )
-from state.memory import WaitingReport, WaitingTopics
+from state.memory import Header, WaitingReport, WaitingTopics
 from state.store import Store, WaitingKey
 
 Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
@@ -144,3 +144,12 @@ def widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:
         else:
             first, last = min(first, begin), max(last, end)
     spans[:] = sorted([*apart, (first, last)])
+
+
+def silence_ms(header: Header, number: int) -> int:
+    """The longest time without a load report before a round or within it; 0 where it has none, or the first one of all."""
+    spans, since = header.rounds[number].spans, header.last_report_ms
+    if not spans:
+        return 0
+    ends = [spans[0][0] if since is None else since, *(end for _, end in spans)]
+    return max(begin - end for (begin, _), end in zip(spans, ends, strict=False))

@@ -22,13 +22,13 @@ from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
-from state.kafka.settings import KafkaSettings
 from state.kafka.snapshot import Seen, see
 from state.kafka.summary import Closed, round_summary
 from state.memory import Header
 from state.outputs import Output, output, rfc3339
 from state.rounds import ROUND_TYPE, Identity, settings_in_force
 from state.settings import SettingsSource, to_ms
+from state.waiting import silence_ms
 
 THROTTLE_TYPE = "trimtab.action.throttle.v1"
 SUBJECT = "reassignments"
@@ -65,7 +65,7 @@ def close(
         settings_problem=problem,
         mode=identity.mode if record is None or record.mode is None else record.mode,
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
-        restarted=_is_restart(header, number, kafka),
+        restarted=silence_ms(header, number) > kafka.rounds.max_report_age_ms,
         failing_since_ms=header.error_held_since_ms,
     )
     if closed.restarted:
@@ -88,15 +88,6 @@ def close(
     spans = closed.open_round.spans
     header.last_report_ms = spans[-1][1] if spans else header.last_report_ms
     return outputs
-
-
-def _is_restart(header: Header, number: int, kafka: KafkaSettings) -> bool:
-    """Whether the cluster was silent for too long before, or within, this round."""
-    spans = header.rounds[number].spans
-    if len(spans) > 1:
-        return True
-    since = header.last_report_ms
-    return bool(spans) and since is not None and spans[0][0] - since > kafka.rounds.max_report_age_ms
 
 
 def _change_mode(header: Header, memory: KafkaMemory, closed: Closed) -> None:

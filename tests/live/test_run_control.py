@@ -1,12 +1,14 @@
 """Operators' commands against a running controller: what they write is obeyed, and what it decided can be asked for."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.live.driving import Warm
+from tests.live.driving import Warm, samples, until
+from tests.live.loads import played
 from tests.live.operating import operate, said
 from tests.live.stage import Stage
 
@@ -41,3 +43,25 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
 def summary_of(cluster: str, system: str) -> bytes:
     """As much of a round's summary as tells what kind of cluster it is."""
     return json.dumps({"type": "trimtab.round.v1", "cluster": cluster, "data": {"system": system}}).encode()
+
+
+def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_state_nor_series(
+    stage: Stage, warm: Warm
+) -> None:
+    config = stage.settings()
+    stage.send(played(range(2)))
+    with warm.start("run", "--config", str(config), "--from", "earliest") as run:
+        stage.wait_for(stage.topics.audit, 2, running=[run])
+        until(lambda: number(run.url, "trimtab_clusters") == 1, what="the cluster's series", running=[run])
+        until(lambda: number(run.url, "trimtab_state_rows") > 0, what="the cluster's state", running=[run])
+        text = said(config, "forget", "--cluster", "east-1", "--who", "ann", "--why=dismantled")
+        assert "forgotten: what is remembered of it; at once if it is silent" in text
+        until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
+        assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
+        until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
+        assert run.terminate() == 0
+
+
+def number(url: str, name: str) -> float:
+    """One sample without labels; NaN where there is none yet."""
+    return samples(url).get((name, frozenset()), math.nan)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -85,6 +86,8 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
 
     card = newest_start(stage.checkpoint) / "trimtab.json"
     text = card.read_bytes()
+    assert json.loads(text)["trimtab_version"] == version("trimtab")
+    assert json.loads(text)["spark_version"] == version("pyspark")
     rewrite(card, json.dumps(json.loads(text) | {"memory_version": 99}).encode())
     said = refusal(warm, config)
     assert "written by a newer trimtab (memory version 99" in said
