@@ -1,0 +1,106 @@
+"""The executor's consumer on a real Kafka, in its group: while a batch is worked on, and when another executor joins."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from streaming.execute.actions_topic import ActionRecord, ActionsTopic
+from streaming.execute.orders import Epochs
+from streaming.sinks import PublishError
+from tests.live.driving import until
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+POLL_INTERVAL_S = 7.0
+"""After which the client leaves the group if it is not polled; no shorter than the session, whose minimum is 6 s."""
+
+
+def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
+    options = {
+        "session_timeout_ms": 6_000,
+        "heartbeat_interval_ms": 1_000,
+        "max_poll_interval_ms": round(1000 * POLL_INTERVAL_S),
+    }
+    return stack.enter_context(
+        ActionsTopic(
+            stage.bootstrap,
+            topic=stage.topics.actions,
+            cluster=stage.name,
+            epochs=Epochs(),
+            records_max=10,
+            now_s=time.time(),
+            client_options=options,
+        )
+    )
+
+
+def say(stage: Stage, value: bytes) -> None:
+    stage.send_raw(b"c", value, to=stage.topics.actions)
+    stage.flush()
+
+
+def polled(*actions: ActionsTopic) -> list[bytes]:
+    """The next batch that any of them gets."""
+    found: list[ActionRecord] = until(
+        lambda: next(filter(None, (each.poll(timeout_s=0.3) for each in actions)), []), what="a batch"
+    )
+    return [record.value for record in found]
+
+
+def stays(actions: ActionsTopic, *, while_: Callable[[], bool]) -> None:
+    while while_():
+        actions.stay()
+
+
+def test_a_batch_that_takes_longer_than_the_poll_interval_is_kept_and_what_comes_meanwhile_is_not_lost(
+    stage: Stage,
+) -> None:
+    with ExitStack() as stack:
+        actions = consumer(stage, stack)
+        say(stage, b"long")
+        assert polled(actions) == [b"long"]
+        say(stage, b"meanwhile")
+        end_s = time.monotonic() + 2 * POLL_INTERVAL_S
+        stays(actions, while_=lambda: time.monotonic() < end_s)
+        actions.commit()
+        assert polled(actions) == [b"meanwhile"]
+
+
+def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_again_to_whoever_has_it_then(
+    stage: Stage,
+) -> None:
+    with ExitStack() as stack:
+        first = consumer(stage, stack)
+        say(stage, b"a1")
+        assert polled(first) == [b"a1"]
+        second = consumer(stage, stack)
+        found: list[ActionRecord] = []
+
+        def taken() -> bool:
+            found.extend(second.poll(timeout_s=0.3))
+            try:
+                first.stay()
+            except PublishError as error:
+                return "taken from this executor" in str(error)
+            return False
+
+        until(taken, what="the group to change")
+        with pytest.raises(PublishError, match="taken from this executor"):
+            first.commit()
+        first.drop()
+        assert ([record.value for record in found] or polled(first, second)) == [b"a1"]
+
+
+def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
+    with ExitStack() as stack:
+        actions = consumer(stage, stack)
+        say(stage, b"a1")
+        assert polled(actions) == [b"a1"]
+        actions.commit()
+        say(stage, b"a2")
+        assert polled(actions) == [b"a2"]
+        actions.drop()
+        assert polled(actions) == [b"a2"]
