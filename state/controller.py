@@ -102,6 +102,7 @@ class Controller:
             store,
             {number for number, waiting in self._header.rounds.items() if waiting.waiters},
         )
+        self._known_results: dict[int, set[ResultRecord]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
     def _load_header(self) -> Header:
@@ -154,28 +155,27 @@ class Controller:
     def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
         """What becomes of an event, or what of it waits for its round; an error of ours refuses it and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
+        too_much = self._refuse_too_much(event)  # may read the store, whose errors are not the event's
         try:
-            return self._refuse(event) or self._keep(event)
+            return self._refuse(event) or too_much or self._keep(event)
         except PASSES_THROUGH:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
-            self._header = before.restored()
+            self._header, self._known_results = before.restored(), {}
             self._rounds = adoption.rounds_of(self._header.system, self._base)
             return refusal(error)
 
-    def _keep(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
+    def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         if isinstance(event, Control):
             return self._take_control(event)
         if event.partition is not None:
             self._header.partition = event.partition
         if self._is_late(event):
             return LATE
-        refused = self._refuse_too_much(event)
-        if refused is not None:
-            return refused
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
             adoption.adopt(self._header, self._base)
             self._rounds = self._base.kafka.rounds
+            self._known_results = {}
         self._begin(event)
         return self._put(event)
 
@@ -193,7 +193,7 @@ class Controller:
         self._rounds = self._base.pulsar.rounds
         self._header = forgetting.bare(self._header, self._rounds)
         self._fleet = self._kafka = None
-        self._waiting = WaitingRoom(self._store, ())
+        self._waiting, self._known_results = WaitingRoom(self._store, ()), {}
         self._is_forgotten = True
 
     def close_open(self) -> list[Output]:
@@ -250,7 +250,10 @@ class Controller:
     def _refuse_too_much(self, event: Event) -> Rejection | None:
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.get(number, OpenRound())
-        return limits.refusal(event, waiting_of(event, number), open_round, self._waiting.find)
+        if isinstance(event, ActionResult):
+            known = self._results_of(number, open_round) if number in self._header.rounds else ()
+            return limits.refused_result(result_of(event), known)
+        return limits.refusal(waiting_of(event, number), open_round, self._waiting.find)
 
     def _refuse_overlay(self, event: Control) -> Rejection | None:
         try:
@@ -290,10 +293,25 @@ class Controller:
             adoption.remember_tick(self._header, event, self._base)
             is_new = _take_tick(event, open_round)
         elif isinstance(event, ActionResult):
-            is_new = _take_result(event, open_round)
+            is_new = self._take_result(event, number, open_round)
         elif isinstance(event, ClusterFacts):
             is_new = _take_facts(event, open_round)
         return USED if is_new else SUPERSEDED
+
+    def _results_of(self, number: int, open_round: OpenRound) -> set[ResultRecord]:
+        """The results of a round as a set, because a round may bring very many."""
+        known = self._known_results.setdefault(number, set())
+        if len(known) != len(open_round.results):
+            known.update(open_round.results)
+        return known
+
+    def _take_result(self, event: ActionResult, number: int, open_round: OpenRound) -> bool:
+        record, known = result_of(event), self._results_of(number, open_round)
+        if record in known:
+            return False
+        known.add(record)
+        open_round.results.append(record)
+        return True
 
     def _advance(self, time_ms: int) -> list[Output]:
         """Move the clock; close, in order, the rounds whose end + lateness it has reached."""
@@ -328,6 +346,7 @@ class Controller:
         )
         after, outputs = round_close.close(ended, before)
         self._header = after.header
+        self._known_results.pop(number, None)
         if after.fleet is not before.fleet or after.kafka is not before.kafka:
             self._fleet, self._kafka, self._fleet_changed = after.fleet, after.kafka, True
         for type_, count in Counter(_EVENT_OF[type(each)] for each in waiting.values()).items():
@@ -366,9 +385,6 @@ def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
     return True
 
 
-def _take_result(event: ActionResult, open_round: OpenRound) -> bool:
-    record = ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)
-    if record in open_round.results:
-        return False
-    open_round.results.append(record)
-    return True
+def result_of(event: ActionResult) -> ResultRecord:
+    """What is kept of a result until its round closes."""
+    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)

@@ -201,9 +201,18 @@ RejectReason = Literal[
 """Every reason a record can be refused for; each is a subject on the dead-letter topic."""
 
 
+MAX_DETAIL_CHARACTERS = 2000
+"""Of a rejection: enough to name what is wrong and the remedy, whatever the record has in it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """Why a record cannot be used; the record itself goes to the dead letter."""
 
     reason: RejectReason
     detail: str
+    """At most ``MAX_DETAIL_CHARACTERS``; a longer one is cut."""
+
+    def __post_init__(self) -> None:
+        if len(self.detail) > MAX_DETAIL_CHARACTERS:
+            object.__setattr__(self, "detail", f"{self.detail[: MAX_DETAIL_CHARACTERS - 1]}…")

@@ -8,7 +8,6 @@ Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPo
 broker that is primary in two policies is of the first one only.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,6 +18,7 @@ from policies.snapshot import Ints
 from policies.usage import Bools
 from state.facts import Facts, Isolation
 from state.memory import Fleet
+from state.patterns import compiled
 
 DEFAULT = 0
 """Number of the default group."""
@@ -80,13 +80,13 @@ def host_of(broker: str) -> str:
 
 
 def _first_matches(names: Iterable[str], patterns: Sequence[Sequence[str]]) -> Ints:
-    compiled = [[re.compile(pattern) for pattern in each] for each in patterns]
+    matchers = [list(map(compiled, each)) for each in patterns]
     return np.array(
         [
             next(
                 (
                     group
-                    for group, each in enumerate(compiled, start=1)
+                    for group, each in enumerate(matchers, start=1)
                     if any(pattern.fullmatch(name) for pattern in each)
                 ),
                 DEFAULT,

@@ -4,10 +4,10 @@ Every limit is far above what a real cluster sends, and holds for one round; doc
 order of arrival decides what is refused: what was taken first stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from state.events import ActionResult, Event, Rejection, RejectReason
+from state.events import Rejection, RejectReason
 from state.memory import OpenRound, ResultRecord, Waiters
 from state.store import WaitingKey, WaitingKind
 from state.waiting import Waiting, rows_count
@@ -30,14 +30,11 @@ _ROWS: Final[dict[WaitingKind, tuple[str, RejectReason]]] = {
 
 
 def refusal(
-    event: Event,
     waits: tuple[WaitingKey, Waiting] | None,
     open_round: OpenRound,
     find: Callable[[WaitingKey], Waiting | None],
 ) -> Rejection | None:
     """Why an event is not taken into its round; ``waits`` is what of it would wait, ``find`` what waits already."""
-    if isinstance(event, ActionResult):
-        return _too_many_results(event, open_round)
     if waits is None or waits[0].kind not in _ROWS:
         return None
     key, new = waits
@@ -53,10 +50,9 @@ def refusal(
     return None
 
 
-def _too_many_results(event: ActionResult, open_round: OpenRound) -> Rejection | None:
-    if len(open_round.results) < MAX_RESULTS_COUNT:
-        return None
-    if ResultRecord(event.time_ms, event.id, event.action_id, event.outcome) in open_round.results:
+def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rejection | None:
+    """Why a result is not taken into its round, whose results are ``known``."""
+    if len(known) < MAX_RESULTS_COUNT or record in known:
         return None
     return _refused("too-many-results", "results of actions", MAX_RESULTS_COUNT)
 

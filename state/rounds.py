@@ -57,6 +57,8 @@ class Identity:
 
     mode: Mode = "dry-run"
     action_ttl_s: float = 180.0
+    max_action_bytes: int = 8_000_000
+    """Data of an action above it is not decided: the output would refuse the record, and its batch for ever."""
 
 
 def close(

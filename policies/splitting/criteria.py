@@ -56,6 +56,8 @@ from policies.usage import Bools, Floats
 ONE_TOPIC_RATIO = 0.9
 """Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less
 than a tenth, and a split is for ever."""
+MOST_BOUNDARIES = 10_000
+"""Of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
 _LEAST_TOPICS = 2
 """Topics a bundle needs to be split: a topic is the smallest unit."""
 _OPEN = -1
@@ -257,6 +259,11 @@ def _cut(
         so_far.reasons[at] = cut.reason
         return NO_BOUNDARY
     room = question.max_boundaries_count
+    if len(cut.boundaries) > MOST_BOUNDARIES:
+        so_far.reasons[at] = (
+            f"{len(cut.boundaries)} boundaries would be needed, and {MOST_BOUNDARIES} fit in an action"
+        )
+        return NO_BOUNDARY
     if room is not None and len(cut.boundaries) > room:
         return NAMESPACE_FULL
     so_far.added[int(snapshot.namespaces[row])] += len(cut.boundaries)
@@ -308,7 +315,7 @@ def _question(
         difference_threshold_percent=settings.difference_threshold_percent,
         boundary=settings.flow_or_qps_boundary,
         boundaries_count=int(found.boundaries_counts[at]) or None,
-        max_boundaries_count=room,
+        max_boundaries_count=MOST_BOUNDARIES if room is None else min(room, MOST_BOUNDARIES),
         max_child_ratio=settings.max_child_ratio,
     )
 

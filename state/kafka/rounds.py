@@ -25,7 +25,7 @@ from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Seen, see
 from state.kafka.summary import Closed, round_summary
 from state.memory import Header
-from state.outputs import Output, output, rfc3339
+from state.outputs import Output, canonical, output, rfc3339
 from state.rounds import ROUND_TYPE, Identity, settings_in_force
 from state.settings import SettingsSource, to_ms
 from state.waiting import silence_ms
@@ -82,7 +82,7 @@ def close(
     )
     memory.readings, memory.rates = seen.readings, seen.rates
     pursuit.look(memory, seen, end_ms=closed.end_ms)
-    outputs = _decide(header, memory, closed, seen, to_ms(identity.action_ttl_s))
+    outputs = _decide(header, memory, closed, seen, identity)
     header.rounds_since_start += 1
     header.last_summary = number
     spans = closed.open_round.spans
@@ -107,15 +107,21 @@ def _meet(memory: KafkaMemory, closed: Closed) -> None:
     }
 
 
+_REMOVAL_BYTES = 100_000
+"""Of an action that takes a throttle off, beside the lists: its other fields."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Hold:
     """Why a wanted decision does not happen."""
 
-    reason: Literal["paused", "failing", "off", "retrying"]
+    reason: Literal["paused", "failing", "off", "retrying", "too-large"]
     detail: str
 
 
-def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl_ms: int) -> list[Output]:
+def _decide(
+    header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, identity: Identity
+) -> list[Output]:
     obstacle = _obstacle(header, closed, live_count=len(memory.last_ms))
     if obstacle is not None:
         return [_round_output(closed, memory, seen, None, [], outcome=obstacle[0], reason=obstacle[1])]
@@ -126,9 +132,13 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, ttl
     hold = None if decision is None else _hold(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
+        ttl_ms = to_ms(identity.action_ttl_s)
         actions = [_action(decision, told, seen, closed, ttl_ms)]
+        hold = _too_large(actions[0], after, identity.max_action_bytes)
+    if decision is not None and hold is None:
         _remember(memory, decision, after, actions[0], closed, ttl_ms)
     else:
+        actions = []
         memory.pacing = after if decision is None else _watched_on(memory.pacing, after, told, seen)
     return [
         *actions,
@@ -210,6 +220,18 @@ def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, close
             f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",
         )
     return None
+
+
+def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | None:
+    """Why a decision is not published: it, or what takes it off in the end, is larger than the output takes."""
+    needed = max(len(action.data), len(canonical(after.added)) + _REMOVAL_BYTES if after.is_active else 0)
+    if needed <= max_bytes:
+        return None
+    return _Hold(
+        "too-large",
+        f"the action takes {needed} bytes and at most {max_bytes} are published: move fewer partitions at a time "
+        "(`trimtab throttle plan --batches`), or throttle whole topics with `*` by hand",
+    )
 
 
 def _watched_on(

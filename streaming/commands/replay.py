@@ -10,10 +10,9 @@ from typing import BinaryIO, cast
 
 import click
 
-from state.rounds import Identity
 from streaming.accepted import AcceptedClusters
 from streaming.commands.options import config_option
-from streaming.configured import read_settings
+from streaming.configured import identity_of, read_settings
 from streaming.exits import WrongUse
 from streaming.recording import STANDARD, BadRecording
 from streaming.replay import Only, Replay, unwatched
@@ -50,7 +49,7 @@ def replay_command(
     replay = Replay(
         sys.stdout.buffer,
         name=settings.controller.name,
-        identity=Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s),
+        identity=identity_of(settings),
         settings=ClusterSettingsSource(settings),
         max_record_bytes=settings.controller.max_record_bytes,
         accepted=AcceptedClusters(settings.controller.accepted_clusters),

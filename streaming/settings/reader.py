@@ -37,6 +37,8 @@ _SHOWN_CHARS_MAX = 80
 
 WHOLE_MAX = 2**53
 """Largest whole number taken, up or down: far beyond any use, and what columns, JSON and doubles hold exactly."""
+PROBLEMS_MAX = 100
+"""Problems told of one source; who has mended so many is told the next."""
 
 
 class TreeReader:
@@ -56,7 +58,7 @@ class TreeReader:
         for name, value in raw.items():
             if name in known:
                 tree[name] = self.value(value, known[name].kind, (*path, name))
-            else:
+            elif len(self.problems) < PROBLEMS_MAX:  # to find the nearest name takes long
                 self._complain((*path, name), f"unknown setting; {_suggestion(name, known, path)}")
         return {name: value for name, value in tree.items() if value is not WRONG}
 
@@ -90,7 +92,8 @@ class TreeReader:
         return {name: value for name, value in tree.items() if value is not WRONG}
 
     def _complain(self, path: Path, complaint: str) -> None:
-        self.problems.append(Problem(self._origin, path, complaint))
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(Problem(self._origin, path, complaint))
 
 
 def read_strictly(raw: object, kind: Any) -> object:

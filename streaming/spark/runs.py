@@ -10,8 +10,8 @@ import logging
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from state.rounds import Identity
 from streaming.accepted import AcceptedClusters
+from streaming.configured import identity_of
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.kept import NotReadable, restored
 from streaming.sinks.publisher import Publisher
@@ -85,7 +85,7 @@ class Runs:
         controller = settings.controller
         processor = ClusterProcessor(
             name=controller.name,
-            identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
+            identity=identity_of(settings),
             settings=ClusterSettingsSource(settings),
             max_record_bytes=controller.max_record_bytes,
             accepted=AcceptedClusters(controller.accepted_clusters),

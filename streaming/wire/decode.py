@@ -5,7 +5,6 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -38,10 +37,13 @@ from state.events import (
 )
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from state.outputs import rfc3339
+from state.patterns import BadPattern, compiled
+from state.round_summary import MAX_REMARK_CHARACTERS
 from streaming.wire.bundles import BadBundleName, KnownBundles
 from streaming.wire.diagnose import diagnose
 from streaming.wire.kafka import BadReport, broker_logs, moves_report
 from streaming.wire.messages import (
+    MAX_NAME_CHARACTERS,
     MAX_NUMBER,
     ActionResultMessage,
     BundleStats,
@@ -211,8 +213,8 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 paused=overlay.paused,
                 mode=overlay.mode,
                 overlay=msgspec.json.encode(overlay.settings, order="sorted"),
-                who=overlay.who or "",
-                why=overlay.why or "",
+                who=(overlay.who or "")[:MAX_REMARK_CHARACTERS],
+                why=(overlay.why or "")[:MAX_REMARK_CHARACTERS],
                 resumed_ms=_resumed_ms(overlay, time_ms),
                 forget=overlay.forget,
             )
@@ -220,6 +222,10 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
 
 def _facts(found: PulsarClusterData) -> Facts:
     for name, policy in found.isolation_policies.items():
+        if len(name) > MAX_NAME_CHARACTERS:
+            raise BadReport(
+                f"isolation policy {name[:200]!r} has {len(name)} characters, at most {MAX_NAME_CHARACTERS} are taken"
+            )
         for pattern in (*policy.namespaces, *policy.primary):
             _check_pattern(name, pattern)
     brokers = sorted(found.brokers.items())
@@ -256,13 +262,12 @@ def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
 
 def _check_pattern(policy: str, pattern: str) -> None:
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        detail = (
-            f"isolation policy {policy[:200]!r} has the regular expression {pattern[:200]!r}, which Python does not "
-            f"understand ({error}): say it with what Java and Python have in common"
-        )
-        raise _Refused(Rejection(reason="bad-data", detail=detail)) from error
+        compiled(pattern)
+    except BadPattern as error:
+        raise BadReport(
+            f"isolation policy {policy[:200]!r} has the regular expression {pattern[:200]!r}, which RE2 does not "
+            f"understand ({error}): say it without look-around and back-references"
+        ) from error
 
 
 def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
@@ -438,6 +443,12 @@ def _topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
     except BadBundleName as error:
         raise _refused_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
+    longest = max(names, key=len, default="")
+    if len(longest) > MAX_NAME_CHARACTERS:
+        detail = (
+            f"topic {longest[:200]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
+        )
+        raise _Refused(Rejection(reason="bad-data", detail=detail))
     traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)
     _check_traffic(traffic, names)
     return TopicTraffic(

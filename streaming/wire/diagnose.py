@@ -14,6 +14,7 @@ import msgspec
 from state.events import Rejection
 from streaming.wire.messages import (
     CLUSTER_PATTERN,
+    MAX_NAME_CHARACTERS,
     MESSAGE_TYPES,
     LocalBrokerData,
     Resource,
@@ -83,6 +84,8 @@ def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
         if not isinstance(event.get(name), str) or not event[name]:
             detail = f"{name} is {_shown(event.get(name))}, expected a non-empty string"
             return Rejection(reason="not-cloudevent", detail=detail)
+        if len(event[name]) > MAX_NAME_CHARACTERS:
+            return Rejection(reason="not-cloudevent", detail=_too_long(name, event[name]))
     if event["type"] not in _KNOWN_TYPES:
         detail = f"type is {_shown(event['type'])}, expected one of {', '.join(sorted(_KNOWN_TYPES))}"
         return Rejection(reason="unknown-type", detail=detail)
@@ -91,6 +94,10 @@ def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
         detail = f"datacontenttype is {_shown(content)}, expected 'application/json'"
         return Rejection(reason="not-cloudevent", detail=detail)
     return None
+
+
+def _too_long(name: str, value: str) -> str:
+    return f"{name} is {_shown(value)}, {len(value)} characters: at most {MAX_NAME_CHARACTERS} are taken"
 
 
 def _cluster_problem(event: dict[str, object], key: str | None) -> Rejection | None:
@@ -116,6 +123,8 @@ def _attribute_problem(event: dict[str, object]) -> Rejection | None:
         return Rejection(
             reason="no-subject", detail=f"subject is {_shown(subject)}, expected a non-empty string"
         )
+    if len(subject) > MAX_NAME_CHARACTERS:
+        return Rejection(reason="bad-data", detail=_too_long("subject", subject))
     for name in ("time", "recordedtime"):
         if event.get(name) is not None or name == "time":
             problem = _time_problem(name, event.get(name))
@@ -136,25 +145,38 @@ def _time_problem(name: str, value: object) -> Rejection | None:
 
 
 def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
-    for path, value in _numbers(event.get("data")):
+    for place, value in _numbers(event.get("data")):
         if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
-            where = ascii(path)[1:-1][:_SHOWN_CHARACTERS]
+            where = ascii(_path(place))[1:-1][:_SHOWN_CHARACTERS]
             return Rejection(
                 reason="not-finite", detail=f"{where} is {_shown(value)}, expected a finite number"
             )
     return None
 
 
-def _numbers(data: object) -> Iterator[tuple[str, object]]:
-    """Numbers of ``data`` with their paths, and texts where a number belongs; not recursive, whatever the depth."""
-    waiting: list[tuple[str, object, bool]] = [("data", data, False)]
+_Place = tuple["_Place | None", str | int]
+"""Where a value is: what it is in, and its name or number there. A path as text would take the square of the depth."""
+
+
+def _path(place: _Place) -> str:
+    parts: list[str] = []
+    at: _Place | None = place
+    while at is not None:
+        at, name = at
+        parts.append(f"[{name}]" if isinstance(name, int) else f".{name}")
+    return "".join(reversed(parts))[1:]
+
+
+def _numbers(data: object) -> Iterator[tuple[_Place, object]]:
+    """Numbers of ``data`` with their places, and texts where a number belongs; not recursive, whatever the depth."""
+    waiting: list[tuple[_Place, object, bool]] = [((None, "data"), data, False)]
     while waiting:
-        path, value, is_number = waiting.pop()
+        place, value, is_number = waiting.pop()
         if isinstance(value, dict):
             waiting.extend(
-                (f"{path}.{name}", inner, name in _NUMBER_FIELDS) for name, inner in reversed(value.items())
+                ((place, name), inner, name in _NUMBER_FIELDS) for name, inner in reversed(value.items())
             )
         elif isinstance(value, list):
-            waiting.extend((f"{path}[{place}]", inner, False) for place, inner in enumerate(value))
+            waiting.extend(((place, at), inner, False) for at, inner in enumerate(value))
         elif isinstance(value, float) or (isinstance(value, str) and is_number):
-            yield path, value
+            yield place, value

@@ -18,7 +18,10 @@ CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
 MAX_NUMBER = 1e18
 """Largest rate or usage taken: a million times what any broker reaches, and far from overflowing single precision."""
 
-Text = Annotated[str, Meta(min_length=1)]
+MAX_NAME_CHARACTERS = 2048
+"""Longest name, id or subject taken: whatever is said of it has to fit in a record."""
+
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Cluster = Annotated[str, Meta(pattern=CLUSTER_PATTERN)]
 Time = Annotated[datetime, Meta(tz=True)]
 

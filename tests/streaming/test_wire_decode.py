@@ -289,8 +289,8 @@ def test_the_other_events_are_read_too():
     assert statistics.broker == "b1"
 
 
-def test_a_broker_may_have_any_name_that_is_not_empty():
-    names = ["b1:8080", "ü", " ", "a\nb", "\x00", "x" * 10_000, "\U0001f4a5"]
+def test_a_broker_may_have_any_name_that_is_neither_empty_nor_endless():
+    names = ["b1:8080", "ü", " ", "a\nb", "\x00", "x" * 2048, "\U0001f4a5"]
     found = [taken(report(name, id="1")) for name in names]
     assert [each.broker for each in found if isinstance(each, LoadReport)] == names
 
