@@ -218,11 +218,15 @@ def _is_lost(snapshot: PacingSnapshot) -> bool:
 
 
 def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
-    """Of a role whose rate can go up; under a cap just above the minimum it stays near."""
+    """Of a role whose rate can go up; under a cap just above the minimum it stays near.
+
+    A leader that is no source has no rate: it is on no list, so nothing holds it back.
+    """
     share = exact(now.settings.raise_at_ratio)
     return any(
         (load.min_bytes_per_s or 0) > share * rates[load.role] and wanted[load.role] > rates[load.role]
         for load in now.loads
+        if load.role in wanted
     )
 
 

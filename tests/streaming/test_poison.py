@@ -198,10 +198,10 @@ LARGEST = 2**63 - 1
 PARTITIONS = 12
 
 
-def moving(time_s: float, *, size: int) -> list[bytes]:
+def moving(time_s: float, *, size: int, leader: int | None = None) -> list[bytes]:
     """Partitions of the largest size that move from brokers 1 and 2 to 3 and 4."""
     moves = [
-        {"topic": "t", "partition": at, "replicas": [1, 2, 3, 4], "leader": 1 + at % 2}
+        {"topic": "t", "partition": at, "replicas": [1, 2, 3, 4], "leader": leader or 1 + at % 2}
         | {"adding": [3, 4], "removing": [1], "isr": [1, 2]}
         for at in range(PARTITIONS)
     ]
@@ -210,7 +210,7 @@ def moving(time_s: float, *, size: int) -> list[bytes]:
         replicas = [
             {"topic": "t", "partition": at, "leader": broker == 1 + at % 2, "log_size_bytes": size}
             for at in range(PARTITIONS)
-            if broker <= 2
+            if broker <= 2 or leader
         ]
         data = {"broker": broker, "replicas": replicas, "network": {"in_bytes_per_s": LARGEST}}
         brokers.append(event(KAFKA_LOAD_REPORT, time_s=time_s, subject=str(broker), data=data))
@@ -241,3 +241,13 @@ def test_a_rate_is_never_above_what_kafka_takes(name: str):
     assert {each["outcome"] for each in desk.summaries} == {"decided"}
     rates = [rate for each in desk.summaries for rate in each["throttle"]["rates_bytes_per_s"].values()]
     assert all(rate <= LARGEST for rate in rates)
+
+
+def test_a_partition_that_is_led_by_a_replica_it_gains_is_paced_on():
+    """On no list as a leader, so nothing holds it back; its rate was looked for all the same."""
+    desk = Desk()
+    for number in range(8):
+        desk.take(*moving(10 * number + 5, size=10**6 * number, leader=3 if number > 3 else None))
+    assert desk.refusals == []
+    assert {each["outcome"] for each in desk.summaries} == {"decided"}
+    assert desk.summaries[-1]["throttle"]["partitions_moving_count"] == PARTITIONS
