@@ -36,6 +36,11 @@ from streaming.settings import Settings
     help="Where a first start reads the input from; TIME is RFC 3339.",
 )
 @click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="Go on although the input lost records that were not read yet; the audit topic says which.",
+)
 @click.option("--adopt", is_flag=True, help="Trust the checkpoint although the marker disagrees.")
 @verbose_option
 def run_command(
@@ -50,6 +55,7 @@ def run_command(
     begin: str | None,
     *,
     fresh: bool,
+    skip_lost: bool,
     adopt: bool,
     verbose: bool,
 ) -> None:
@@ -59,6 +65,10 @@ def run_command(
     """
     if fresh and adopt:
         raise click.UsageError("--fresh and --adopt exclude each other")
+    if fresh and skip_lost:
+        raise click.UsageError(
+            "--fresh and --skip-lost exclude each other: a fresh start has nothing to lose"
+        )
     flags = {
         "controller.mode": mode,
         "controller.name": name,
@@ -74,7 +84,7 @@ def run_command(
 
     from streaming.spark.application import Application  # noqa: PLC0415  Spark takes a second to import
 
-    Application(settings, begin=first, fresh=fresh, adopt=adopt).run()
+    Application(settings, begin=first, fresh=fresh, adopt=adopt, skip_lost=skip_lost).run()
 
 
 def _begin(text: str | None, settings: Settings) -> Begin:

@@ -8,6 +8,7 @@ import msgspec
 from streaming.docs.published import (
     RejectedMessage,
     RoundMessage,
+    SkippedMessage,
     SplitMessage,
     ThrottleMessage,
     UnloadMessage,
@@ -47,5 +48,6 @@ KINDS = (
     MessageKind(message=SplitMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=ThrottleMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=RoundMessage, topics=("audit",), is_read=False),
+    MessageKind(message=SkippedMessage, topics=("audit",), is_read=False),
     MessageKind(message=RejectedMessage, topics=("dead_letter",), is_read=False),
 )

@@ -15,6 +15,7 @@ from state.outputs import RoundSummary, Split, Unload
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.wire.encode import REJECTED_TYPE, RejectedData
 from streaming.wire.messages import CLUSTER_PATTERN, Cluster, Text
+from streaming.wire.skipped import SKIPPED_TYPE, SkippedData
 
 Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 Source = Annotated[str, Meta(pattern=r"^/trimtab/[A-Za-z0-9._-]{1,100}$")]
@@ -92,3 +93,14 @@ class RejectedMessage(Published, frozen=True, kw_only=True, tag=REJECTED_TYPE):
     cluster: MaybeCluster
     """The record's cluster; empty where it is not valid or not the record's key."""
     data: RejectedData
+
+
+class SkippedMessage(Published, frozen=True, kw_only=True, tag=SKIPPED_TYPE):
+    """Input that was gone before it was read, which the controller passed over because `--skip-lost` told it to."""
+
+    subject: Literal["input"]
+    time: Time
+    """When it was said."""
+    cluster: Literal[""]
+    """Always empty, and so is the record's key: nobody knows whose records they were."""
+    data: SkippedData

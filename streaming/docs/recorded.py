@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,13 @@ import msgspec
 
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
 from streaming.docs.kafka_example import kafka_example
-from streaming.docs.published import RejectedMessage, RoundMessage, SplitMessage, UnloadMessage
+from streaming.docs.published import (
+    RejectedMessage,
+    RoundMessage,
+    SkippedMessage,
+    SplitMessage,
+    UnloadMessage,
+)
 from streaming.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.sections import TopicNames
@@ -36,6 +42,7 @@ from streaming.wire.messages import (
     TopicStatsMessage,
     type_of,
 )
+from streaming.wire.skipped import SkippedRange, encode_skipped
 
 Event = dict[str, Any]
 
@@ -107,9 +114,25 @@ def replay_recording(repository: Path) -> Recorded:
     asked, said, of_kafka = kafka_example(load(file=repository / SETTINGS, flags={}, environ={}).settings)
     return Recorded(
         inputs=(*story.inputs, *made.values(), *asked),
-        outputs=(*outputs, split, *said),
-        examples={**story.found(), **made, SplitMessage: split, RejectedMessage: rejected[0], **of_kafka},
+        outputs=(*outputs, split, _skipped(), *said),
+        examples={
+            **story.found(),
+            **made,
+            SplitMessage: split,
+            RejectedMessage: rejected[0],
+            SkippedMessage: _skipped(),
+            **of_kafka,
+        },
     )
+
+
+def _skipped() -> Event:
+    """What a controller says that was down for longer than its input keeps records."""
+    gap = SkippedRange(
+        topic=TopicNames().input, partition=0, read_until="1042", goes_on_from="5310", records_count=4268
+    )
+    said_ms = round(datetime(2026, 11, 21, 13, 21, 25, tzinfo=UTC).timestamp() * 1000)
+    return dict(json.loads(encode_skipped([gap], name="trimtab", time_ms=said_ms)))
 
 
 def _first_split(repository: Path, recorded: bytes) -> Event:

@@ -16,7 +16,7 @@ from state.kafka import outputs as kafka_outputs
 from streaming.docs import published
 from streaming.docs.kinds import MessageKind
 from streaming.settings.catalog import attribute_docs
-from streaming.wire import encode, kafka, messages
+from streaming.wire import encode, kafka, messages, skipped
 from streaming.wire.messages import (
     MAX_NUMBER,
     Envelope,
@@ -58,7 +58,7 @@ _MEASURED_OR_NOT = [
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     name: member
-    for module in (messages, kafka, encode, outputs, kafka_outputs, published)
+    for module in (messages, kafka, encode, skipped, outputs, kafka_outputs, published)
     for name, member in vars(module).items()
     if isinstance(member, type) and issubclass(member, msgspec.Struct)
 }

@@ -111,7 +111,7 @@ class Log:
             what = "was trimmed, or the topic was made anew"
         raise DataLoss(
             f"{partition}: ledger {start.ledger}, where reading is to go on after {start}, {what} (there are "
-            f"{ids[0]} to {ids[-1]}). Start over with --fresh; raise the namespace's retention, and set no message TTL"
+            f"{ids[0]} to {ids[-1]}). Go on with --skip-lost, or start over with --fresh; raise the namespace's retention, and set no message TTL"
         )
 
     def _was_empty(self, start: Position) -> bool:

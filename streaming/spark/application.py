@@ -30,7 +30,7 @@ from streaming.serve import Check, HealthServer
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.sinks import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.sinks.publisher import Publisher, publisher_of
-from streaming.spark import session, source
+from streaming.spark import session, skipping, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.damage import damaged_files
@@ -38,14 +38,18 @@ from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_rem
 from streaming.spark.java_errors import failure_of
 from streaming.spark.probes import failed_probe
 from streaming.spark.progress import batch_progress, show_progress
+from streaming.spark.regrown import regrown
 from streaming.spark.runs import Runs
 from streaming.spark.spark_log import SparkLog
+from streaming.spark.surroundings import Changed, Unanswered, Watch, look
 from streaming.spark.take_over import take_over
 from streaming.spark.watchdog import START_S, STOP_S, Watchdog
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
+from streaming.topics.identity import input_ids
 from streaming.topics.kafka import StartError, Unreachable
 from streaming.waiting import OutageWait, StoppedWaiting
+from streaming.wire.skipped import SkippedRange
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,11 +69,14 @@ _INTERVALS_READY = 3
 class Application:
     """One controller process."""
 
-    def __init__(self, settings: Settings, *, begin: source.Begin, fresh: bool, adopt: bool) -> None:
+    def __init__(
+        self, settings: Settings, *, begin: source.Begin, fresh: bool, adopt: bool, skip_lost: bool = False
+    ) -> None:
         self._settings = settings
         self._begin = begin
         self._fresh = fresh
         self._adopt = adopt
+        self._skip_lost = skip_lost
         self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
         self._metrics.show_start(at_s=time.time())
         self._stopping = False
@@ -162,7 +169,10 @@ class Application:
         settings = self._settings
         publisher = publisher_of(settings)
         try:
-            checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint)
+            ids = self._waiting_out(partial(input_ids, settings))
+            checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint, topic_ids=ids)
+            if not self._fresh:
+                self._waiting_out(lambda: self._refuse_regrown(checkpoint))
             epoch = self._waiting_out(
                 lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
             )
@@ -183,8 +193,11 @@ class Application:
             runs = Runs(
                 spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches
             )
-            self._keep_running(runs, publisher, checkpoint)
-        except (CheckpointError, CheckpointMismatch, PublishError) as error:
+            if self._skip_lost:
+                runs.skip(self._waiting_out(lambda: self._said_gaps(checkpoint, epoch)))
+            with Watch(lambda: look(settings, ids, checkpoint.is_there)) as watch:
+                self._keep_running(runs, publisher, checkpoint, watch)
+        except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
             raise Refused(str(error)) from error
         except KafkaError as error:
             raise Refused(f"{settings.input.url}: the input cannot be read: {error!r}") from error
@@ -193,18 +206,34 @@ class Application:
         finally:
             publisher.close()
 
-    def _keep_running(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
+    def _refuse_regrown(self, checkpoint: CheckpointDirectory) -> None:
+        said = regrown(self._settings, checkpoint.planned())
+        if said is not None:
+            raise Changed(said)
+
+    def _said_gaps(self, checkpoint: CheckpointDirectory, epoch: int) -> list[SkippedRange]:
+        """What the input has lost since the checkpoint, once the audit topic says so."""
+        gaps = skipping.lost(self._settings, checkpoint.places())
+        if gaps:
+            skipping.say(self._settings, gaps, epoch=epoch)
+        _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
+        return gaps
+
+    def _keep_running(
+        self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory, watch: Watch
+    ) -> None:
         """Run the query again and again, waiting longer each time it fails at once."""
         backoff_s, repeats = _BACKOFF_FIRST_S, Repeats()
         try:
             while not self._stopping:
                 started = time.monotonic()
-                failure = self._outcome(runs, publisher, checkpoint, repeats)
+                failure = self._outcome(runs, publisher, checkpoint, watch, repeats)
                 if failure is not None:
                     if time.monotonic() - started > _HEALTHY_S:
                         backoff_s = _BACKOFF_FIRST_S
                     self._tell_restart(failure, backoff_s)
                     self._wait(backoff_s)
+                    self._wait_until_unchanged(watch, checkpoint)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
         except Py4JNetworkError as error:
             raise SparkEnded(
@@ -212,13 +241,31 @@ class Application:
                 "nothing is lost"
             ) from error
 
+    def _wait_until_unchanged(self, watch: Watch, checkpoint: CheckpointDirectory) -> None:
+        """A query is only started again on the topics and the checkpoint it had. Raises ``Changed``."""
+        while not self._stopping:
+            try:
+                watch.require_now()
+                self._refuse_regrown(checkpoint)
+            except (Unanswered, KafkaError) as error:
+                self._show_phase(f"the query waits for the brokers: {error}")
+                _LOG.warning("the query waits for the brokers: %s", error)
+                self._wait(_LOOK_S)
+            else:
+                return
+
     def _outcome(
-        self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory, repeats: Repeats
+        self,
+        runs: Runs,
+        publisher: Publisher,
+        checkpoint: CheckpointDirectory,
+        watch: Watch,
+        repeats: Repeats,
     ) -> Failure | None:
         """Run the query to its end; a failure that may pass is returned, any other one raised."""
         try:
             publisher.ensure_owner()
-            self._run_query(runs, publisher, checkpoint)
+            self._run_query(runs, publisher, checkpoint, watch)
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError, PublishError, KafkaError, CheckpointError) as error:
@@ -261,7 +308,9 @@ class Application:
             _LOG.warning("beside the query something else does not work: %s", problem)
         return problem is None
 
-    def _run_query(self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory) -> None:
+    def _run_query(
+        self, runs: Runs, publisher: Publisher, checkpoint: CheckpointDirectory, watch: Watch
+    ) -> None:
         batches = self._batches
         assert batches is not None, "the batch function is made before the query"
         self._watchdog.begin("starting the query", START_S)
@@ -276,6 +325,9 @@ class Application:
                 if batches.published_count:
                     checkpoint.drop_older()
                 batches.telling.forget_silent(time.monotonic())
+                watch.require()
+                if runs.is_past_gaps:
+                    break
                 if publisher.is_superseded():
                     raise Fenced(
                         f"another controller called {self._settings.controller.name!r} has taken over"

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,7 +25,9 @@ from streaming.settings.kept import kept, kept_digest
 from streaming.sinks.marker import Checkpoint, Marker
 from streaming.spark import starts
 from streaming.spark.files import Files
+from streaming.spark.offsets import Place, Progress, decode_progress
 from streaming.spark.starts import Start
+from streaming.topics.identity import exchanged
 
 _LOG = logging.getLogger(__name__)
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
@@ -50,6 +53,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     kafka_length_s: float | None = None
     """The same as ``length_s`` for Kafka clusters; None on a card from before that was noted."""
     kafka_cluster_length_s: dict[str, float] = {}
+    topic_ids: dict[str, str] = {}
+    """Ids of the input's topics on Kafka; empty on a card from before they were noted."""
 
     def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
         """Length of a system's rounds, and by cluster where it is another one."""
@@ -58,8 +63,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         return self.length_s, self.cluster_length_s
 
 
-def card_of(settings: Settings) -> Card:
-    """The card of a checkpoint written under these settings."""
+def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
+    """The card of a checkpoint written under these settings, from topics of these ids."""
     pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
     kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
     return Card(
@@ -72,6 +77,7 @@ def card_of(settings: Settings) -> Card:
         settings={kept_digest(settings): kept(settings)},
         kafka_length_s=kafka_s,
         kafka_cluster_length_s=kafka_clusters_s,
+        topic_ids=dict(topic_ids),
     )
 
 
@@ -82,10 +88,13 @@ def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float
 
 
 class CheckpointDirectory:
-    """A checkpoint directory or URL, in which each start has a directory of its own."""
+    """A checkpoint directory or URL, in which each start has a directory of its own; ``topic_ids`` are the input's now."""
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
+    def __init__(
+        self, spark: SparkSession, location: str, *, topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.location = location
+        self._topic_ids = topic_ids
         self._own: Start | None = None
         self._copied_commit: int | None = None
         self._is_alone = False
@@ -103,6 +112,38 @@ class CheckpointDirectory:
         """Where this start's query keeps its files, once it has begun."""
         assert self._own is not None, "a start begins before its query"
         return self._files.address(self._own.directory)
+
+    def is_there(self) -> bool:
+        """Whether this start's directory still stands, as far as the store answers."""
+        assert self._own is not None, "a start begins before its query"
+        try:
+            return self._files.exists(self._own.file(starts.CARD))
+        except (Py4JJavaError, OSError) as error:
+            _LOG.warning("the checkpoint %s could not be looked at: %s", self.location, error)
+            return True
+
+    def places(self) -> list[Place]:
+        """How far the input has been read by batches that are committed; nothing before the first."""
+        return self._progress("commits").places
+
+    def planned(self) -> Progress:
+        """How far the newest batch goes, and when it was planned; nothing before the first."""
+        return self._progress("offsets")
+
+    def _progress(self, log: str) -> Progress:
+        text = self._newest_offsets(log)
+        try:
+            return Progress() if text is None else decode_progress(text)
+        except ValueError as error:  # Spark fails on it as well, and then the file is named with the remedy
+            _LOG.warning("the newest offsets of %s cannot be read: %s", self.location, error)
+            return Progress()
+
+    def _newest_offsets(self, log: str) -> bytes | None:
+        """The offsets of the newest batch in one of Spark's logs."""
+        with self._usable():
+            start = self._own or starts.newest(self._files) or Start(0)
+            number = starts.newest_number(self._files, start, log)
+            return None if number is None else self._files.read(start.file("offsets", str(number)))
 
     def look(self, settings: Settings, *, fresh: bool) -> Checkpoint:
         """What it says, if it is this controller's and fits the settings; with ``fresh``, whatever is there.
@@ -132,7 +173,7 @@ class CheckpointDirectory:
             if fresh:
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
-            card = card_of(settings)
+            card = card_of(settings, self._topic_ids)
             with_others = msgspec.structs.replace(card, settings={**card.settings, **self._others})
             starts.begin(self._files, own, msgspec.json.encode(with_others))
             self._copied_commit = starts.newest_number(self._files, own, "commits")
@@ -176,7 +217,7 @@ class CheckpointDirectory:
         if newest is None:
             self._refuse_strangers()
             return Checkpoint(query_id=None, last_batch_id=None)
-        self._compare(self._read_card(newest), card_of(settings))
+        self._compare(self._read_card(newest), card_of(settings, self._topic_ids))
         return self._read(newest)
 
     def _read_what_can_be(self, start: Start) -> Checkpoint:
@@ -230,6 +271,9 @@ class CheckpointDirectory:
                 f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
                 f"set controller.name back, or give this controller its own spark.checkpoint"
             )
+        said = exchanged(found.topic_ids, wanted.topic_ids)
+        if said is not None:
+            raise CheckpointError(f"{self.location}: {said}")
         for system in _SYSTEMS:
             self._compare_lengths(system, found, wanted)
 

@@ -41,7 +41,7 @@ def class_name(kind: type) -> str:
 
 _DATA_LOST = (
     "the input no longer holds what the checkpoint has yet to read (its retention is too short, or the topic was made "
-    "anew): start over with --fresh, and raise the topic's retention"
+    "anew): go on with --skip-lost, or start over with --fresh, and raise the topic's retention"
 )
 _OURS: Mapping[type[Exception], str] = {
     NewerStateError: "the checkpoint was written by a newer trimtab: run that version, or start over with --fresh",

@@ -12,15 +12,20 @@ from streaming.settings import Settings
 __all__ = ["pulsar_records"]
 
 
-def pulsar_records(spark: SparkSession, settings: Settings, starting: str) -> DataFrame:
+def pulsar_records(
+    spark: SparkSession, settings: Settings, starting: str, *, skips_lost: bool = False
+) -> DataFrame:
     """Both topics; of the control topic everything there is, from its beginning, in every batch."""
     from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
 
     register(spark)
     topics = settings.topics
     most = settings.spark.max_records_per_trigger_count
-    loads = _topic(spark, settings, topics.input, starting, max_entries_per_trigger=str(most))
-    frame = loads.union(_topic(spark, settings, topics.control, "earliest"))
+    fails = str(not skips_lost).lower()
+    loads = _topic(
+        spark, settings, topics.input, starting, max_entries_per_trigger=str(most), fail_on_data_loss=fails
+    )
+    frame = loads.union(_topic(spark, settings, topics.control, "earliest", fail_on_data_loss=fails))
     return frame.select(
         "key",
         "value",

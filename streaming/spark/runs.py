@@ -6,6 +6,7 @@ batch that is planned and not out is nobody's yet: whoever restarts into a dry-r
 """
 
 import logging
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -20,6 +21,8 @@ from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.spark.skipping import is_past
+from streaming.wire.skipped import SkippedRange
 
 __all__ = ["Runs"]
 
@@ -46,9 +49,21 @@ class Runs:
         self._publisher = publisher
         self._batches = batches
         self._usual: DataFrame | None = None
+        self._gaps: Sequence[SkippedRange] = ()
+
+    def skip(self, gaps: Sequence[SkippedRange]) -> None:
+        """Let the next ones pass over what the input has lost, until they are past these gaps."""
+        self._gaps = gaps
+
+    @property
+    def is_past_gaps(self) -> bool:
+        """Whether there was something to pass over, and it is passed: the run is to be ended for a usual one."""
+        return bool(self._gaps) and is_past(self._gaps, self._checkpoint.places())
 
     def next(self) -> DataStreamWriter:
         """The next one, without a name yet; one for a single batch ends by itself."""
+        if self.is_past_gaps:
+            self._gaps, self._usual = (), None
         before = self._settings_of_unfinished()
         settings = before or self._settings
         self._batches.publish_to(settings.topics)
@@ -81,7 +96,7 @@ class Runs:
 
     def _decided(self, settings: Settings) -> DataFrame:
         starting = source.starting_offsets(settings, self._begin)
-        frame = source.records(self.spark, settings, starting)
+        frame = source.records(self.spark, settings, starting, skips_lost=bool(self._gaps))
         controller = settings.controller
         processor = ClusterProcessor(
             name=controller.name,

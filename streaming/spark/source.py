@@ -40,14 +40,20 @@ _CHUNK_BYTES = 262_144
 300 files for a batch of 2,000 records of 32 MiB."""
 
 
-def records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
-    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only."""
+def records(
+    spark: SparkSession, settings: Settings, starting_offsets: str, *, skips_lost: bool = False
+) -> DataFrame:
+    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only.
+
+    With ``skips_lost`` it goes on where the logs begin now; otherwise records that are gone unread end the query.
+    """
     topics = settings.topics
     if settings.input.is_pulsar:
-        frame = pulsar_records(spark, settings, starting_offsets)
+        frame = pulsar_records(spark, settings, starting_offsets, skips_lost=skips_lost)
         control = settings.input.pulsar.full_name(topics.control)
     else:
-        frame, control = _kafka_records(spark, settings, starting_offsets), topics.control
+        frame = _kafka_records(spark, settings, starting_offsets, skips_lost=skips_lost)
+        control = topics.control
     key = F.make_valid_utf8(F.coalesce(F.col("key").cast("string"), F.lit("")))
     size = F.length("value")
     is_oversize = size > settings.controller.max_record_bytes
@@ -83,10 +89,15 @@ def _chunks(value: Column) -> Column:
     return F.when(F.length(value) > most, F.flatten(F.transform(whole, cut))).otherwise(whole)
 
 
-def _kafka_records(spark: SparkSession, settings: Settings, starting_offsets: str) -> DataFrame:
+def _kafka_records(
+    spark: SparkSession, settings: Settings, starting_offsets: str, *, skips_lost: bool
+) -> DataFrame:
     topics, most = settings.topics, settings.spark.max_records_per_trigger_count
     loads = _topic(spark, settings, topics.input, starting_offsets).option("maxOffsetsPerTrigger", most)
-    return loads.load().union(_topic(spark, settings, topics.control, "earliest").load())
+    control = _topic(spark, settings, topics.control, "earliest")
+    fails = str(not skips_lost).lower()
+    loads, control = (each.option("failOnDataLoss", fails) for each in (loads, control))
+    return loads.load().union(control.load())
 
 
 def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets: str) -> DataStreamReader:

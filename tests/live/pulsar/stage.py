@@ -44,6 +44,7 @@ class PulsarStage(Stage):
 
     lab: Lab | None = None
     on_pulsar: frozenset[str] = frozenset({"input", "output"})
+    input_partitions: int = 1
     token_file: Path | None = None
     """Of the role whose settings are made; the lab's own where none is named."""
     _client: pulsar_client.Client = field(init=False)
@@ -63,16 +64,24 @@ class PulsarStage(Stage):
 
     @classmethod
     def of(
-        cls, lab: Lab, directory: Path, *, bootstrap: str = "", on_pulsar: Sequence[str] = ("input", "output")
+        cls,
+        lab: Lab,
+        directory: Path,
+        *,
+        bootstrap: str = "",
+        on_pulsar: Sequence[str] = ("input", "output"),
+        input_partitions: int = 1,
     ) -> "PulsarStage":
         """With all topics."""
-        made = cls(bootstrap, f"p-{uuid4().hex[:8]}", directory, lab=lab, on_pulsar=frozenset(on_pulsar))
+        sides = frozenset(on_pulsar)
+        name = f"p-{uuid4().hex[:8]}"
+        made = cls(bootstrap, name, directory, lab=lab, on_pulsar=sides, input_partitions=input_partitions)
         made.create_topics()
         return made
 
     def create_topics(self) -> None:
         """As `trimtab topics create` does."""
-        create_all(self.loaded(), input_partitions=1)
+        create_all(self.loaded(), input_partitions=self.input_partitions)
 
     def loaded(self) -> Settings:
         """The stage's settings."""
