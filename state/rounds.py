@@ -50,6 +50,9 @@ UNLOAD_TYPE = "trimtab.action.unload.v1"
 SPLIT_TYPE = "trimtab.action.split.v1"
 ROUND_TYPE = "trimtab.round.v1"
 
+MAX_ACTION_BYTES = 8_000_000
+"""Just below what the topics of actions on Kafka take, the envelope included."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -57,8 +60,8 @@ class Identity:
 
     mode: Mode = "dry-run"
     action_ttl_s: float = 180.0
-    max_action_bytes: int = 8_000_000
-    """Data of an action above it is not decided: the output would refuse the record, and its batch for ever."""
+    max_action_bytes: int = MAX_ACTION_BYTES
+    """Data of a throttle action above it is held: the output would refuse the record, and its batch for ever."""
 
 
 def close(

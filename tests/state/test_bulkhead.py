@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from state import bulkhead, control, effects, findings, fleet, guards, rounds, summary
+from state import bulkhead, control, effects, findings, fleet, guards, limits, rounds, summary
 from state.controller import REJECTED, USED, Controller
 from state.encoding import decode_header, encode_fleet
 from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
@@ -17,7 +17,7 @@ from state.kafka.memory import decode_kafka
 from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from state.memory import Header
 from state.rounds import Identity
-from state.store import DictStore
+from state.store import DictStore, WaitingKey
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
@@ -330,3 +330,26 @@ def test_used_records_of_a_failed_round_are_counted_once(monkeypatch: pytest.Mon
     failing_in(monkeypatch, rounds, "remember", lambda number: number == 0)
     found = run([trace(2)], EAGER)
     assert found.results[LoadReport, USED] == 4
+
+
+class DamagedWaiting(DamagedStore):
+    """Cannot say any more what waits."""
+
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        if self.is_damaged:
+            raise ConnectionError
+        return super().waiting(key)
+
+
+def test_what_waits_in_a_store_that_cannot_be_read_ends_the_task_rather_than_a_record(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(limits, "MAX_BROKERS_COUNT", 1)  # so that the limits look at what waits, too
+    store = DamagedWaiting()
+    controller = Controller(CLUSTER, store, identity=Identity(), settings=EAGER)
+    controller.step(load("b1", 5))
+    controller.commit()
+    store.is_damaged = True
+    later = Controller(CLUSTER, store, identity=Identity(), settings=EAGER)
+    with pytest.raises(ConnectionError):
+        later.step(load("b1", 6))
