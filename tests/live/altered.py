@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from streaming.spark import application
+from streaming.spark import runs
 from streaming.spark.operator import ClusterProcessor, SparkStore
 
 Before = Callable[[str], None]
@@ -31,17 +31,17 @@ class AlteredProcessor(ClusterProcessor):
 
 
 def alter(*, before: Before = lambda _: None, after: After = lambda *_: None) -> Callable[[], None]:
-    """Let the application use it; returns what takes that back."""
+    """Let the query use it; returns what takes that back."""
 
     def made(**options: Any) -> AlteredProcessor:
         processor = AlteredProcessor(**options)
         processor.before, processor.after = before, after
         return processor
 
-    plain = application.ClusterProcessor
-    application.ClusterProcessor = made  # type: ignore[assignment,misc]
+    plain = runs.ClusterProcessor
+    runs.ClusterProcessor = made  # type: ignore[assignment,misc]
 
     def restore() -> None:
-        application.ClusterProcessor = plain  # type: ignore[misc]
+        runs.ClusterProcessor = plain  # type: ignore[misc]
 
     return restore
