@@ -19,6 +19,9 @@ from streaming.sinks.marker import Marker, decode_marker
 __all__ = ["MarkerTopic"]
 
 _POLL_MS = 50
+_FETCH_WAIT_MS = 20
+"""How long a broker may hold a fetch back. It answers a connection in order, so whatever is asked next waits as long; with
+Kafka's default of 500 every batch would."""
 
 
 class MarkerTopic:
@@ -143,6 +146,7 @@ class MarkerTopic:
             allow_auto_create_topics=False,
             bootstrap_timeout_ms=self._request_timeout_ms,
             reconnect_backoff_max_ms=1_000,
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
             metrics_enabled=False,
             **self._options,
         )

@@ -372,6 +372,17 @@ def test_a_superseded_controller_is_told_so_in_an_empty_batch_too(setting: Setti
         assert second.publish(1, QUERY, [])
 
 
+def test_asking_whether_it_is_still_the_one_does_not_hold_a_batch_up(setting: Setting) -> None:
+    with opened(setting) as publisher:
+        took_s = []
+        for batch_id in range(5):
+            assert not publisher.is_superseded(), "a look leaves a fetch on its way"
+            began_s = time.monotonic()
+            publisher.publish(batch_id, QUERY, [])
+            took_s.append(time.monotonic() - began_s)
+    assert sorted(took_s)[2] < 0.2, took_s
+
+
 def test_adopt_trusts_a_rolled_back_checkpoint_but_not_another_query(setting: Setting) -> None:
     with opened(setting) as publisher:
         publisher.publish(5, QUERY, setting.batch(5))
