@@ -94,6 +94,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             _LOG.warning("leftovers on %s could not be looked for: %s", self._cluster, error)
 
     def _require_unpaused(self) -> None:
+        self._require_going_on()
         control = self._control.newest()
         if control is not None and control.paused:
             raise Held(Skip("paused", "the cluster is paused"))

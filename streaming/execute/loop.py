@@ -6,7 +6,7 @@ by the executor of each kind of cluster.
 
 A batch is worked on in a thread of its own, while this one stays in the consumer group. Whatever goes wrong with the
 topics ends the batch: what was not committed is forgotten here, comes again from the topic, to whoever has it then, and
-is gated anew.
+is gated anew. So does a stop: no further call is made, what has been done is told, and nothing of the batch is committed.
 """
 
 import logging
@@ -41,6 +41,10 @@ _RETRY_S = 5.0
 
 OrderKind = TypeVar("OrderKind", bound=Gated)
 DoneKind = TypeVar("DoneKind")
+
+
+class _Stopping(Exception):
+    """A stop was asked for: what is not done yet is left to whoever comes next."""
 
 
 class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
@@ -83,11 +87,13 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                     if once:
                         raise
                     self._drop(error)
+                except _Stopping:
+                    _LOG.info("stopping: what is left of the batch comes to whoever asks for actions next")
                 else:
                     self._pulse.problem = ""
 
     def stop(self) -> None:
-        """End ``run`` after the batch in progress; for signal handlers."""
+        """End ``run`` after the actions in progress: nothing further is begun. For signal handlers."""
         self._stop.set()
 
     def readiness(self) -> Sequence[Check]:
@@ -110,8 +116,8 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
         """What became of it; a cluster that does not take it is a failure, not an error.
 
-        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` where that may not be any more.
-        Raises ``PublishError``.
+        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` where that may not be any more,
+        and what ends the batch. Raises ``PublishError``.
         """
 
     @abstractmethod
@@ -156,7 +162,11 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             raise self._lost
 
     def _take_up(self, records: Sequence[ActionRecord]) -> None:
-        self._deal_with(self._orders(records))
+        try:
+            self._deal_with(self._orders(records))
+        except _Stopping:
+            self._results.flush()
+            raise
         self._results.flush()
 
     def _drop(self, error: PublishError) -> None:
@@ -202,8 +212,12 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             self._tell_done(order, done, took_s=took_s)
 
     def _gate(self, order: OrderKind) -> None:
-        """Raises ``Held`` where it may not be tried now, and ``PublishError`` where that is not known, or not ours to know."""
+        """Raises ``Held`` where it may not be tried now, and ``PublishError`` where that is not known, or not ours to know.
+
+        Raises ``_Stopping`` where a stop was asked for.
+        """
         with self._gating:
+            self._require_going_on()
             if self._lost is not None:
                 raise self._lost
             try:
@@ -215,6 +229,10 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             skip = gate(order, epochs=self._epochs, control=control, now=now)
         if skip is not None:
             raise Held(skip)
+
+    def _require_going_on(self) -> None:
+        if self._stop.is_set():
+            raise _Stopping
 
     def _tell_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
         self.metrics.count_skipped(order.kind, skip.reason)

@@ -235,6 +235,30 @@ def test_a_pause_is_obeyed_between_the_actions_of_one_namespace(world: World) ->
     assert world.outcomes() == {"a1": "succeeded", "a2": "skipped paused"}
 
 
+def test_after_a_stop_nothing_more_is_begun_and_the_rest_of_the_batch_comes_to_whoever_is_next(
+    world: World,
+) -> None:
+    for id_ in ("a1", "a2", "a3"):
+        world.say(id_)
+
+    def before(id_: str) -> None:
+        if id_ == "a2":
+            world.loop.stop()
+
+    world.before_call = before
+    world.loop.run()
+    assert world.called == ["a1"]
+    assert world.outcomes() == {"a1": "succeeded"}, "what was done is told, the rest is not"
+    assert world.topic.committed == 0
+
+    world.topic.drop()
+    successor = World(topic=world.topic)
+    successor.loop.run(once=True)
+    successor.loop.close()
+    assert successor.called == ["a1", "a2", "a3"]
+    assert world.topic.committed == 3
+
+
 def test_nothing_is_called_while_the_control_topic_cannot_be_read_and_a_batch_waits_for_it_once(
     world: World,
 ) -> None:

@@ -80,6 +80,24 @@ def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_rememb
     assert (put, memory.remembered) == (CHANGES[:2], DURING)
 
 
+def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_again(
+    put: list[Change],
+) -> None:
+    class Stopped(Exception):
+        """As the loop raises it."""
+
+    attempts = iter(range(len(CHANGES)))
+
+    def still() -> None:
+        if next(attempts) == 1:
+            raise Stopped
+
+    memory = Memory()
+    with pytest.raises(Stopped):
+        carry(memory, still)
+    assert (put, memory.remembered) == (CHANGES[:1], DURING)
+
+
 def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_with_his(
     put: list[Change],
 ) -> None:
