@@ -14,11 +14,19 @@ from kafka.consumer.fetcher import ConsumerRecord
 from streaming.link import input_link
 from streaming.settings import Settings
 from streaming.spark.offsets import Place, Progress
+from streaming.spark.surroundings import Changed
 
-__all__ = ["regrown"]
+__all__ = ["refuse_regrown", "regrown"]
 
 _CLOCKS_APART_MS = 600_000
 _POLL_MS = 2_000
+
+
+def refuse_regrown(settings: Settings, read: Progress) -> None:
+    """Raises ``Changed`` for such a log, and ``KafkaError``."""
+    said = regrown(settings, read)
+    if said is not None:
+        raise Changed(said)
 
 
 def regrown(settings: Settings, read: Progress) -> str | None:

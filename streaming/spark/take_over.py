@@ -7,7 +7,7 @@ running. What the second look finds is final: nobody else can publish any more.
 from streaming.settings import Settings
 from streaming.sinks.marker import Checkpoint
 from streaming.sinks.publisher import Publisher
-from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 
 __all__ = ["take_over"]
 
@@ -15,12 +15,19 @@ __all__ = ["take_over"]
 def take_over(
     checkpoint: CheckpointDirectory, publisher: Publisher, settings: Settings, *, fresh: bool, adopt: bool
 ) -> int:
-    """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does."""
+    """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
+
+    Somebody who takes over while the directory is made may delete it: that is being fenced, rather than refused.
+    """
 
     def look() -> Checkpoint:
         return checkpoint.look(settings, fresh=fresh)
 
     publisher.check(look, fresh=fresh, adopt=adopt)
     epoch = publisher.open(look, fresh=fresh, adopt=adopt)
-    checkpoint.begin(settings, publisher.marker, fresh=fresh)
+    try:
+        checkpoint.begin(settings, publisher.marker, fresh=fresh)
+    except CheckpointError:
+        publisher.ensure_owner()
+        raise
     return epoch

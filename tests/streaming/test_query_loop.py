@@ -1,0 +1,146 @@
+"""How the loop around the query ends, and what it goes on after. Spark, brokers and files are stand-ins."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from streaming.exits import Refused
+from streaming.pulsar_log.positions import DataLoss
+from streaming.settings import Settings
+from streaming.sinks import Fenced, PublishError
+from streaming.spark import query_loop
+from streaming.spark.checkpoint import CheckpointError
+from streaming.spark.failing import REPEATS_MAX
+from streaming.spark.offsets import Progress
+from streaming.spark.query_loop import QueryLoop
+from streaming.spark.readiness import Readiness
+from streaming.spark.surroundings import Changed
+from streaming.spark.watchdog import Watchdog
+
+
+def failing_with(*each: Exception) -> Callable[[], Any]:
+    """Raises one after another, the last one for ever."""
+    left = [*each]
+
+    def call() -> None:
+        raise left.pop(0) if len(left) > 1 else left[0]
+
+    return call
+
+
+class Enough(Exception):
+    """The loop went on for as long as the test wants."""
+
+
+class World:
+    """What is around a loop: all is well until something is put in place of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run_query: Callable[[], Any] = failing_with(Enough())
+        self.ensure_owner: Callable[[], None] = lambda: None
+        self.require_now: Callable[[], None] = lambda: None
+        self.planned: Callable[[], Progress] = Progress
+        self.raised: Exception | None = None
+        """What the batch function raised."""
+        self.problem: str | None = None
+        monkeypatch.setattr(query_loop, "failed_probe", lambda *_: self.problem)
+        monkeypatch.setattr(query_loop, "damaged_files", lambda *_: [])
+
+    def loop(self) -> QueryLoop:
+        found: dict[str, Any] = {
+            "settings": Settings(),
+            "runs": SimpleNamespace(spark=None, next=self.run_query),
+            "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
+            "checkpoint": SimpleNamespace(planned=self.planned),
+            "watch": SimpleNamespace(require_now=self.require_now),
+            "batches": SimpleNamespace(take_raised=lambda: self.raised, newest_batch_id=7),
+            "metrics": SimpleNamespace(count_query_restart=lambda: None),
+        }
+        return QueryLoop(
+            **found,
+            watchdog=Watchdog(),
+            readiness=Readiness(trigger_interval_s=1),
+            wait=lambda _seconds: True,
+            is_stopping=lambda: False,
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def superseded_after(calls: int) -> Callable[[], None]:
+    """A successor takes over after so many questions."""
+    left = [calls]
+
+    def ask() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Fenced("another controller has taken over")
+
+    return ask
+
+
+def test_data_that_is_lost_ends_it_with_the_remedy(world: World) -> None:
+    world.run_query = failing_with(Py4JError("the query ended"))
+    world.raised = DataLoss("ledger 7 is gone")
+    with pytest.raises(Refused, match="ledger 7 is gone"):
+        world.loop().run()
+
+
+def test_a_final_failure_of_a_superseded_controller_is_its_successors_doing(world: World) -> None:
+    world.run_query = failing_with(Py4JError("the query ended"))
+    world.raised = DataLoss("ledger 7 is gone")
+    world.ensure_owner = superseded_after(1)
+    with pytest.raises(Fenced):
+        world.loop().run()
+
+
+def test_a_checkpoint_that_is_gone_because_a_successor_deleted_it_is_no_refusal(world: World) -> None:
+    world.run_query = failing_with(Py4JError("the query ended"))
+    world.require_now = failing_with(Changed("the checkpoint was deleted"))
+    world.ensure_owner = superseded_after(1)
+    with pytest.raises(Fenced):
+        world.loop().run()
+
+
+def test_a_final_failure_is_told_also_when_nobody_answers_whether_there_is_a_successor(world: World) -> None:
+    world.run_query = failing_with(Py4JError("the query ended"))
+    world.require_now = failing_with(Changed("the topic was deleted"))
+    asked: list[int] = []
+
+    def ask() -> None:
+        asked.append(1)
+        if len(asked) > 1:
+            raise PublishError("no answer")
+
+    world.ensure_owner = ask
+    with pytest.raises(Changed, match="the topic was deleted"):
+        world.loop().run()
+
+
+def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World) -> None:
+    world.run_query = failing_with(CheckpointError("the store does not answer"), Enough())
+    outage = [CheckpointError("the store does not answer")] * (3 * REPEATS_MAX)
+    world.problem = "the store cannot be written"
+
+    def planned() -> Progress:
+        if outage:
+            raise outage.pop()
+        return Progress()
+
+    world.planned = planned
+    with pytest.raises(Enough):
+        world.loop().run()
+    assert not outage
+
+
+def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world: World) -> None:
+    world.run_query = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
+    world.planned = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
+    with pytest.raises(Refused, match=f"{REPEATS_MAX} times in a row"):
+        world.loop().run()

@@ -1,0 +1,38 @@
+"""A start that loses its directory to another one was fenced; without another one it was refused."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming.settings import Settings
+from streaming.sinks import Fenced
+from streaming.spark.checkpoint import CheckpointError
+from streaming.spark.take_over import take_over
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def call(*_: object, **__: object) -> None:
+        raise error
+
+    return call
+
+
+def started(ensure_owner: Callable[[], None]) -> int:
+    """Its directory cannot be made."""
+    publisher: Any = SimpleNamespace(
+        check=lambda *_, **__: None, open=lambda *_, **__: 7, marker=None, ensure_owner=ensure_owner
+    )
+    checkpoint: Any = SimpleNamespace(begin=raising(CheckpointError("it is changed by somebody else")))
+    return take_over(checkpoint, publisher, Settings(), fresh=False, adopt=False)
+
+
+def test_who_is_overtaken_while_the_checkpoint_is_copied_was_fenced() -> None:
+    with pytest.raises(Fenced):
+        started(raising(Fenced("another controller has taken over")))
+
+
+def test_a_checkpoint_that_cannot_be_copied_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="somebody else"):
+        started(lambda: None)
