@@ -6,7 +6,6 @@ and cut. Limits: a record is held in memory whole; headers are not kept, because
 """
 
 import base64
-import binascii
 import gzip
 import hashlib
 import sys
@@ -102,7 +101,7 @@ def decode_recorded(line: bytes) -> Recorded:
         key = _bytes_of(found.key_base64) if found.key is None else found.key.encode()
         event = found.event
         value = _bytes_of(found.value_base64) if event is msgspec.UNSET else bytes(event)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError, binascii.Error) as error:
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:  # of text or base64
         raise BadRecording(f"not a recorded record: {error}") from error
     if found.trimtab_record != _VERSION:
         raise BadRecording(

@@ -180,6 +180,12 @@ def test_a_recording_of_a_later_version_is_refused():
         decode_recorded(line)
 
 
+def test_a_recorded_line_whose_base64_is_none_is_refused_by_name() -> None:
+    line = PREFIX + '1,"topic":"t","partition":0,"offset":1,"appended_ms":1,"value_base64":"é"}'.encode()
+    with pytest.raises(BadRecording, match="not a recorded record: .*ASCII"):
+        decode_recorded(line)
+
+
 def test_a_recording_never_writes_over_a_file(tmp_path: Path):
     file = tmp_path / "there.ndjson"
     file.write_bytes(b"precious")
