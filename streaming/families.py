@@ -168,7 +168,8 @@ THROTTLE_MINIMUM = _gauge(
 
 CLUSTERS = _gauge(
     "clusters",
-    "Clusters that something was used of since this process started, less those that were silent for forget_cluster_s.",
+    "Clusters with load reports that something was used of since this process started, less those that were silent for "
+    "forget_cluster_s.",
 )
 REJECTED = _counter("rejected", "Records sent to the dead letter.", "reason")
 QUERY_RESTARTS = _counter("query_restarts", "Restarts of the streaming query.")
