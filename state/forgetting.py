@@ -23,7 +23,8 @@ def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
     """Whether the memory is to be empty before this round is taken."""
     asked = any(each <= number * header.length_ms for each in header.forget_from_ms)
     forget_ms = rounds.forget_cluster_ms
-    return asked or (forget_ms > 0 and silence_ms(header, number) > forget_ms)
+    longest_ms = max(forget_ms, rounds.max_report_age_ms)  # below it, silence is not even a restart
+    return asked or (forget_ms > 0 and silence_ms(header, number) > longest_ms)
 
 
 def emptied(header: Header, number: int) -> Header:

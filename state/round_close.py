@@ -23,7 +23,7 @@ from state.round_summary import control_in_force
 from state.rounds import ROUND_TYPE, Identity
 from state.settings import MS_PER_S, ClusterSettings, RoundSettings, SettingsSource
 from state.store import WaitingKey
-from state.waiting import Waiting
+from state.waiting import Waiting, silence_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,8 +143,11 @@ def _fail(ended: Round, memory: Memory, error: Exception) -> tuple[Memory, list[
     count_error(header, error, end_ms=end_ms)
     spoken = summary.fit(_summary(ended, header, error))
     spans = header.rounds[ended.number].spans
+    # After a long silence the next round has to find it, too: to begin anew is part of what this one did not do.
+    is_silence_over = silence_ms(header, ended.number) <= _rounds(ended, header).max_report_age_ms
     header.last_summary = ended.number
-    header.last_report_ms = spans[-1][1] if spans else header.last_report_ms
+    if spans and is_silence_over:
+        header.last_report_ms = spans[-1][1]
     said = output(
         kind="round",
         type_=ROUND_TYPE,

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -190,6 +191,16 @@ def test_a_failed_round_is_no_gap_and_no_restart(monkeypatch: pytest.MonkeyPatch
     assert outcomes(found)[2:5] == ["internal-error"] * 3
     assert {each["gap_rounds"] for each in found.summaries} == {0}
     assert not any(each["restarted"] for each in found.summaries[1:])
+
+
+def test_a_cluster_whose_first_round_after_a_silence_fails_begins_anew_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    failing_in(monkeypatch, rounds, "remember", lambda number: number in {2, 3})
+    late = [replace(each, time_ms=each.time_ms + 100_000) for each in trace(4)]
+    found = run([[*trace(2), *late]], EAGER)
+    assert outcomes(found) == ["decided"] * 2 + ["internal-error"] * 2 + ["decided"] * 2
+    assert [each["restarted"] for each in found.summaries[2:]] == [False, False, True, False]
 
 
 def test_after_three_failed_rounds_in_a_row_nothing_is_done_until_a_person_resumes(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from state import rounds
 from state.controller import Controller
 from state.encoding import decode_header
 from state.events import Event
@@ -16,7 +17,7 @@ from state.rounds import Identity
 from state.store import DictStore
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
-from tests.state.test_bulkhead import kafka_trace
+from tests.state.test_bulkhead import failing_in, kafka_trace
 from tests.state.traces import (
     CLUSTER,
     ROUNDS,
@@ -70,6 +71,32 @@ def test_a_cluster_that_comes_back_after_forget_cluster_s_starts_from_an_empty_m
     trace = [*hot(5.0), *hot(5.0 + silence_s)]
     assert acted(run([trace], SETTINGS)) == rounds_acted
     assert acted(run([trace], NEVER)) == [0]
+
+
+def test_a_cluster_whose_first_round_after_the_silence_fails_is_forgotten_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    failing_in(monkeypatch, rounds, "remember", lambda number: number == 1)
+    assert acted(run([[*hot(5.0), *hot(155.0), *hot(165.0)]], SETTINGS)) == [0, 16]
+
+
+def test_a_forget_cluster_s_below_max_report_age_s_forgets_no_cluster_that_is_live():
+    brief = settings_of(**FORGET | {"rounds": {"forget_cluster_s": 1.0, "warmup_rounds": 0}})
+    assert acted(run([[*hot(5.0), *hot(15.0), *hot(25.0)]], brief)) == [0]
+    assert acted(run([[*hot(5.0), *hot(35.0)]], brief)) == [0, 3]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [[sweep(5.0), sweep(15.0), sweep(25.0)], [overlay(5.0, paused=True)], [sweep(5.0), overlay(6.0)]],
+    ids=["ticks", "control", "both"],
+)
+def test_of_a_name_that_never_reported_nothing_is_left_when_it_is_forgotten(said: list[Event]):
+    store = DictStore()
+    run([said], SETTINGS, store=store, is_closed=False)
+    assert store.header() is not None
+    run([[forgotten(60.0)]], SETTINGS, store=store, is_closed=False)
+    assert store.header() is None
 
 
 def test_ticks_results_and_control_events_do_not_keep_the_memory_of_a_cluster():
