@@ -180,9 +180,9 @@ def test_a_recording_of_a_later_version_is_refused():
         decode_recorded(line)
 
 
-def test_a_recorded_line_whose_base64_is_none_is_refused_by_name() -> None:
+def test_a_recorded_line_with_broken_base64_is_refused_by_name():
     line = PREFIX + '1,"topic":"t","partition":0,"offset":1,"appended_ms":1,"value_base64":"é"}'.encode()
-    with pytest.raises(BadRecording, match="not a recorded record: .*ASCII"):
+    with pytest.raises(BadRecording, match=r"not a recorded record: .*ASCII"):
         decode_recorded(line)
 
 
