@@ -272,13 +272,13 @@ class Executor:
 
     def _is_foreign(self, bundle: BundleName, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
-        found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
-        groups = Groups(
-            tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
-        )
         try:
+            found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
+            groups = Groups(
+                tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
+            )
             return bool(groups.of_brokers([broker])[0] != groups.of_namespaces([bundle.namespace])[0])
-        except Exception as error:  # noqa: BLE001  a pattern that is Java's only; the controller refuses it by name
+        except Exception as error:  # noqa: BLE001  it moved all the same; a pattern may be Java's only
             _LOG.warning(
                 "the isolation groups cannot be told, so %s counts as right for %s: %s", broker, bundle, error
             )
@@ -297,15 +297,16 @@ class Executor:
         deadline_s = time.monotonic() + self._verify_timeout_s
         while True:
             found: list[int] = []
+            blind: AdminError | None = None
             try:
                 found = self._admin.boundaries(bundle.namespace)
             except AdminError as error:
-                failure = failure or error
+                blind = error
             if wanted <= set(found):
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
-            refused = failure is not None and failure.failure != "no-answer"
+            refused = blind is None and failure is not None and failure.failure != "no-answer"
             if refused or time.monotonic() > deadline_s:
-                why = str(failure) if failure else _NOT_CUT
+                why = str(failure or blind or _NOT_CUT)
                 return Done(outcome="failed", reason=f"the bundles are as before: {why}")
             self._pause(_POLL_S)
 

@@ -266,6 +266,28 @@ def test_a_lookup_that_fails_for_a_moment_is_no_verdict(cluster: Callable[..., C
     assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
 
 
+def test_a_question_after_a_split_that_fails_for_a_moment_is_no_verdict(
+    cluster: Callable[..., Cluster],
+) -> None:
+    pulsar = cluster([OK], 1)
+    pulsar.still = lambda: pulsar.stumbles.update({"/admin/v2/namespaces/": 1})
+    done = pulsar.split()
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded", done.reason
+
+
+def test_a_bundle_that_moved_has_moved_whether_or_not_the_isolation_groups_can_be_read(
+    cluster: Callable[..., Cluster],
+) -> None:
+    pulsar = cluster([OK], 1)
+    wanted = pulsar.make(lambda _: Cluster._json({})).url.removeprefix("http://")
+    pulsar.more_brokers = [wanted]
+    pulsar.stumbles = {"/admin/v2/clusters/": 100}
+    done = pulsar.carry_out(UnloadOrder(**pulsar._common(), destination_broker=wanted))
+    assert isinstance(done, Done)
+    assert (done.outcome, done.broker) == ("succeeded", pulsar.ids[1]), done.reason
+
+
 def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[..., Cluster]) -> None:
     pulsar = cluster([OK], 0)
     asked: list[None] = []
