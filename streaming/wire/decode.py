@@ -5,7 +5,7 @@ again (``diagnose``) to name what is wrong.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -221,11 +221,11 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
 
 
 def _facts(found: PulsarClusterData) -> Facts:
+    _check_lengths("broker", found.brokers)
+    _check_lengths("isolation policy", found.isolation_policies)
+    _check_lengths("anti-affinity group", found.anti_affinity_groups)
+    _check_lengths("bundle", found.own_topics)
     for name, policy in found.isolation_policies.items():
-        if len(name) > MAX_NAME_CHARACTERS:
-            raise BadReport(
-                f"isolation policy {name[:200]!r} has {len(name)} characters, at most {MAX_NAME_CHARACTERS} are taken"
-            )
         for pattern in (*policy.namespaces, *policy.primary):
             _check_pattern(name, pattern)
     brokers = sorted(found.brokers.items())
@@ -249,6 +249,15 @@ def _facts(found: PulsarClusterData) -> Facts:
         ],
         own_topics={bundle: _sums(bundle, found.own_topics[bundle]) for bundle in sorted(found.own_topics)},
     )
+
+
+def _check_lengths(what: str, names: Iterable[str]) -> None:
+    """What is said of a bundle, such as why it stays, may name one of them; a round says it of a hundred bundles."""
+    longest = max(names, key=len, default="")
+    if len(longest) > MAX_NAME_CHARACTERS:
+        raise BadReport(
+            f"{what} {longest[:200]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
+        )
 
 
 def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
@@ -443,12 +452,7 @@ def _topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
     except BadBundleName as error:
         raise _refused_name(error) from error
     names = [topic for topics in data.values() for topic in topics]
-    longest = max(names, key=len, default="")
-    if len(longest) > MAX_NAME_CHARACTERS:
-        detail = (
-            f"topic {longest[:200]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
-        )
-        raise _Refused(Rejection(reason="bad-data", detail=detail))
+    _check_lengths("topic", names)
     traffic = _columns([row for topics in data.values() for row in topics.values()], _TRAFFIC_ROW)
     _check_traffic(traffic, names)
     return TopicTraffic(

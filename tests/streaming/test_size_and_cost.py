@@ -76,10 +76,15 @@ LONG = "x" * 4_000_000
         (report(bundles={f"t/{LONG}/0x0_0x1": traffic(1)}), "bad-bundle-name", "is no bundle"),
         (event(TOPIC_STATS, data={"t/n/0x0_0x1": {LONG: traffic(1)}}), "bad-data", "at most 2048 are taken"),
         (facts(time_s=1, isolation={LONG: (["t/n"], ["b1"])}), "bad-data", "at most 2048 are taken"),
+        (facts(time_s=1, restricted=[LONG]), "bad-data", "broker 'xxx"),
+        (facts(time_s=1, anti_affinity={LONG: ["t/n"]}), "bad-data", "anti-affinity group 'xxx"),
+        (facts(time_s=1, own_topics={LONG: {}}), "bad-data", "bundle 'xxx"),
     ],
-    ids=["broker", "id", "bundle", "topic", "isolation policy"],
+    ids=["broker", "id", "bundle", "topic", "isolation policy", "configured broker", "group", "own bundle"],
 )
-def test_a_name_that_would_make_actions_too_large_is_refused_by_name(value: bytes, reason: str, said: str):
+def test_a_name_that_would_make_actions_or_summaries_too_large_is_refused_by_name(
+    value: bytes, reason: str, said: str
+):
     found = reason_and_detail(value)
     assert found[0] == reason
     assert said in found[1]
