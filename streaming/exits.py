@@ -14,7 +14,7 @@ FENCED = 4
 REFUSED = 5
 """The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
 UNREACHABLE = 6
-"""The brokers did not answer within ``controller.start_wait_s``; starting again is right."""
+"""Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; starting again is right."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
@@ -39,7 +39,7 @@ class FencedOff(click.ClickException):
 
 
 class NotReached(click.ClickException):
-    """The brokers did not answer for as long as a start waits."""
+    """Nobody answered for as long as a start waits."""
 
     exit_code = UNREACHABLE
 

@@ -19,22 +19,22 @@ class StoppedWaiting(Exception):
 
 
 class OutageWait:
-    """Waits as long as ``limit_s`` for each step; ``is_outage`` tells what passes, ``show`` is told what is waited for.
+    """Waits as long as ``limit_s`` for each step; ``outage_of`` names who is away, ``show`` is told so.
 
-    ``pause`` waits some seconds and says whether to go on.
+    ``outage_of`` is None for an error that waiting does not help against. ``pause`` waits some seconds and says whether to go on.
     """
 
     def __init__(
         self,
         limit_s: float,
         *,
-        is_outage: Callable[[Exception], bool],
+        outage_of: Callable[[Exception], str | None],
         pause: Callable[[float], bool],
         show: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit_s = limit_s
-        self._is_outage = is_outage
+        self._outage_of = outage_of
         self._pause = pause
         self._show = show
         self._clock = clock
@@ -47,10 +47,11 @@ class OutageWait:
                 return step()
             except Exception as error:
                 left_s = began_s + self._limit_s - self._clock()
-                if left_s <= 0 or not self._is_outage(error):
+                away = self._outage_of(error)
+                if left_s <= 0 or away is None:
                     raise
-                _LOG.warning("waiting for the brokers, for %.0f s more at most: %s", left_s, error)
-                self._show(f"waiting for the brokers: {error}")
+                _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, left_s, error)
+                self._show(f"waiting for {away}: {error}")
                 if not self._pause(min(pause_s, left_s)):
                     raise StoppedWaiting from error
             pause_s = min(2 * pause_s, _PAUSE_MOST_S)

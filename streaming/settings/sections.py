@@ -71,8 +71,9 @@ class ControllerSettings:
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
     start_wait_s: float = 600.0
-    """How long a start waits for brokers that do not answer, unready and saying so, before it ends with exit code 6. Ten
-    minutes outlast the restart of a machine with its brokers; a wrong address looks the same. 0 = do not wait."""
+    """How long a start waits for brokers, or a checkpoint's store, that do not answer, unready and saying so, before it ends
+    with exit code 6. Ten minutes outlast the restart of a machine with its brokers; a wrong address looks the same. 0 = do
+    not wait."""
     when_refused: Literal["end", "stay"] = "end"
     """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
     saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers

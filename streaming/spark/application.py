@@ -1,8 +1,8 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
 The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``). Brokers that do not answer are
-waited for at the start. Only fencing, configuration errors and damaged data end the process afterwards; on SIGTERM or SIGINT the
-batch in progress is finished before the query stops.
+waited for at the start, and so is the checkpoint's store. Only fencing, configuration errors and damaged data end the process
+afterwards; on SIGTERM or SIGINT the batch in progress is finished before the query stops.
 """
 
 import logging
@@ -24,11 +24,12 @@ from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
 from streaming.serve import HealthServer
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.sinks import CheckpointMismatch, Fenced, NotAllowed, PublishError
+from streaming.sinks import CheckpointMismatch, Fenced, PublishError
 from streaming.sinks.publisher import Publisher, publisher_of
 from streaming.spark import session, skipping, source
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.outages import outage_of
 from streaming.spark.query_loop import QueryLoop
 from streaming.spark.readiness import Readiness
 from streaming.spark.regrown import refuse_regrown
@@ -40,7 +41,7 @@ from streaming.spark.watchdog import START_S, Watchdog
 from streaming.stopping import stopped_by_signals
 from streaming.topics.both import validate_all
 from streaming.topics.identity import input_ids
-from streaming.topics.kafka import StartError, Unreachable
+from streaming.topics.kafka import StartError
 from streaming.waiting import OutageWait, StoppedWaiting
 from streaming.wire.skipped import SkippedRange
 
@@ -124,13 +125,13 @@ class Application:
             raise Refused(str(error)) from error
 
     def _waiting_out(self, step: Callable[[], Value]) -> Value:
-        """What the step returns, waiting for brokers that do not answer; raises ``NotReached`` after ``start_wait_s``."""
+        """What the step returns, waiting for whoever does not answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
-        wait = OutageWait(limit_s, is_outage=_passes, pause=self._wait, show=self._show_phase)
+        wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
         try:
             found = wait.through(step)
-        except (StartError, PublishError, KafkaError) as error:
-            if not _passes(error):
+        except (StartError, PublishError, KafkaError, CheckpointError) as error:
+            if outage_of(error) is None:
                 raise
             raise NotReached(f"{error}\nWaited for {limit_s:g} s (controller.start_wait_s).") from error
         self._show_phase("starting")
@@ -164,7 +165,9 @@ class Application:
         """Take over from whoever ran under this name, and run the query."""
         settings = self._settings
         ids = self._waiting_out(partial(input_ids, settings))
-        checkpoint = CheckpointDirectory(spark, settings.spark.checkpoint, topic_ids=ids)
+        checkpoint = self._waiting_out(
+            lambda: CheckpointDirectory(spark, settings.spark.checkpoint, topic_ids=ids)
+        )
         if not self._fresh:
             self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned()))
         epoch = self._waiting_out(
@@ -212,12 +215,3 @@ class Application:
     def _stop(self, number: signal.Signals) -> None:
         _LOG.info("%s: finishing the batch in progress", number.name)
         self._stopping = True
-
-
-def _passes(error: Exception) -> bool:
-    """Whether brokers do not answer, which may be over the next time somebody asks."""
-    if isinstance(error, KafkaError):
-        return bool(error.retriable)
-    return isinstance(error, Unreachable) or (
-        isinstance(error, PublishError) and not isinstance(error, NotAllowed)
-    )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming import exits
 from streaming.exits import FENCED, FINAL, REFUSED, UNREACHABLE, WRONG_USE
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "trimtab.service"
@@ -39,3 +40,13 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
         [program, "verify", "--man=no", str(copy)], capture_output=True, text=True, timeout=60, check=False
     )
     assert UNIT.name not in done.stderr, done.stderr
+
+
+def test_the_page_says_of_every_exit_code_what_becomes_of_it_under_systemd() -> None:
+    page = (UNIT.parents[2] / "docs" / "operations.md").read_text()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()]
+    rows = {int(row[0]): row for row in cells if len(row) == 5 and row[0].isdigit()}
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    assert set(rows) == codes
+    assert {code for code, row in rows.items() if row[3] == "stays down"} == {exits.OK, *FINAL}
+    assert {code for code, row in rows.items() if row[3] == "is restarted"} == {exits.FAILED, UNREACHABLE}

@@ -20,7 +20,7 @@ class Time:
     def wait(self, limit_s: float) -> OutageWait:
         return OutageWait(
             limit_s,
-            is_outage=lambda error: isinstance(error, ConnectionError),
+            outage_of=lambda error: "the brokers" if isinstance(error, ConnectionError) else None,
             pause=self.pause,
             show=self.shown.append,
             clock=lambda: self.now_s,
