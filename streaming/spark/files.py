@@ -60,6 +60,17 @@ class Files:
         finally:
             stream.close()
 
+    def write_whole(self, name: str, content: bytes) -> None:
+        """Make a file that is not there yet, all of it or, if we are killed meanwhile, nothing."""
+        part = f"{name}.part"
+        self.write(part, content)
+        if not self.rename(part, name):
+            raise OSError(f"{self.address(part)} could not be renamed to {name}")
+
+    def rename(self, name: str, to: str) -> bool:
+        """Give a file another name; False where the file system does not."""
+        return bool(self._fs.rename(self._path(name), self._path(to)))
+
     def copy(self, name: str, to: str) -> None:
         """A file or a directory with all below it.
 

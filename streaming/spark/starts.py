@@ -67,7 +67,7 @@ def begin(files: Files, own: Start, card: bytes) -> None:
             if before is not None:
                 _copy(files, before, own)
             if newest(files) == before:
-                files.write(own.file(CARD), card)
+                files.write_whole(own.file(CARD), card)
                 return
         except (Py4JJavaError, OSError):
             if attempt == _ATTEMPTS:

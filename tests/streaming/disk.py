@@ -34,6 +34,10 @@ class Disk(Files):
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
         (self.root / name).write_bytes(content)
 
+    def rename(self, name: str, to: str) -> bool:
+        (self.root / name).rename(self.root / to)
+        return True
+
     def copy(self, name: str, to: str) -> None:
         (self.root / to).parent.mkdir(parents=True, exist_ok=True)
         if (self.root / name).is_dir():

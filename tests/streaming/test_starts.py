@@ -41,6 +41,29 @@ def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
     assert disk.names("start-9") == [CARD]
 
 
+def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    lay_out(disk, Start(7), planned=3, committed=2)
+    write = Disk.write
+
+    def killed(self: Disk, name: str, content: bytes) -> None:
+        write(self, name, content[: len(content) // 2])
+        if CARD in name:
+            raise Killed
+
+    monkeypatch.setattr(Disk, "write", killed)
+    with pytest.raises(Killed):
+        starts.begin(disk, Start(8), b"new card")
+    monkeypatch.undo()
+    assert starts.newest(disk) == Start(7)
+    starts.begin(disk, Start(9), b"new card")
+    assert disk.read(Start(9).file(CARD)) == b"new card"
+
+
 def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
