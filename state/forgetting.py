@@ -1,14 +1,14 @@
 """A cluster that is gone is forgotten, by events only: no wall clock and no timer decides.
 
-Two ways. A round that closes with its first load report more than ``forget_cluster_s`` after the last one starts from an empty
-memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: the memory
-is empty at the first round the event holds for, or at once where nothing came of the cluster for longer than
-``max_report_age_s`` before the event, for then no round may ever close. What is gone at once takes no bytes any more; a
-controller that is so far behind its input takes a cluster for silent, too, and forgets it some rounds earlier.
+There are two ways. A round whose first load report comes more than ``forget_cluster_s`` after the last one starts from an empty
+memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: then the memory
+is empty at the first round the event holds for. Where nothing came of the cluster for longer than ``max_report_age_s`` before the
+event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is so far behind
+its input takes a live cluster for silent, too, and forgets it some rounds earlier.
 
-What stays: the control events, the clock, the open rounds and where the records come from. And of a Kafka cluster's throttle
-that is in force, what is ours of it: otherwise it would stay on the brokers for ever. Only what is forgotten at once leaves
-that, too, behind.
+What stays: the control events, the clock, the open rounds and where the records come from; and of a Kafka cluster's throttle
+that is in force, what is ours of it, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once
+loses all but the newest control event, its throttle included.
 """
 
 from state import control

@@ -36,8 +36,8 @@ sections cannot be changed by it.
 """
 
 _SAMPLE_HEAD = """\
-# Every setting of trimtab with its default. Remove the # before a key to change it. The few without one are what is
-# recommended beyond the defaults, which follow Pulsar's own. The whole reference: trimtab config --reference
+# Every setting of trimtab with its default. Remove the # before a key to change it. Keys without a # have a recommended
+# value instead: their defaults follow Pulsar. The whole reference: trimtab config --reference
 """
 
 _SAMPLE_TAIL = """
