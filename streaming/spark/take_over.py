@@ -28,6 +28,9 @@ def take_over(
     try:
         checkpoint.begin(settings, publisher.marker, fresh=fresh)
     except CheckpointError:
-        publisher.ensure_owner()
+        try:
+            publisher.ensure_owner()
+        finally:
+            publisher.close()  # it is opened again where the store is waited for
         raise
     return epoch

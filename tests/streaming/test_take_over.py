@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.settings import Settings
-from streaming.sinks import Fenced
+from streaming.sinks import Fenced, PublishError
 from streaming.spark.checkpoint import CheckpointError
 from streaming.spark.take_over import take_over
 
@@ -19,10 +19,14 @@ def raising(error: Exception) -> Callable[..., Any]:
     return call
 
 
-def started(ensure_owner: Callable[[], None]) -> int:
+def started(ensure_owner: Callable[[], None], *, close: Callable[[], None] = lambda: None) -> int:
     """Its directory cannot be made."""
     publisher: Any = SimpleNamespace(
-        check=lambda *_, **__: None, open=lambda *_, **__: 7, marker=None, ensure_owner=ensure_owner
+        check=lambda *_, **__: None,
+        open=lambda *_, **__: 7,
+        marker=None,
+        ensure_owner=ensure_owner,
+        close=close,
     )
     checkpoint: Any = SimpleNamespace(begin=raising(CheckpointError("it is changed by somebody else")))
     return take_over(checkpoint, publisher, Settings(), fresh=False, adopt=False)
@@ -36,3 +40,11 @@ def test_who_is_overtaken_while_the_checkpoint_is_copied_was_fenced() -> None:
 def test_a_checkpoint_that_cannot_be_copied_is_refused() -> None:
     with pytest.raises(CheckpointError, match="somebody else"):
         started(lambda: None)
+
+
+@pytest.mark.parametrize("asked", [lambda: None, raising(PublishError("no answer"))])
+def test_a_take_over_that_is_tried_again_leaves_no_connection_open(asked: Callable[[], None]) -> None:
+    closed: list[bool] = []
+    with pytest.raises((CheckpointError, PublishError)):
+        started(asked, close=lambda: closed.append(True))
+    assert closed == [True]
