@@ -199,7 +199,9 @@ class QueryLoop:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
         self.watchdog.begin("stopping the query", STOP_S)
         until = time.monotonic() + _DRAIN_S
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-            query.awaitTermination(_LOOK_S)
-        query.stop()
-        self.readiness.ended()
+        try:
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+                query.awaitTermination(_LOOK_S)
+            query.stop()
+        finally:
+            self.readiness.ended()

@@ -25,7 +25,7 @@ def failing_with(*each: Exception) -> Callable[[], Any]:
     """Raises one after another, the last one for ever."""
     left = [*each]
 
-    def call() -> None:
+    def call(*_: object) -> None:
         raise left.pop(0) if len(left) > 1 else left[0]
 
     return call
@@ -56,7 +56,9 @@ class World:
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
             "checkpoint": SimpleNamespace(planned=self.planned),
             "watch": SimpleNamespace(require_now=self.require_now),
-            "batches": SimpleNamespace(take_raised=lambda: self.raised, newest_batch_id=7),
+            "batches": SimpleNamespace(
+                take_raised=lambda: self.raised, newest_batch_id=7, error=None, published_count=0
+            ),
             "metrics": SimpleNamespace(count_query_restart=lambda: None),
         }
         return QueryLoop(
@@ -144,3 +146,26 @@ def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world
     world.planned = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
     with pytest.raises(Refused, match=f"{REPEATS_MAX} times in a row"):
         world.loop().run()
+
+
+def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world: World) -> None:
+    query = SimpleNamespace(
+        isActive=True,
+        status={"isTriggerActive": True},
+        awaitTermination=failing_with(Py4JError("the query ended")),
+        stop=lambda: None,
+    )
+    started: Any = SimpleNamespace(queryName=lambda _name: SimpleNamespace(start=lambda: query))
+    runs = iter([started])
+
+    def run_query() -> Any:
+        for each in runs:
+            return each
+        raise Enough
+
+    world.run_query = run_query
+    loop = world.loop()
+    with pytest.raises(Enough):
+        loop.run()
+    shown = {check.name: check.detail for check in loop.readiness.checks()}
+    assert "the query ended" in shown["query"]
