@@ -99,7 +99,7 @@ class Application:
             with SparkLog(spark):
                 self._run_on(spark)
         finally:
-            spark.stop()
+            session.stop(spark)
 
     def _stay(self, error: Refused | FencedOff) -> None:
         """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""

@@ -5,14 +5,18 @@ RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state
 (``spark_log``). What ``spark.extra`` names wins over all of it.
 """
 
+import logging
 import os
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.jars import CONNECTOR_LOCK, ensure
 from streaming.settings import Settings, SparkSettings
+
+_LOG = logging.getLogger(__name__)
 
 _STATE = "spark.sql.streaming.stateStore"
 
@@ -52,6 +56,14 @@ def connect(settings: Settings) -> SparkSession:
     for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def stop(session: SparkSession) -> None:
+    """Stop it. Its JVM may be gone, which is not what a controller ends for: whoever found that says so."""
+    try:
+        session.stop()
+    except (Py4JError, OSError) as error:
+        _LOG.info("Spark could not be stopped: %r", error)
 
 
 def use_local_files(session: SparkSession) -> None:
