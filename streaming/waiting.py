@@ -1,9 +1,14 @@
-"""Waiting out an outage at the start: a step is tried again until it succeeds, the limit has passed, or a stop is asked for."""
+"""Waiting out an outage at the start: a step is tried again until it succeeds, the limit has passed, or a stop is asked for.
+
+The limit of every start is ``controller.start_wait_s``.
+"""
 
 import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from streaming.exits import NotReached
 
 __all__ = ["OutageWait", "StoppedWaiting"]
 
@@ -40,16 +45,19 @@ class OutageWait:
         self._clock = clock
 
     def through(self, step: Callable[[], Value]) -> Value:
-        """What the step returns. Raises its last error when the limit has passed or waiting is of no use, or ``StoppedWaiting``."""
+        """What the step returns. Raises its error where waiting is of no use, ``NotReached`` after the limit, or ``StoppedWaiting``."""
         began_s, pause_s = self._clock(), _PAUSE_FIRST_S
         while True:
             try:
                 return step()
             except Exception as error:
-                left_s = began_s + self._limit_s - self._clock()
                 away = self._outage_of(error)
-                if left_s <= 0 or away is None:
+                if away is None:
                     raise
+                left_s = began_s + self._limit_s - self._clock()
+                if left_s <= 0:
+                    waited = f"Waited for {self._limit_s:g} s (controller.start_wait_s)."
+                    raise NotReached(f"{error}\n{waited}") from error
                 _LOG.warning("waiting for %s, for %.0f s more at most: %s", away, left_s, error)
                 self._show(f"waiting for {away}: {error}")
                 if not self._pause(min(pause_s, left_s)):

@@ -1,7 +1,7 @@
 """``trimtab collect kafka``: sweeps one cluster for as long as it runs.
 
-At the start the cluster must answer, or it refuses with the remedy; afterwards outages are waited out, ever less often
-asking, and show in the metrics and the readiness. It decides nothing and changes nothing.
+A collector is made once the cluster answers; afterwards outages are waited out, ever less often asking, and show in the
+metrics and the readiness. It decides nothing and changes nothing.
 """
 
 import logging
@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from streaming.collect.cadence import Cadence
 from streaming.collect.collector import Collector
-from streaming.collect.kafka_sweep import EVENTS, METRICS_FAILED, READ_RESULTS, KafkaSweeper
+from streaming.collect.kafka_sweep import METRICS_FAILED, KafkaSweeper
 from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.network_metrics import NetworkMeter
 from streaming.collect.planned import BadPlan
@@ -35,6 +35,7 @@ class KafkaCollector(Collector):
     def __init__(
         self,
         settings: Settings,
+        metrics: CollectorMetrics,
         *,
         cluster: str,
         target: KafkaTarget,
@@ -43,7 +44,7 @@ class KafkaCollector(Collector):
     ) -> None:
         rounds = ClusterSettingsSource(settings).base(cluster).kafka.rounds
         super().__init__(
-            CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS),
+            metrics,
             cluster=cluster,
             cadence=Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,

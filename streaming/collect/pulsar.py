@@ -1,7 +1,6 @@
 """``trimtab collect pulsar``: sweeps one cluster for as long as it runs.
 
-At the start everything must be right, or it refuses with the remedy; afterwards outages are waited out, ever less
-often asking, and show in the metrics and the readiness. It decides nothing and changes nothing.
+A collector is made once the cluster answers and all is right; afterwards outages are waited out, ever less often asking, and show in the metrics and the readiness. It decides nothing and changes nothing.
 """
 
 import logging
@@ -42,6 +41,7 @@ class PulsarCollector(Collector):
     def __init__(
         self,
         settings: Settings,
+        metrics: CollectorMetrics,
         *,
         cluster: str,
         target: PulsarTarget,
@@ -50,7 +50,7 @@ class PulsarCollector(Collector):
     ) -> None:
         decisions = ClusterSettingsSource(settings).base(cluster).pulsar
         super().__init__(
-            CollectorMetrics(cluster),
+            metrics,
             cluster=cluster,
             cadence=Cadence.of(decisions.rounds, sweeps_per_round=target.sweeps_per_round_count),
             clock_s=clock_s,

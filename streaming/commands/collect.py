@@ -1,12 +1,15 @@
 """``trimtab collect``: read a cluster's brokers and write their load reports."""
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 import click
 
+from streaming.commands.attending import attend
 from streaming.commands.options import (
     config_option,
     input_option,
@@ -14,16 +17,18 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, refusing, serve
+from streaming.commands.targets import kafka_target, pulsar_target, refusing
 from streaming.configured import read_settings
 from streaming.exits import Refused
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
-from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from streaming.collect.collector import Collector
+    from streaming.collect.metrics import CollectorMetrics
     from streaming.sinks.input_events import EventSink
+
+CollectorKind = TypeVar("CollectorKind", bound="Collector")
 
 _OPTIONS = with_options(
     config_option,
@@ -67,16 +72,14 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = pulsar_target(settings, cluster)
 
-    from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.collect.metrics import CollectorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.collect.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415
 
-    with (
-        refusing(StartRefused),
-        closing(_sink(settings, stdout=given["stdout"])) as sink,
-        closing(PulsarCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
-    ):
-        _run(collector, settings, once=given["once"])
-        if given["once"]:
-            collector.join_facts()
+    metrics = CollectorMetrics(cluster)
+
+    with refusing(StartRefused):
+        make = partial(PulsarCollector, settings, metrics, cluster=cluster, target=target)
+        _run(make, metrics, settings, given, finish=PulsarCollector.join_facts)
 
 
 @collect_command.command("kafka")
@@ -92,14 +95,15 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     target = kafka_target(settings, cluster)
 
     from streaming.collect.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
+    from streaming.collect.kafka_sweep import EVENTS, READ_RESULTS  # noqa: PLC0415
+    from streaming.collect.metrics import CollectorMetrics  # noqa: PLC0415
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
 
-    with (
-        refusing(ClusterError),
-        closing(_sink(settings, stdout=given["stdout"])) as sink,
-        closing(KafkaCollector(settings, cluster=cluster, target=target, sink=sink)) as collector,
-    ):
-        _run(collector, settings, once=given["once"])
+    metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
+
+    with refusing(ClusterError):
+        make = partial(KafkaCollector, settings, metrics, cluster=cluster, target=target)
+        _run(make, metrics, settings, given)
 
 
 def _settings(given: _Given) -> Settings:
@@ -109,14 +113,25 @@ def _settings(given: _Given) -> Settings:
     return settings
 
 
-def _run(collector: "Collector", settings: Settings, *, once: bool) -> None:
-    if once:
-        _sweep_once(collector)
+def _run(
+    make: "Callable[..., CollectorKind]",
+    metrics: "CollectorMetrics",
+    settings: Settings,
+    given: _Given,
+    *,
+    finish: "Callable[[CollectorKind], None]" = lambda _: None,
+) -> None:
+    def begin(stack: ExitStack) -> "CollectorKind":
+        sink = stack.enter_context(closing(_sink(settings, stdout=given["stdout"])))
+        return stack.enter_context(closing(make(sink=sink)))
+
+    if not given["once"]:
+        attend(settings, metrics.registry, begin, lambda collector: collector.run())
         return
     with ExitStack() as stack:
-        stack.enter_context(stopped_by_signals(lambda _: collector.stop()))
-        serve(stack, settings, collector.metrics.registry, collector.readiness, collector.liveness)
-        collector.run()
+        collector = begin(stack)
+        _sweep_once(collector)
+        finish(collector)
 
 
 def _sweep_once(collector: "Collector") -> None:

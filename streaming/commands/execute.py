@@ -1,11 +1,14 @@
 """``trimtab execute``: carry decisions out on a cluster."""
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from streaming.commands.attending import attend
 from streaming.commands.options import (
     config_option,
     input_option,
@@ -14,7 +17,7 @@ from streaming.commands.options import (
     verbose_option,
     with_options,
 )
-from streaming.commands.targets import kafka_target, pulsar_target, refusing, serve
+from streaming.commands.targets import kafka_target, pulsar_target, refusing
 from streaming.configured import read_settings
 from streaming.logs import log_to_stderr
 from streaming.settings import Settings
@@ -22,6 +25,7 @@ from streaming.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from streaming.execute.kafka import ThrottleLoop
+    from streaming.execute.metrics import ExecutorMetrics
     from streaming.execute.pulsar import ExecutorLoop
 
 _OPTIONS = with_options(
@@ -66,13 +70,18 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = pulsar_target(settings, cluster)
 
-    from streaming.execute.pulsar import start  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.execute.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.execute.pulsar import start  # noqa: PLC0415
     from streaming.pulsar_admin import AdminError  # noqa: PLC0415
     from streaming.pulsar_admin.http import CredentialsError  # noqa: PLC0415
 
-    with refusing(AdminError, CredentialsError), ExitStack() as stack:
-        loop = start(stack, settings, cluster=cluster, target=target, dry_run=given["dry_run"])
-        _run(stack, loop, settings, once=given["once"])
+    metrics = ExecutorMetrics(cluster)
+
+    def begin(stack: ExitStack) -> "ExecutorLoop":
+        return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
+
+    with refusing(AdminError, CredentialsError):
+        _run(begin, metrics, settings, once=given["once"])
 
 
 @execute_command.command("kafka")
@@ -88,11 +97,16 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     target = kafka_target(settings, cluster)
 
     from streaming.execute.kafka import start  # noqa: PLC0415  Kafka comes late
+    from streaming.execute.metrics import THROTTLE_KIND, ExecutorMetrics  # noqa: PLC0415
     from streaming.kafka_admin.connection import ClusterError  # noqa: PLC0415
 
-    with refusing(ClusterError), ExitStack() as stack:
-        loop = start(stack, settings, cluster=cluster, target=target, dry_run=given["dry_run"])
-        _run(stack, loop, settings, once=given["once"])
+    metrics = ExecutorMetrics(cluster, kinds=(THROTTLE_KIND,))
+
+    def begin(stack: ExitStack) -> "ThrottleLoop":
+        return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
+
+    with refusing(ClusterError):
+        _run(begin, metrics, settings, once=given["once"])
 
 
 def _settings(given: _Given) -> Settings:
@@ -106,8 +120,18 @@ def _settings(given: _Given) -> Settings:
     return settings
 
 
-def _run(stack: ExitStack, loop: "ExecutorLoop | ThrottleLoop", settings: Settings, *, once: bool) -> None:
+def _run(
+    begin: "Callable[[ExitStack], ExecutorLoop | ThrottleLoop]",
+    metrics: "ExecutorMetrics",
+    settings: Settings,
+    *,
+    once: bool,
+) -> None:
     if not once:
-        serve(stack, settings, loop.metrics.registry, loop.readiness, loop.liveness)
-    stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
-    loop.run(once=once)
+        metrics.polled(time.time())  # so that a wait without end is alerted to, too
+        attend(settings, metrics.registry, begin, lambda loop: loop.run())
+        return
+    with ExitStack() as stack:
+        loop = begin(stack)
+        stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
+        loop.run(once=True)

@@ -16,7 +16,7 @@ from streaming.execute.control import ControlView, control_of
 from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.execute.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.execute.loop import ActionLoop
-from streaming.execute.metrics import THROTTLE_KIND, ExecutorMetrics
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import Epochs, Held, Skip
 from streaming.execute.output_side import Actions, actions_of, memory_of
 from streaming.kafka_admin.connection import ClusterError
@@ -40,6 +40,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
     def __init__(
         self,
         executor: ThrottleExecutor,
+        metrics: ExecutorMetrics,
         *,
         cluster: str,
         target: KafkaTarget,
@@ -50,7 +51,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(
-            ExecutorMetrics(cluster, kinds=(THROTTLE_KIND,)),
+            metrics,
             cluster=cluster,
             actions=actions,
             control=control,
@@ -109,7 +110,13 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
 
 
 def start(
-    stack: ExitStack, settings: Settings, *, cluster: str, target: KafkaTarget, dry_run: bool
+    stack: ExitStack,
+    settings: Settings,
+    metrics: ExecutorMetrics,
+    *,
+    cluster: str,
+    target: KafkaTarget,
+    dry_run: bool,
 ) -> ThrottleLoop:
     """Connect to everything; ``stack`` closes it again.
 
@@ -126,6 +133,7 @@ def start(
     actions = actions_of(stack, settings, cluster=cluster, epochs=epochs, records_max=_RECORDS_MAX)
     return ThrottleLoop(
         ThrottleExecutor(memory, dry_run=dry_run),
+        metrics,
         cluster=cluster,
         target=target,
         actions=actions,

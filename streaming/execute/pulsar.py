@@ -36,6 +36,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
     def __init__(
         self,
         executor: Executor,
+        metrics: ExecutorMetrics,
         *,
         cluster: str,
         actions: Actions,
@@ -46,7 +47,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(
-            ExecutorMetrics(cluster),
+            metrics,
             cluster=cluster,
             actions=actions,
             control=control,
@@ -100,7 +101,13 @@ class ExecutorLoop(ActionLoop[Order, Done]):
 
 
 def start(
-    stack: ExitStack, settings: Settings, *, cluster: str, target: PulsarTarget, dry_run: bool
+    stack: ExitStack,
+    settings: Settings,
+    metrics: ExecutorMetrics,
+    *,
+    cluster: str,
+    target: PulsarTarget,
+    dry_run: bool,
 ) -> ExecutorLoop:
     """Connect to everything; ``stack`` closes it again.
 
@@ -124,6 +131,7 @@ def start(
     )
     loop = ExecutorLoop(
         executor,
+        metrics,
         cluster=cluster,
         actions=actions,
         control=control,

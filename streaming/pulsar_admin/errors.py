@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["AdminError", "Failure", "failure_of_status"]
+__all__ = ["PASSING", "AdminError", "Failure", "failure_of_status"]
 
 Failure = Literal[
     "unauthorized",
@@ -19,6 +19,11 @@ Failure = Literal[
     "not-pulsar",
 ]
 """Every kind of failure; each is the value of a metric's label."""
+
+PASSING: frozenset[Failure] = frozenset(
+    {"unreachable", "no-answer", "broker-failed", "busy", "redirect-loop"}
+)
+"""Failures that may be over the next time somebody asks."""
 
 _BY_STATUS: Mapping[int, Failure] = {
     401: "unauthorized",

@@ -73,7 +73,7 @@ class ControllerSettings:
     start_wait_s: float = 600.0
     """How long a start waits for brokers, or a checkpoint's store, that do not answer, unready and saying so, before it ends
     with exit code 6. Ten minutes outlast the restart of a machine with its brokers; a wrong address looks the same. 0 = do
-    not wait."""
+    not wait. Executors and collectors wait as long."""
     when_refused: Literal["end", "stay"] = "end"
     """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
     saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers

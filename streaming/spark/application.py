@@ -18,7 +18,7 @@ import pyspark
 from kafka.errors import KafkaError
 from pyspark.sql import SparkSession
 
-from streaming.exits import FencedOff, NotReached, Refused
+from streaming.exits import FencedOff, Refused
 from streaming.jars import JarError, JavaError
 from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
@@ -128,12 +128,7 @@ class Application:
         """What the step returns, waiting for whoever does not answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
         wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
-        try:
-            found = wait.through(step)
-        except (StartError, PublishError, KafkaError, CheckpointError) as error:
-            if outage_of(error) is None:
-                raise
-            raise NotReached(f"{error}\nWaited for {limit_s:g} s (controller.start_wait_s).") from error
+        found = wait.through(step)
         self._show_phase("starting")
         return found
 

@@ -3,13 +3,11 @@
 A store's error is judged by its causes, as those of the query are (``failing``): a full disk passes, a missing permission does not.
 """
 
-from kafka.errors import KafkaError
-
+from streaming.passing import passes
 from streaming.sinks import NotAllowed, PublishError
 from streaming.spark.checkpoint import CheckpointError
 from streaming.spark.failing import is_outage
 from streaming.spark.java_errors import failure_of
-from streaming.topics.kafka import Unreachable
 
 __all__ = ["outage_of"]
 
@@ -20,8 +18,6 @@ def outage_of(error: Exception) -> str | None:
         cause = error.__cause__
         is_away = isinstance(cause, Exception) and is_outage(failure_of(cause))
         return "the checkpoint's store" if is_away else None
-    if isinstance(error, KafkaError):
-        is_away = bool(error.retriable)
-    else:
-        is_away = isinstance(error, Unreachable | PublishError) and not isinstance(error, NotAllowed)
-    return "the brokers" if is_away else None
+    if isinstance(error, PublishError):
+        return None if isinstance(error, NotAllowed) else "the brokers"
+    return "the brokers" if passes(error) else None

@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from streaming.pulsar_admin import AdminError, PulsarAdmin
-from streaming.pulsar_admin.errors import Failure
+from streaming.pulsar_admin.errors import PASSING
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.pulsar_denied import administrator_needed
 from streaming.pulsar_link import PulsarLink, input_on_pulsar, output_on_pulsar
@@ -43,10 +43,6 @@ _MARKERS_MB = 100
 _COMPACTION_BYTES = 1024 * 1024
 _NOT_ALLOWED = 405
 """What Pulsar answers where policies of single topics are switched off."""
-_PASSING: frozenset[Failure] = frozenset(
-    {"unreachable", "no-answer", "broker-failed", "busy", "redirect-loop"}
-)
-"""Failures that may be over the next time somebody asks."""
 _APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
 
 
@@ -318,7 +314,7 @@ def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
                 f"set-retention {place.namespace} --time 30d --size -1"
             ) from error
         why = administrator_needed(error, place.namespace) or error
-        kind = Unreachable if error.failure in _PASSING else StartError
+        kind = Unreachable if error.failure in PASSING else StartError
         raise kind(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:
         raise StartError(f"[{link.section}.pulsar]: {error}") from error

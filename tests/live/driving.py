@@ -128,6 +128,22 @@ def ask(url: str) -> Answer:
         return Answer(0, "")
 
 
+class Serving(Running, Protocol):
+    """Something that serves health."""
+
+    @property
+    def url(self) -> str:
+        """Where."""
+
+
+def wait_until_unready(running: Serving, *, because: str) -> None:
+    """Until it names the reason; it is alive then."""
+    url = running.url
+    until(lambda: because in ask(f"{url}/readyz").body, what=f"unready: {because}", running=[running])
+    assert ask(f"{url}/readyz").status == 503
+    assert ask(f"{url}/healthz").status == 200
+
+
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """The metrics page, by name and labels; empty where nobody listens."""
     return {

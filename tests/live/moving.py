@@ -13,7 +13,9 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from deploy.local.kafka import LocalKafka, Node
 from streaming.collect.kafka import KafkaCollector
+from streaming.collect.metrics import CollectorMetrics
 from streaming.execute.kafka import ThrottleLoop, start
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.kafka_admin.reading import read_log_sizes, read_partitions, read_reassignments
 from streaming.kafka_admin.throttles import Throttle, read_throttle
 from streaming.settings import Settings
@@ -141,9 +143,13 @@ def pipeline(settings: Settings, *, cluster: str) -> Iterator[tuple[KafkaCollect
                 max_record_bytes=settings.controller.max_record_bytes,
             )
         )
-        collector = KafkaCollector(settings, cluster=cluster, target=target, sink=sink)
+        collector = KafkaCollector(
+            settings, CollectorMetrics(cluster), cluster=cluster, target=target, sink=sink
+        )
         stack.callback(collector.close)
-        executor = start(stack, settings, cluster=cluster, target=target, dry_run=False)
+        executor = start(
+            stack, settings, ExecutorMetrics(cluster), cluster=cluster, target=target, dry_run=False
+        )
         threads = [threading.Thread(target=each.run, daemon=True) for each in (collector, executor)]
         for thread in threads:
             thread.start()

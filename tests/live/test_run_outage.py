@@ -1,19 +1,25 @@
-"""Kafka goes away and comes back while the application runs."""
+"""Kafka goes away and comes back while the application runs, or is down when it, an executor or a collector starts."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from deploy.local.kafka import LocalKafka
 from streaming.spark.failing import REPEATS_MAX
-from tests.live.driving import Warm, ask, samples, until
+from tests.live.driving import TRIMTAB, Child, Warm, WarmRun, ask, samples, until, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import Stage, replayed
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 RESTARTS = ("trimtab_query_restarts_total", frozenset[tuple[str, str]]())
+
+
+def is_ready(running: Child | WarmRun) -> bool:
+    return ask(f"{running.url}/readyz").status == 200
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +89,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
     own_kafka.stop()
     try:
         with warm.start("run", "--config", str(config), "--from", "earliest") as run:
-            until(
-                lambda: "waiting for the brokers" in ask(f"{run.url}/readyz").body,
-                what="the wait to show",
-                running=[run],
-            )
-            assert ask(f"{run.url}/readyz").status == 503
-            assert ask(f"{run.url}/healthz").status == 200
+            wait_until_unready(run, because="waiting for the brokers")
             assert own_kafka.bootstrap in ask(f"{run.url}/readyz").body
             own_kafka.start()
             stage.wait_for(stage.topics.audit, 1, running=[run])
@@ -97,3 +97,27 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
             assert run.terminate() == 0
     finally:
         stage.close()
+
+
+def test_an_executor_and_a_collector_wait_for_brokers_that_are_down_at_the_start_alive_unready_and_told(
+    own_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    stage = Stage(own_kafka.bootstrap, "others-at-start", tmp_path)
+    stage.create_topics()
+    stage.close()
+    config = stage.settings(base=f'[targets.east-1.kafka]\nbootstrap = "{stage.bootstrap}"\n')
+    own_kafka.stop()
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(
+                Child((*TRIMTAB, name, "kafka", "east-1", "--config", str(config)), tmp_path / f"{name}.log")
+            )
+            for name in ("execute", "collect")
+        ]
+        for child in children:
+            wait_until_unready(child, because="waiting for the brokers")
+            assert own_kafka.bootstrap in ask(f"{child.url}/readyz").body
+        own_kafka.start()
+        for child in children:
+            until(partial(is_ready, child), what="readiness", running=[child])
+            assert child.terminate() == 0

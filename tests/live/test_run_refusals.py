@@ -14,7 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from streaming.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm, ask, until
+from tests.live.driving import Warm, until, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
 
@@ -155,13 +155,7 @@ def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why_unti
     nowhere = Stage(kafka.bootstrap, f"none-{uuid4().hex[:8]}", tmp_path)
     config = nowhere.settings(controller__when_refused="stay")
     with warm.start("run", "--config", str(config)) as run:
-        until(
-            lambda: "topics missing" in ask(f"{run.url}/readyz").body,
-            what="the reason in readiness",
-            running=[run],
-        )
-        assert ask(f"{run.url}/readyz").status == 503
-        assert ask(f"{run.url}/healthz").status == 200
+        wait_until_unready(run, because="topics missing")
         assert "staying, unready" in run.said
         assert run.terminate() == REFUSED
 

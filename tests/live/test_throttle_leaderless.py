@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 
 from deploy.local.kafka import LocalKafka
 from streaming.execute.kafka import start
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.kafka_admin.reading import read_partitions
 from streaming.settings import load
 from streaming.sinks import EPOCH_HEADER
@@ -91,7 +92,14 @@ def test_without_a_leader_of_the_control_topic_nothing_is_carried_out_and_the_ex
     config = stage.settings(base=target)
     settings = load(file=config, flags={}, environ={}).settings
     with ExitStack() as stack:
-        loop = start(stack, settings, cluster=CLUSTER, target=settings.targets[CLUSTER].kafka, dry_run=True)
+        loop = start(
+            stack,
+            settings,
+            ExecutorMetrics(CLUSTER),
+            cluster=CLUSTER,
+            target=settings.targets[CLUSTER].kafka,
+            dry_run=True,
+        )
         thread = threading.Thread(target=loop.run, daemon=True)
         brokers.stop_node(away)
         try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.pulsar import PulsarCollector, StartRefused
 from streaming.settings import PulsarTarget, load
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
@@ -57,7 +58,7 @@ def brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
 def collector(broker: Broker, heard: Heard, **flags: object) -> PulsarCollector:
     target = PulsarTarget(admin_url=broker.url, timeout_s=2)
     settings = load(file=None, flags=QUICK | flags, environ={}).settings
-    return PulsarCollector(settings, cluster=CLUSTER, target=target, sink=heard)
+    return PulsarCollector(settings, CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard)
 
 
 def failed_sweeps(collecting: PulsarCollector, result: str) -> float | None:

@@ -12,6 +12,7 @@ import pytest
 from streaming.execute.actions_topic import ActionRecord
 from streaming.execute.carry_out import Done
 from streaming.execute.control import ControlView
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import Epochs, Order, Skip
 from streaming.execute.pulsar import ExecutorLoop
 from streaming.execute.pulse import Pulse
@@ -112,6 +113,7 @@ class World:
     def __post_init__(self) -> None:
         self.loop = ExecutorLoop(
             self,  # type: ignore[arg-type]
+            ExecutorMetrics("east-1"),
             cluster="east-1",
             actions=self.topic,
             control=self.control,

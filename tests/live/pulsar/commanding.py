@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.execute.orders import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.execute.pulsar import ExecutorLoop, start
 from streaming.pulsar_admin import BundleName
@@ -86,7 +87,9 @@ class Commander:
 
     def start(self, stack: ExitStack, *, dry_run: bool = False) -> ExecutorLoop:
         target = self.settings.targets[CLUSTER].pulsar
-        return start(stack, self.settings, cluster=CLUSTER, target=target, dry_run=dry_run)
+        return start(
+            stack, self.settings, ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=dry_run
+        )
 
     def execute(self, *, dry_run: bool = False) -> None:
         """Deal with all that is there, as a process started anew."""

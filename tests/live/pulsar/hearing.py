@@ -4,6 +4,7 @@ import json
 
 import msgspec
 
+from streaming.collect.metrics import CollectorMetrics
 from streaming.collect.pulsar import PulsarCollector
 from streaming.settings import PulsarTarget, Settings
 from streaming.wire.messages import type_of
@@ -35,4 +36,4 @@ class Heard:
 
 def collector(target: PulsarTarget, heard: Heard) -> PulsarCollector:
     """Of ``CLUSTER``, with the defaults."""
-    return PulsarCollector(Settings(), cluster=CLUSTER, target=target, sink=heard)
+    return PulsarCollector(Settings(), CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard)

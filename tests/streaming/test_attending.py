@@ -1,0 +1,167 @@
+"""A collector or executor whose brokers are down, wrong, or back again while it starts: what it serves, and how it ends."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
+from prometheus_client import CollectorRegistry
+
+from streaming.commands import targets
+from streaming.commands.attending import attend
+from streaming.exits import NotReached, Refused
+from streaming.kafka_admin.connection import ClusterError
+from streaming.pulsar_admin import AdminError
+from streaming.serve import Check, HealthServer
+from streaming.settings import load
+from streaming.sinks import PublishError
+from tests.live.driving import Answer, ask
+
+OUTAGES = (
+    KafkaTimeoutError("Unable to bootstrap"),
+    AdminError("unreachable", call="GET /", said="refused"),
+    AdminError("broker-failed", call="GET /", said="not ready", status=503),
+)
+MISTAKES = (
+    TopicAuthorizationFailedError(),
+    AdminError("unauthorized", call="GET /", said="no token", status=401),
+    None,
+)
+"""What an error is raised from; None: nothing failed, there is no such topic."""
+
+
+class Service:
+    """Serves until it is stopped."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+
+    def readiness(self) -> Sequence[Check]:
+        return [Check(name="service", ok=True, detail="at work")]
+
+    def liveness(self) -> Sequence[Check]:
+        return self.readiness()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class World:
+    """Settings, where it serves, and what the tries of a start meet."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
+        self.service = Service()
+        self.wait_s = 600.0
+        self.meets: Callable[[int], Exception | None] = lambda _: None
+        self.seen: list[tuple[Answer, Answer]] = []
+        self.opened: list[int] = []
+        self.tries = 0
+        self.runs = 0
+
+    def start(self, stack: ExitStack) -> Service:
+        self.tries += 1
+        stack.enter_context(self._connection())
+        self.seen.append((ask(f"{self._urls[-1]}/healthz"), ask(f"{self._urls[-1]}/readyz")))
+        error = self.meets(self.tries)
+        if error is not None:
+            raise error
+        return self.service
+
+    def run(self, service: Service) -> None:
+        self.runs += 1
+        self.seen.append((ask(f"{self._urls[-1]}/healthz"), ask(f"{self._urls[-1]}/readyz")))
+        assert self.opened == [self.tries], "only the connections of the last try"
+        assert service is self.service
+
+    def attend(self) -> None:
+        flags = {"metrics.port": 0, "controller.start_wait_s": self.wait_s}
+        settings = load(file=None, flags=flags, environ={}).settings
+        attend(settings, CollectorRegistry(), self.start, self.run)
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        number = self.tries
+        self.opened.append(number)
+        try:
+            yield
+        finally:
+            self.opened.remove(number)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    urls: list[str] = []
+
+    class Server(HealthServer):
+        def start(self) -> str:
+            urls.append(super().start())
+            return urls[-1]
+
+    monkeypatch.setattr("streaming.serve.HealthServer", Server)
+    monkeypatch.setattr("streaming.waiting._PAUSE_FIRST_S", 0.01)
+    return World(urls)
+
+
+def raised(kind: type[Exception], text: str, cause: KafkaError | AdminError | None) -> Exception:
+    error = kind(text)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("cause", OUTAGES)
+@pytest.mark.parametrize("kind", [PublishError, ClusterError])
+def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
+    world: World, kind: type[Exception], cause: KafkaError | AdminError
+) -> None:
+    world.meets = lambda count: raised(kind, "no consumer at b1:9092", cause) if count < 3 else None
+    world.attend()
+    assert world.runs == 1
+    assert not world.opened
+    for alive, ready in world.seen[1:3]:
+        assert (alive.status, ready.status) == (200, 503)
+        assert "waiting for the brokers: no consumer at b1:9092" in ready.body
+    assert [each.status for each in world.seen[3]] == [200, 200]
+    assert "at work" in world.seen[3][1].body
+
+
+@pytest.mark.parametrize("cause", MISTAKES)
+def test_what_is_set_up_wrong_ends_a_start_at_once(
+    world: World, cause: KafkaError | AdminError | None
+) -> None:
+    world.meets = lambda _: raised(PublishError, "wrong", cause)
+    with pytest.raises(Refused, match="wrong"), targets.refusing(ClusterError):
+        world.attend()
+    assert world.tries == 1
+
+
+def test_a_start_that_waited_in_vain_ends_with_a_code_that_a_supervisor_restarts(world: World) -> None:
+    world.wait_s = 0.02
+    world.meets = lambda _: raised(PublishError, "no consumer at b1:9092", KafkaTimeoutError())
+    with pytest.raises(NotReached, match=r"b1:9092(?s:.*)controller\.start_wait_s"):
+        world.attend()
+
+
+def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops: list[Callable[[object], None]] = []
+
+    @contextmanager
+    def listening(stop: Callable[[object], None]) -> Iterator[None]:
+        stops.append(stop)
+        yield
+
+    def stopped(_: int) -> Exception:
+        stops[-1](None)
+        return raised(PublishError, "no consumer", KafkaTimeoutError())
+
+    monkeypatch.setattr("streaming.commands.attending.stopped_by_signals", listening)
+    world.meets = stopped
+    world.attend()
+    assert (world.tries, world.runs) == (1, 0)
+
+    world.meets = lambda _: stops[-1](None)
+    world.attend()
+    assert world.service.stopped.is_set()
