@@ -209,7 +209,7 @@ class PulsarAdmin:
             try:
                 return ask(base)
             except AdminError as error:
-                if error.failure != "unreachable":
+                if error.failure not in {"unreachable", "untrusted"}:
                     raise
         return ask(bases[-1])
 

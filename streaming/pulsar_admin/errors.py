@@ -15,6 +15,7 @@ Failure = Literal[
     "busy",
     "redirect-loop",
     "unreachable",
+    "untrusted",
     "no-answer",
     "not-pulsar",
 ]
@@ -45,7 +46,9 @@ _REMEDIES: Mapping[Failure, str] = {
     "busy": "the broker limits requests (httpRequestsMaxPerSecond): ask less often",
     "redirect-loop": "brokers send each other the request: ownership or leadership is in motion, or their advertised "
     "addresses are wrong",
-    "unreachable": "check admin_url, ca_file and whether the broker runs and can be reached from here",
+    "unreachable": "check admin_url and whether the broker runs and can be reached from here",
+    "untrusted": "the broker's certificate is not signed by an authority of ca_file, has expired, or is for another name: "
+    "check ca_file, admin_url and the broker's certificate",
     "no-answer": "the request may have been carried out all the same: verify; a larger timeout_s waits longer",
     "not-pulsar": "the address answers, but not as Pulsar's admin API does: check admin_url",
 }

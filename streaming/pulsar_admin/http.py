@@ -21,7 +21,7 @@ import httpx
 import msgspec
 
 from streaming.closing import Closing
-from streaming.pulsar_admin.errors import AdminError, failure_of_status
+from streaming.pulsar_admin.errors import AdminError, Failure, failure_of_status
 from streaming.settings.targets import PulsarTarget
 
 __all__ = ["CredentialsError", "HttpClient", "Method"]
@@ -113,7 +113,8 @@ class HttpClient(Closing):
                 "no-answer", call=call, said=f"no answer within {self._timeout_s:g} s"
             ) from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
-            raise AdminError("unreachable", call=call, said=f"{type(error).__name__}: {error}") from error
+            failure: Failure = "untrusted" if _is_untrusted(error) else "unreachable"
+            raise AdminError(failure, call=call, said=f"{type(error).__name__}: {error}") from error
         finally:
             if response is not None:
                 response.close()
@@ -190,6 +191,13 @@ def _said(text: bytes) -> str:
         reason = ""
     shown = reason[:REASON_CHARS_MAX] or text.decode(errors="replace")[:PAGE_CHARS_MAX]
     return " ".join(shown.split()) or "no explanation"
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Whether TLS found the broker's certificate wrong: unlike a broker that is down, that does not pass by itself."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:

@@ -1,5 +1,6 @@
 """A broker that answers over HTTP what a test tells it to, also what a real one cannot be made to."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ class Broker:
 
     answer: Callable[[Asked], Answer]
     asked: list[Asked] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
     released: threading.Event = field(default_factory=threading.Event)
     server: ThreadingHTTPServer = field(init=False)
 
@@ -53,11 +55,15 @@ class Broker:
                 """Be quiet."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if self.tls is not None:
+            self.server.socket = self.tls.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.server.server_port}"
 
     def close(self) -> None:
         self.released.set()
@@ -66,12 +72,14 @@ class Broker:
 
 
 @contextmanager
-def http_brokers() -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
-    """A maker of brokers that are closed with the block."""
+def http_brokers(
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
+    """A maker of brokers that are closed with the block; with ``tls`` they speak https."""
     made: list[Broker] = []
 
     def make(answer: Callable[[Asked], Answer]) -> Broker:
-        made.append(Broker(answer))
+        made.append(Broker(answer, tls=tls))
         return made[-1]
 
     yield make

@@ -1,13 +1,16 @@
 """The admin client against a broker that answers what a healthy one never would: loops, 412, 500, silence."""
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar_admin.errors import PASSING
 from streaming.pulsar_admin.http import CredentialsError
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Broker, http_brokers
@@ -105,6 +108,21 @@ def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(
     assert admin_of(f"http://127.0.0.1:1,{good.url[7:]}").boundaries("t/n") == [0, 0xFFFFFFFF]
     with pytest.raises(AdminError, match="super-user"):
         admin_of(f"{refusing.url},{good.url[7:]}").boundaries("t/n")
+
+
+def test_a_certificate_that_ca_file_does_not_vouch_for_is_no_broker_that_is_down(tmp_path: Path) -> None:
+    """It does not pass by itself, so no start waits for it."""
+    signer, other = trustme.CA(), trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    signer.issue_cert("127.0.0.1").configure_cert(context)
+    other.cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    with http_brokers(context) as make:
+        broker = make(lambda _: (200, {}, b"{}"))
+        target = PulsarTarget(admin_url=broker.url, ca_file=str(tmp_path / "other.pem"))
+        with pytest.raises(AdminError, match="check ca_file") as raised:
+            PulsarAdmin(HttpClient(target), target).boundaries("t/n")
+    assert raised.value.failure == "untrusted"
+    assert raised.value.failure not in PASSING
 
 
 def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(

@@ -9,7 +9,7 @@ import pytest
 from deploy.local.pulsar import LocalPulsar
 from streaming.control.topic import ControlTopic
 from streaming.execute.control import PulsarControl
-from streaming.pulsar_log.reading import read_range
+from streaming.pulsar_log.reading import PartitionReader
 from streaming.pulsar_log.topics import PartitionLogs
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
@@ -65,5 +65,7 @@ def as_the_controller_reads(stage: PulsarStage) -> list[bytes]:
     logs = PartitionLogs(stage.lab.admin, subscription="trimtab")
     (partition,) = logs.partitions(stage.full_name(stage.topics.control))
     log = logs.log(partition)
-    found = read_range(stage._client, partition, start=log.first, end=log.last, fail_on_data_loss=True)
-    return [message.value for message in found]
+    reader = PartitionReader(stage._client, partition)
+    found = [message.value for message in reader.read(log.first, log.last, fail_on_data_loss=True)]
+    reader.close()
+    return found
