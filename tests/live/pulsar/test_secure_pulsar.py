@@ -10,6 +10,7 @@ from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
 from streaming.execute import pulsar as executor
+from streaming.execute.metrics import ExecutorMetrics
 from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar_admin.bundles import topic_hash
 from streaming.settings import PulsarTarget, Settings
@@ -80,7 +81,9 @@ def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
     assert said in done.stderr
     assert token not in done.stderr
     with ExitStack() as stack, pytest.raises(AdminError, match=said):
-        executor.start(stack, Settings(), cluster=CLUSTER, target=target, dry_run=False)
+        executor.start(
+            stack, Settings(), ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=False
+        )
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
@@ -88,4 +91,4 @@ def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(
 ) -> None:
     done = collect(replace(target_of(secured), ca_file=None), tmp_path, code=5)
     assert "CERTIFICATE_VERIFY_FAILED" in done.stderr
-    assert "check admin_url, ca_file" in done.stderr
+    assert "check ca_file" in done.stderr
