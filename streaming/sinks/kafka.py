@@ -140,7 +140,8 @@ class KafkaPublisher(Closing):
         version = self._ran_with.version
         found = seen(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, version=version)
         if found and records:
-            self._cover(records)
+            ordered = sort_records(records)
+            self._cover(ordered)
             done = published(
                 marker,
                 batch_id=batch_id,
@@ -148,7 +149,7 @@ class KafkaPublisher(Closing):
                 batch_digest=batch_digest,
                 ran_with=self._ran_with,
             )
-            self._commit(sort_records(records), done)
+            self._commit(ordered, done)
         else:
             self.ensure_owner()
         return found
