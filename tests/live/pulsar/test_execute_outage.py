@@ -1,8 +1,14 @@
-"""The bookie of a real Pulsar is away for a while, the executor idle: once it is back, actions are carried out and told."""
+"""The bookie of a real Pulsar is away for a while: once it is back, the executor carries actions out and tells them.
 
+Others write to the topic of the results all the while, as collectors do, so that Pulsar fences it: a producer that was made
+before never comes back.
+"""
+
+import json
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -12,16 +18,22 @@ import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
+from streaming.execute.pulsar import ExecutorLoop
 from streaming.pulsar_admin import BundleName
-from tests.live.driving import until
+from streaming.pulsar_log.clients import close
+from streaming.wire.messages import ActionResultMessage, type_of
+from tests.live.driving import meanwhile, until
 from tests.live.pulsar.commanding import Commander
-from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.stage import PulsarStage
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
 OUTAGE_S = 40.0
-"""Long enough for an idle producer to be lost for good, where its client is kept."""
+"""Long enough for a producer to be lost for good, where its client is kept."""
+RECOVERY_S = 90.0
+_PAUSE_S = 0.05
+_SEND_MS = 5_000
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +43,88 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
         yield running
 
 
-def say_expired(stage: PulsarStage, own: LocalPulsar) -> str | None:
-    """An action whose result is a skip; its id, or None while Pulsar does not take it. The stage's client is made anew."""
-    stage.connect_anew()
-    commander = Commander(stage, own)
-    bundle = BundleName("lab/none", 0, 0x40000000)
-    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    try:
-        return commander.unload(
-            bundle, owner="b1:8080", to=None, expires_at=past, id_=f"a{time.monotonic_ns()}"
-        )
-    except pulsar_client.PulsarException:
-        return None
+class Bookie:
+    """Goes once, and comes back when it has been away for long enough."""
+
+    def __init__(self, own: LocalPulsar) -> None:
+        self._process = own.processes["bookie"]
+        self.gone = threading.Event()
+        self._back_s = 0.0
+
+    def go(self) -> None:
+        if not self.gone.is_set():
+            self._process.end(signal.SIGTERM)
+            self._back_s = time.monotonic() + OUTAGE_S
+            self.gone.set()
+
+    def come_back(self) -> None:
+        until(lambda: time.monotonic() > self._back_s, what="the outage to last")
+        self._process.launch()
 
 
-def test_after_a_bookies_outage_an_idle_executor_tells_results_again_and_repeats_no_batch_for_ever(
-    own: LocalPulsar, tmp_path: Path
+class Asker:
+    """Says actions whose result is a skip, and sees what is told; its client is made anew each time."""
+
+    def __init__(self, stage: PulsarStage, own: LocalPulsar) -> None:
+        self._stage = stage
+        self._own = own
+
+    def ask(self) -> str | None:
+        """Id of an action; None while Pulsar does not take it."""
+        self._stage.connect_anew()
+        past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+        bundle, id_ = BundleName("lab/none", 0, 0x40000000), f"a{time.monotonic_ns()}"
+        try:
+            return Commander(self._stage, self._own).unload(
+                bundle, owner="b1:8080", to=None, expires_at=past, id_=id_
+            )
+        except pulsar_client.PulsarException:
+            return None
+
+    def told(self) -> Counter[str]:
+        """How often the result of each action was told; nothing while Pulsar does not answer."""
+        self._stage.connect_anew()
+        try:
+            events = [json.loads(value) for value in self._stage.values(self._stage.topics.input)]
+        except pulsar_client.PulsarException:
+            return Counter()
+        return Counter(each["subject"] for each in events if each["type"] == type_of(ActionResultMessage))
+
+    def wait_for(self, action: str) -> None:
+        until(lambda: action in self.told(), what=f"the result of {action}", timeout_s=RECOVERY_S)
+
+    def others_write(self, stop: threading.Event) -> None:
+        """Events of somebody else to the topic of the results; what is not taken is lost."""
+        client = connected(self._own)
+        producer: pulsar_client.Producer | None = None
+        while not stop.wait(_PAUSE_S):
+            try:
+                producer = producer or client.create_producer(
+                    self._stage.full_name(self._stage.topics.input), send_timeout_millis=_SEND_MS
+                )
+                producer.send_async(b'{"type": "of another"}', None)
+            except pulsar_client.PulsarException:
+                continue
+        close(client)
+
+
+def goes_at_the_next_result(loop: ExecutorLoop, bookie: Bookie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was carried out cannot be told."""
+    plain = loop._results.send
+
+    def send(key: str, value: bytes) -> None:
+        bookie.go()
+        plain(key, value)
+
+    monkeypatch.setattr(loop._results, "send", send)
+
+
+@pytest.mark.parametrize("when", ["idle", "telling"])
+def test_after_a_bookies_outage_the_executor_tells_results_again_and_repeats_no_batch_for_ever(
+    own: LocalPulsar, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    stage = PulsarStage.of(Lab(own, bundles_count=1), tmp_path)
+    stage, bookie = PulsarStage.of(Lab(own, bundles_count=1), tmp_path), Bookie(own)
+    asker, asked = Asker(stage, own), []
     with ExitStack() as stack:
         stack.callback(stage.close)
         loop = Commander(stage, own).start(stack)
@@ -56,26 +132,23 @@ def test_after_a_bookies_outage_an_idle_executor_tells_results_again_and_repeats
         thread.start()
         stack.callback(thread.join, 60)
         stack.callback(loop.stop)
-
-        def outcome_of(action: str) -> object:
-            return Commander(stage, own).results().get(action)
-
-        first = say_expired(stage, own)
-        assert first is not None
-        until(lambda: outcome_of(first), what="the first result")
-
-        bookie = own.processes["bookie"]
-        bookie.end(signal.SIGTERM)
-        back_s = time.monotonic() + OUTAGE_S
-        until(lambda: time.monotonic() > back_s, what="the outage to last")
-        bookie.launch()
-
-        second = until(lambda: say_expired(stage, own), what="Pulsar to take an action")
-        until(lambda: outcome_of(second), what="its result")
-        until(loop._actions.is_at_end, what="it to be dealt with for good")
-        third = until(lambda: say_expired(stage, own), what="Pulsar to take another")
-        until(lambda: outcome_of(third), what="its result")
-        until(lambda: loop.readiness()[0].ok, what="the executor to be ready")
-        assert Commander(stage, own).results_count() <= 6, (
-            "each told once or, where that was not known, twice"
-        )
+        asked.append(until(asker.ask, what="Pulsar to take an action"))
+        asker.wait_for(asked[0])
+        with meanwhile(asker.others_write):
+            until(lambda: len(stage.values(stage.topics.input)) > 5, what="the others to write")
+            if when == "telling":
+                goes_at_the_next_result(loop, bookie, monkeypatch)
+                asked.append(until(asker.ask, what="Pulsar to take another"))
+            else:
+                bookie.go()
+            until(bookie.gone.is_set, what="the outage")
+            bookie.come_back()
+            for _ in range(2):
+                asker.wait_for(asked[-1])
+                asked.append(until(asker.ask, what="Pulsar to take an action", timeout_s=RECOVERY_S))
+            asker.wait_for(asked[-1])
+            until(loop._actions.is_at_end, what="all to be dealt with for good")
+            until(lambda: loop.readiness()[0].ok, what="the executor to be ready")
+        told = asker.told()
+    assert set(told) == set(asked)
+    assert max(told.values()) <= 2, "each told once or, where that was not known, twice"
