@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeVar
@@ -80,8 +81,19 @@ class Executor:
     def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand.
 
+        A namespace that is deleted in the middle of it is a skip, too: neither a failure nor worth waiting for.
+
         ``still`` is called right before each call that changes anything, and raises ``Held`` where that may not be now.
         """
+        try:
+            return self._carry_out(order, still)
+        except AdminError as error:
+            gone = self._gone(order.bundle, error)
+            if gone is None:
+                raise
+            return gone
+
+    def _carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
         action = order.action
         if isinstance(action, UnloadOrder):
             with self._ranges[topic_hash(order.bundle.range) % _LOCKS]:
@@ -150,6 +162,15 @@ class Executor:
             if error.failure != "not-found":
                 raise
             return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.said}")
+
+    def _gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
+        """Whether a "not found" is because the bundle's namespace was deleted meanwhile: then nothing is left to do."""
+        if error.failure != "not-found":
+            return None
+        with suppress(AdminError):
+            found = self._boundaries(bundle)
+            return found if isinstance(found, Skip) else None
+        return None
 
     def _changed(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
         """Whether range and owner are still those the action was decided on."""
@@ -222,7 +243,7 @@ class Executor:
         *,
         topic: str | None,
         failure: AdminError | None,
-    ) -> Done:
+    ) -> Done | Skip:
         """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then.
 
         What a question is answered with is no verdict: it is asked again.
@@ -236,7 +257,9 @@ class Executor:
                 self._assign(order.bundle, topic)
                 seen = self._owner(order.bundle, first=(destination, source))
             except AdminError as error:
-                blind = error
+                blind, gone = error, self._gone(order.bundle, error)
+                if gone is not None:
+                    return gone
             if seen is not None and seen != source:
                 return self._moved(order.bundle, seen, destination)
             is_back = seen == source and blind is None and (failure is None or failure.failure != "no-answer")
@@ -289,10 +312,12 @@ class Executor:
         try:
             self._admin.lookup(topic or _probe(bundle))
         except AdminError as error:
-            if topic is not None or error.failure != "not-found":
+            if topic is not None or error.failure != "not-found" or self._gone(bundle, error):
                 raise
 
-    def _cut(self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None) -> Done:
+    def _cut(
+        self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None
+    ) -> Done | Skip:
         wanted = {edge for child in children for edge in (child.low, child.high)}
         deadline_s = time.monotonic() + self._verify_timeout_s
         while True:
@@ -301,7 +326,9 @@ class Executor:
             try:
                 found = self._admin.boundaries(bundle.namespace)
             except AdminError as error:
-                blind = error
+                blind, gone = error, self._gone(bundle, error)
+                if gone is not None:
+                    return gone
             if wanted <= set(found):
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
             refused = blind is None and failure is not None and failure.failure != "no-answer"

@@ -163,24 +163,6 @@ def test_without_a_destination_pulsar_chooses_and_the_result_says_where_it_is(
     )
 
 
-def test_a_namespace_deleted_between_decision_and_execution_is_left_alone(
-    pulsar: LocalPulsar, commander: Commander
-) -> None:
-    lab = Lab(pulsar)
-    bundle = lab.bundles()[0]
-    owner = lab.assigned(bundle)
-    unload = commander.unload(bundle, owner=owner, to=other_than(lab, owner))
-    split = commander.split(bundle, owner=owner, at=[bundle.low + 5])
-    for topic in lab.admin.topics(bundle):
-        lab.delete(f"persistent/{topic.removeprefix('persistent://')}?force=true")
-    lab.delete(f"namespaces/{lab.namespace}")
-    commander.execute()
-    for action in (unload, split):
-        result = commander.results()[action]
-        assert result["outcome"] == "skipped"
-        assert str(result["reason"]).startswith(f"namespace-gone: Pulsar knows no namespace {lab.namespace}")
-
-
 def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
     pulsar: LocalPulsar, commander: Commander, stage: Stage, tmp_path: Path
 ) -> None:
