@@ -7,6 +7,7 @@ PYTHON := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 JARS := $(VENV)/.jars
 PULSAR_JARS := $(VENV)/.jars-pulsar
+CLASSES := $(VENV)/.classes.jsa
 PULSAR_LOCK := deploy/local/locks/pulsar.lock
 LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
@@ -29,10 +30,10 @@ demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic
 watch: $(PACKAGES) ## A Prometheus, and a Grafana where one is installed, looking at a running demo (or: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch
 
-test: check $(JARS) $(PULSAR_JARS) ## Every check and test but the long ones
+test: check $(JARS) $(PULSAR_JARS) $(CLASSES) ## Every check and test but the long ones
 	$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
-test-slow: $(JARS) $(PULSAR_JARS) ## Long soaks and full crash grids
+test-slow: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow
 
 check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
@@ -46,7 +47,7 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/hadolint deploy/container/Containerfile
 	$(VENV)/bin/shellcheck deploy/container/entrypoint.sh
 
-faults: $(JARS) $(PULSAR_JARS) ## Fault schedules on real brokers, results in tests/faults/results.tsv
+faults: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Fault schedules on real brokers, results in tests/faults/results.tsv
 	$(PYTHON) -m tests.faults --system kafka --seeds 1-150
 	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
 
@@ -100,3 +101,6 @@ $(JARS): $(PACKAGES) $(LOCKS)
 $(PULSAR_JARS): $(JARS) $(PULSAR_LOCK)
 	@$(PYTHON) -m streaming.jars $(PULSAR_LOCK) >/dev/null
 	@touch $@
+
+$(CLASSES): $(JARS)
+	@$(PYTHON) -m tests.live.classes $@

@@ -38,8 +38,10 @@ PATIENCE_S = 240.0
 EXIT_S = 30.0
 """A stop takes no longer, whatever the query is doing."""
 _POLL_S = 0.1
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """These processes live for seconds: the second compiler would cost more than it ever gains."""
+_CLASSES = Path(sys.prefix) / ".classes.jsa"
+"""Made by ``tests.live.classes``."""
 _LOG_LINES_SHOWN = 40
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SERVED_AT = re.compile(r"metrics and health at (http://\S+)")
@@ -328,4 +330,5 @@ def _environment(directory: Path) -> dict[str, str]:
     """Ours without settings of trimtab; Spark's scratch files lie with the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
-    return kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory), "JAVA_TOOL_OPTIONS": _QUICK_JVM}
+    options = f"{QUICK_JVM} -XX:SharedArchiveFile={_CLASSES}" if _CLASSES.exists() else QUICK_JVM
+    return kept | {"PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(directory), "JAVA_TOOL_OPTIONS": options}
