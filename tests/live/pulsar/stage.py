@@ -149,4 +149,4 @@ class PulsarStage(Stage):
     def close(self) -> None:
         """Close all connections."""
         Stage.close(self)
-        self._client.close()
+        close(self._client)
