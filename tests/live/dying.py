@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, Row
 
 from streaming.cli import main
 from streaming.sinks.kafka import KafkaPublisher
+from streaming.sinks.marker import Seen
 from streaming.sinks.outbox import OutboundRecord
 from streaming.spark import runs
 from streaming.spark.batches import BatchPublisher
@@ -95,11 +96,11 @@ def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:
     current = -1
     plain = publisher.publish
 
-    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> bool:
+    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
         nonlocal current
         deaths.die_at("before-publish", batch_id)
         current = batch_id
-        published: bool = plain(self, batch_id, query_id, records)
+        published: Seen = plain(self, batch_id, query_id, records)
         current = -1
         deaths.die_at("after-publish", batch_id)
         return published

@@ -13,6 +13,7 @@ from streaming.known import KNOWN_LABELS
 from streaming.metrics import Metrics
 from streaming.observation import EventCount, EventObservation, encode
 from streaming.settings import TopicNames
+from streaming.sinks.marker import Seen
 from streaming.spark.batches import BatchPublisher
 from streaming.spark.rows import OBSERVED, ROUND, of_observation
 from streaming.spark.telling import Telling
@@ -43,9 +44,9 @@ class Published:
     def __init__(self) -> None:
         self.batches = []
 
-    def publish(self, batch_id: int, _query_id: str, _records: Any) -> bool:
+    def publish(self, batch_id: int, _query_id: str, _records: Any) -> Seen:
         self.batches.append(batch_id)
-        return True
+        return Seen.NEW
 
 
 def round_row(value: bytes) -> Row:
