@@ -9,7 +9,7 @@ JARS := $(VENV)/.jars
 PULSAR_JARS := $(VENV)/.jars-pulsar
 CLASSES := $(VENV)/.classes.jsa
 PULSAR_LOCK := deploy/local/locks/pulsar.lock
-LOCKS := streaming/locks/spark-connector.lock deploy/local/locks/kafka.lock
+LOCKS := streaming/spark/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Spark starts Python again and again: what is compiled is kept.
@@ -41,7 +41,7 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(PYTHON) -m streaming.docs --check
+	$(PYTHON) -m deploy.docs --check
 	$(PYTHON) -m deploy.grafana --check
 	$(PYTHON) -m deploy.helm --check
 	$(VENV)/bin/hadolint deploy/container/Containerfile
@@ -55,7 +55,7 @@ bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench
 
 docs: $(PACKAGES) ## Write the generated documentation anew
-	$(PYTHON) -m streaming.docs
+	$(PYTHON) -m deploy.docs
 	$(PYTHON) -m deploy.grafana
 	$(PYTHON) -m deploy.helm
 
@@ -95,11 +95,11 @@ $(PACKAGES): requirements.lock pyproject.toml
 
 $(JARS): $(PACKAGES) $(LOCKS)
 	@$(PYTHON) -m deploy.local.java
-	@$(PYTHON) -m streaming.jars $(LOCKS) >/dev/null
+	@$(PYTHON) -m streaming.spark.jars $(LOCKS) >/dev/null
 	@touch $@
 
 $(PULSAR_JARS): $(JARS) $(PULSAR_LOCK)
-	@$(PYTHON) -m streaming.jars $(PULSAR_LOCK) >/dev/null
+	@$(PYTHON) -m streaming.spark.jars $(PULSAR_LOCK) >/dev/null
 	@touch $@
 
 $(CLASSES): $(JARS)

@@ -18,8 +18,8 @@ from deploy.grafana.queries import (
     rate,
     select,
 )
-from streaming import families
-from streaming.families import Family
+from streaming.contract import families
+from streaming.contract.families import Family
 
 _QUANTILES = (0.5, 0.95, 0.99)
 

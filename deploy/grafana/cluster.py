@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models import dashboard, units
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import POINTS, Query, graph
 from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate
-from streaming import families
+from streaming.contract import families
 
 _OVERALL = 'resource="overall"'
 

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.models import dashboard
 
 from deploy.grafana.panels import BLUE, DATASOURCE, ORANGE
 from deploy.grafana.queries import each_step
-from streaming import families
+from streaming.contract import families
 
 TAG = "trimtab"
 RUNBOOKS = "/public/runbooks"

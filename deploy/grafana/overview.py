@@ -17,7 +17,7 @@ from deploy.grafana.queries import (
     select,
     share,
 )
-from streaming import families
+from streaming.contract import families
 
 NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
 """Outcomes of a bundle that nothing stood in the way of."""

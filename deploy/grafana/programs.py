@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard, units
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
 from deploy.grafana.queries import age, each_step, latest, quantile, rate
-from streaming import families
+from streaming.contract import families
 
 _NONE = "none is scraped"
 

@@ -5,9 +5,9 @@ Every selector of a family with a `cluster` label follows the dashboard's variab
 
 import re
 
-from streaming import families
-from streaming.families import Family
-from streaming.metrics import SPLIT_POLICY
+from streaming.contract import families
+from streaming.contract.families import Family
+from streaming.controller.metrics import SPLIT_POLICY
 
 RATE = "$__rate_interval"
 """Grafana's: at least four scrapes, so that a rate never falls between two."""

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models import dashboard, units
 from deploy.grafana.frame import framed
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
 from deploy.grafana.queries import each_step, infeasible, latest, or_word, or_zero, select
-from streaming import families
+from streaming.contract import families
 
 NOTHING = "nothing moves"
 NO_DATA = "no data"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-from streaming.jars import JavaError, find_java
+from streaming.spark.jars import JavaError, find_java
 
 _COMMANDS = """\
   Debian, Ubuntu   sudo apt-get install --yes openjdk-17-jre-headless   (newer releases: default-jre-headless)

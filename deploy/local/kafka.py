@@ -36,8 +36,8 @@ from kafka.errors import KafkaError
 
 from deploy.local.ports import free_ports
 from deploy.local.processes import LOGGING, answers, end_of, spawn
-from streaming.jars import ensure, find_java
-from streaming.stopping import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
+from streaming.spark.jars import ensure, find_java
 
 __all__ = ["KAFKA_LOCK", "LocalKafka", "LocalKafkaError"]
 

@@ -1,6 +1,6 @@
 """Write a jar lock: the runtime closure of some coordinates, with the SHA-256 of every file.
 
-For the maintainer who raises a version; users only read locks (`streaming.jars`). It asks Maven, with the user's own
+For the maintainer who raises a version; users only read locks (`streaming.spark.jars`). It asks Maven, with the user's own
 settings, so that no host name is needed here. What it downloads is trusted on first use: review the difference.
 """
 
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.jars import Jar
+from streaming.spark.jars import Jar
 
 _MAVEN_TIMEOUT_S = 1800.0
 """Hundreds of jars, from an empty cache."""

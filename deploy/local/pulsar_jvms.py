@@ -19,7 +19,7 @@ from typing import Self
 
 from deploy.local import pulsar_settings as settings
 from deploy.local.processes import LOGGING, end_of, spawn
-from streaming.jars import ensure, find_java
+from streaming.spark.jars import ensure, find_java
 
 __all__ = ["PULSAR_LOCK", "READY_TIMEOUT_S", "Local", "LocalPulsarError", "Process"]
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
-from streaming.accepted import PATTERN
+from streaming.settings.accepted import PATTERN
 from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
 

@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 from state.events import System
 from state.kafka.adoption import rounds_of
 from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
+from streaming.kafka.identity import exchanged
+from streaming.ports.marker import Checkpoint, Marker
 from streaming.settings import Settings
 from streaming.settings.kept import kept, kept_digest
-from streaming.sinks.marker import Checkpoint, Marker
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import Place, Progress, decode_progress
 from streaming.spark.starts import Start
-from streaming.topics.identity import exchanged
 
 _LOG = logging.getLogger(__name__)
 _SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")

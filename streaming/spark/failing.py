@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from state.controller import RoundLengthError
 from state.layouts import NewerStateError, OlderStateError
-from streaming.pulsar_admin.errors import AdminError
-from streaming.pulsar_log.positions import DataLoss
-from streaming.sinks import PublishError
+from streaming.ports.publishing import PublishError
+from streaming.pulsar.admin.errors import AdminError
+from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
 
 __all__ = [

@@ -22,14 +22,14 @@ from state.outputs import Output
 from state.rounds import Identity
 from state.settings import SettingsSource
 from state.store import WaitingKey
-from streaming.accepted import EVERY_CLUSTER, AcceptedClusters
-from streaming.intake import Intake, Record
-from streaming.observation import encode
-from streaming.observing import event_observation, round_observation
+from streaming.contract.encode import source_of
+from streaming.contract.origin import Origin
+from streaming.intake.observation import encode
+from streaming.intake.observing import event_observation, round_observation
+from streaming.intake.records import Intake, Record
+from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, of_refused
 from streaming.spark.spool import in_source_order
-from streaming.wire.encode import source_of
-from streaming.wire.origin import Origin
 
 _VALUE = StructType([StructField("value", BinaryType())])
 _WAITING_KEY = StructType(

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.metrics import Metrics
+from streaming.controller.metrics import Metrics
 
 _BEHIND = "maxOffsetsBehindLatest"
 """Key of Spark's Kafka source, by partition the largest."""

@@ -35,12 +35,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streaming.pulsar_admin import HttpClient, PulsarAdmin
-from streaming.pulsar_log.acknowledging import Acknowledger
-from streaming.pulsar_log.clients import connect
-from streaming.pulsar_log.positions import Log, Position, pack
-from streaming.pulsar_log.reading import Message, PartitionReader
-from streaming.pulsar_log.topics import PartitionLogs, partition_index
+from streaming.pulsar.acknowledging import Acknowledger
+from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.clients import connect
+from streaming.pulsar.log import Message, PartitionReader
+from streaming.pulsar.positions import Log, Position, pack
+from streaming.pulsar.topic_names import PartitionLogs, partition_index
 from streaming.settings import PulsarTarget
 
 __all__ = ["SCHEMA", "PulsarSource", "register"]

@@ -12,7 +12,7 @@ from pyspark.sql.types import (
 )
 
 from state.outputs import Output
-from streaming.wire.encode import Refused, encode, encode_refused
+from streaming.contract.encode import Refused, encode, encode_refused
 
 ACTION, DRY_RUN_ACTION, ROUND, REJECTED, OBSERVED = (
     "action",

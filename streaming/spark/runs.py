@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from streaming.accepted import AcceptedClusters
-from streaming.configured import identity_of
+from streaming.contract.skipped import SkippedRange
+from streaming.controller.batches import BatchPublisher
+from streaming.controller.skipping import is_past
 from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.accepted import AcceptedClusters
+from streaming.settings.configured import identity_of
 from streaming.settings.kept import NotReadable, restored
-from streaming.sinks.publisher import Publisher
 from streaming.spark import source
-from streaming.spark.batches import BatchPublisher
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import OUTPUT_SCHEMA
-from streaming.spark.skipping import is_past
-from streaming.wire.skipped import SkippedRange
+from streaming.systems.publisher import Publisher
 
 __all__ = ["Runs"]
 

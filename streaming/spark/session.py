@@ -13,8 +13,8 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from streaming.jars import CONNECTOR_LOCK, ensure
 from streaming.settings import Settings, SparkSettings
+from streaming.spark.jars import CONNECTOR_LOCK, ensure
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSyste
 
 
 def connect(settings: Settings) -> SparkSession:
-    """Start or join Spark; raises ``streaming.jars.JarError`` where the connector cannot be had."""
+    """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be had."""
     spark = settings.spark
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = spark.master or "local[*]"

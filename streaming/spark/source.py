@@ -16,13 +16,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from streaming.kafka_log import partitions_of
-from streaming.link import input_link
+from streaming.contract.encode import MAX_QUOTED_BYTES
+from streaming.contract.messages import CLUSTER_PATTERN
+from streaming.kafka.link import input_link
+from streaming.kafka.log import partitions_of
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
-from streaming.wire.encode import MAX_QUOTED_BYTES
-from streaming.wire.messages import CLUSTER_PATTERN
 
 Begin = Literal["earliest", "latest"] | int
 """Where a first start reads the input from; a number is milliseconds since the epoch."""

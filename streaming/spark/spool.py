@@ -18,8 +18,8 @@ from typing import IO
 
 import pyarrow as pa
 
-from streaming.intake import Record
-from streaming.wire.origin import Origin
+from streaming.contract.origin import Origin
+from streaming.intake.records import Record
 
 __all__ = ["IN_MEMORY_BYTES", "in_source_order"]
 

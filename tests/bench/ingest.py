@@ -6,8 +6,8 @@ from state.controller import Controller
 from state.rounds import Identity
 from state.settings import ClusterSettings
 from state.store import DictStore
-from streaming.intake import Intake, Record
-from streaming.wire.origin import Origin
+from streaming.contract.origin import Origin
+from streaming.intake.records import Intake, Record
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.policies import FixedSettings
 from tests.bench.report import Limit, Row, Section

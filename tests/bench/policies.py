@@ -13,7 +13,7 @@ from state.events import LoadReport
 from state.rounds import Identity
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
 from state.store import DictStore
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s

@@ -12,12 +12,12 @@ import yaml
 
 from policies.throttle.rates import Role
 from state.settings import PulsarSettings
-from streaming import families
-from streaming.execute.orders import SkipReason
-from streaming.families import Family
-from streaming.known import KNOWN_LABELS
-from streaming.metrics import SPLIT_POLICY
-from streaming.observation import EventResult, Resource, RoundOutcome
+from streaming.contract import families
+from streaming.contract.families import Family
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import SPLIT_POLICY
+from streaming.executor.orders import SkipReason
+from streaming.intake.observation import EventResult, Resource, RoundOutcome
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))

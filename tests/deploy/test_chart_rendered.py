@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from streaming.cli import main
-from streaming.commands.collect import collect_command
+from streaming.cli.collect import collect_command
 from streaming.settings import load
 from tests.deploy.helm import CHART, KUBERNETES, Manifest, helm, only, render, values_file
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deploy.grafana.queries import each_step, in_a_day
-from streaming import families
+from streaming.contract import families
 from tests.deploy.promtool import check
 from tests.deploy.queries import Asked
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
+from deploy.docs.__main__ import REPOSITORY
+from deploy.docs.metrics_page import _used
 from deploy.local.prometheus import configuration
-from streaming.docs.__main__ import REPOSITORY
-from streaming.docs.metrics_page import _used
 from tests.deploy.promtool import promtool
 from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 

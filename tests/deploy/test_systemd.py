@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming import exits
-from streaming.exits import FENCED, FINAL, REFUSED, UNREACHABLE, WRONG_USE
+from streaming.process import exits
+from streaming.process.exits import FENCED, FINAL, REFUSED, UNREACHABLE, WRONG_USE
 
 UNIT = Path(__file__).resolve().parents[2] / "deploy" / "systemd" / "trimtab.service"
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import cast
 
-from streaming.stopping import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
 from tests.faults.pulsar_world import PulsarWorld
 from tests.faults.running import Outcome, run_schedule
 from tests.faults.schedule import KINDS, System, drawn

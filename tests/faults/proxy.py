@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Literal
 
-from streaming.closing import Closing
+from streaming.process.closing import Closing
 
 Mode = Literal["open", "cut", "hold", "slow"]
 

@@ -15,8 +15,8 @@ from typing import Self
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_admin import AdminError
-from streaming.pulsar_log.clients import close
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.clients import close
 from tests.faults.world import Sender, World
 from tests.live.driving import meanwhile
 from tests.live.pulsar.lab import CLUSTER, Lab, connected

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from streaming.exits import FENCED, REFUSED, WRONG_USE
+from streaming.process.exits import FENCED, REFUSED, WRONG_USE
 from tests.live.driving import TRIMTAB, Child, ask, members
 
 __all__ = ["Part", "Supervisor"]

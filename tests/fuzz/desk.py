@@ -17,11 +17,11 @@ from state.outputs import Output, RoundSummary, Split, Unload
 from state.rounds import Identity
 from state.settings import SettingsSource
 from state.store import DictStore
-from streaming.intake import Intake, Record
-from streaming.observation import decode as decode_observation
-from streaming.observation import encode as encode_observation
-from streaming.observing import event_observation, round_observation
-from streaming.wire.encode import Refused, encode, encode_refused
+from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.intake.observation import decode as decode_observation
+from streaming.intake.observation import encode as encode_observation
+from streaming.intake.observing import event_observation, round_observation
+from streaming.intake.records import Intake, Record
 from tests.fuzz.traffic import Traffic
 
 SCHEMAS = Path(__file__).parents[2] / "docs/schemas"

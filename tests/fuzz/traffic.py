@@ -14,11 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from deploy.docs.kinds import KINDS
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings
-from streaming.docs.kinds import KINDS
-from streaming.intake import Record
-from streaming.wire.origin import Origin
+from streaming.contract.origin import Origin
+from streaming.intake.records import Record
 from tests.fuzz.mutation import NUMBERS, encoded, extreme, mutate
 from tests.streaming import golden
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from streaming.sinks.marker import Checkpoint
+from streaming.ports.marker import Checkpoint
 
 __all__ = ["at", "flatten", "newest_start"]
 

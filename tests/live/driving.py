@@ -27,7 +27,7 @@ from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.cli import main
-from streaming.closing import Closing
+from streaming.process.closing import Closing
 
 ROOT = Path(__file__).parents[2]
 TRIMTAB = (sys.executable, "-c", "from streaming.cli import main; main(prog_name='trimtab')")

@@ -17,11 +17,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from streaming.cli import main
-from streaming.sinks.kafka import KafkaPublisher
-from streaming.sinks.marker import Seen
-from streaming.sinks.outbox import OutboundRecord
+from streaming.controller.batches import BatchPublisher
+from streaming.kafka.publisher import KafkaPublisher
+from streaming.ports.marker import Seen
+from streaming.ports.outbox import OutboundRecord
 from streaming.spark import runs
-from streaming.spark.batches import BatchPublisher
 from streaming.spark.operator import ClusterProcessor
 
 POINTS = ("operator", "before-publish", "before-commit", "after-publish", "between")

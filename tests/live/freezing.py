@@ -14,8 +14,8 @@ from typing import Any
 from kafka import KafkaConsumer
 
 from streaming.cli import main
-from streaming.execute import kafka_carry_out
-from streaming.execute.actions_topic import ActionsTopic
+from streaming.executor import kafka_carry_out
+from streaming.kafka.actions import ActionsTopic
 
 SESSION_MS = 6_000
 """`group.min.session.timeout.ms` of a broker that is not told otherwise."""

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from streaming.cli import main
-from streaming.spark import application
-from streaming.spark.watchdog import Watchdog
+from streaming.controller import application
+from streaming.controller.watchdog import Watchdog
 from tests.live.altered import alter
 
 IMPATIENT_S = 15.0

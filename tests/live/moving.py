@@ -12,15 +12,15 @@ from uuid import uuid4
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from deploy.local.kafka import LocalKafka, Node
-from streaming.collect.kafka import KafkaCollector
-from streaming.collect.metrics import CollectorMetrics
-from streaming.execute.kafka import ThrottleLoop, start
-from streaming.execute.metrics import ExecutorMetrics
-from streaming.kafka_admin.reading import read_log_sizes, read_partitions, read_reassignments
-from streaming.kafka_admin.throttles import Throttle, read_throttle
+from streaming.collector.kafka import KafkaCollector
+from streaming.collector.metrics import CollectorMetrics
+from streaming.executor.kafka import ThrottleLoop, start
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
+from streaming.kafka.ending import end
+from streaming.kafka.events import KafkaEvents
+from streaming.kafka.throttles import Throttle, read_throttle
 from streaming.settings import Settings
-from streaming.sinks.input_events import KafkaEvents
-from streaming.sinks.kafka_ending import end
 from tests.live.driving import meanwhile
 
 BROKERS = (1, 2, 3)

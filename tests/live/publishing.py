@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from streaming.sinks.kafka import EPOCH_HEADER, KafkaPublisher
-from streaming.sinks.marker import UNNAMED, RanWith
-from streaming.sinks.outbox import OutboundRecord
+from streaming.kafka.publisher import EPOCH_HEADER, KafkaPublisher
+from streaming.ports.marker import UNNAMED, RanWith
+from streaming.ports.outbox import OutboundRecord
 from tests.live.checkpoints import at
 
 QUERY = "11111111-1111-1111-1111-111111111111"
@@ -74,8 +74,8 @@ class Setting:
         program = f"""
             import os, signal, sys
             from kafka import KafkaProducer
-            from streaming.sinks.kafka import KafkaPublisher
-            from streaming.sinks.outbox import OutboundRecord
+            from streaming.kafka.publisher import KafkaPublisher
+            from streaming.ports.outbox import OutboundRecord
             from tests.live.checkpoints import at
             publisher = KafkaPublisher({self.bootstrap!r}, name={self.name!r}, commits_topic={self.commits!r})
             def batch(number):

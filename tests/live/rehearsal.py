@@ -14,8 +14,8 @@ from state.controller import Controller
 from state.outputs import Output, RoundSummary, Split, Unload
 from state.rounds import Identity
 from state.store import DictStore
+from streaming.contract.decode import decode
 from streaming.settings import ClusterSettingsSource, load
-from streaming.wire.decode import decode
 
 START_MS = 1_800_000_001_000
 SWEEP_MS = 2_000

@@ -15,9 +15,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
+from streaming.kafka.publisher import EPOCH_HEADER
+from streaming.kafka.topics import create
 from streaming.settings import TopicNames
-from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.topics.kafka import create
 from tests.live.driving import Running, command, until
 
 RECORD_BYTES = 32 * 1024 * 1024

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import pytest
 from kafka import KafkaProducer
 
-from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
+from streaming.kafka.publisher import EPOCH_HEADER
 from tests.live.driving import ROOT, Child, until
 from tests.live.stage import Stage
 from tests.streaming.events import control

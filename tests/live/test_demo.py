@@ -20,7 +20,7 @@ from deploy.local.demo.link import reports_of
 from deploy.local.demo.screen import render, save_picture
 from deploy.local.demo.story import CALM_ROUNDS
 from state.events import LoadReport, TopicStats
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
 from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
 

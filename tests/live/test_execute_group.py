@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from streaming.execute.actions_topic import ActionRecord, ActionsTopic
-from streaming.execute.orders import Epochs
-from streaming.sinks import PublishError
+from streaming.executor.orders import Epochs
+from streaming.kafka.actions import ActionRecord, ActionsTopic
+from streaming.ports.publishing import PublishError
 from tests.live.driving import until
 from tests.live.stage import Stage
 

@@ -10,8 +10,8 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from deploy.local.secure_kafka import SecureKafka
-from streaming.exits import REFUSED
-from streaming.kafka_admin.throttles import read_throttle
+from streaming.kafka.throttles import read_throttle
+from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
 from tests.live.driving import command

@@ -10,10 +10,10 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
-from streaming.sinks import CheckpointMismatch, PublishError
-from streaming.sinks.kafka import KafkaPublisher
-from streaming.sinks.marker import RanWith, Seen
-from streaming.sinks.outbox import OutboundRecord
+from streaming.kafka.publisher import KafkaPublisher
+from streaming.ports.marker import RanWith, Seen
+from streaming.ports.outbox import OutboundRecord
+from streaming.ports.publishing import CheckpointMismatch, PublishError
 from tests.live.checkpoints import at
 from tests.live.publishing import QUERY, Setting, opened, setting_on, values
 

@@ -6,8 +6,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.marker import Checkpoint
+from streaming.ports.marker import Checkpoint
+from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from tests.live.checkpoints import at
 from tests.live.driving import until
 from tests.live.publishing import QUERY, Setting, opened, setting_on, values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.exits import REFUSED
+from streaming.process.exits import REFUSED
 from tests.live.checkpoints import newest_start
 from tests.live.driving import Warm
 from tests.live.loads import played

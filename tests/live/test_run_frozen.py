@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.exits import FENCED
+from streaming.process.exits import FENCED
 from tests.live.crashing import RECORDS_PER_BATCH, start_dying
 from tests.live.driving import Warm, until
 from tests.live.dying import POINTS

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
-from streaming.exits import REFUSED, UNREACHABLE, WRONG_USE
+from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.live.checkpoints import newest_start
 from tests.live.driving import Warm, until, wait_until_unready
 from tests.live.loads import played

@@ -12,14 +12,14 @@ from deploy.local.secure_kafka import SecureKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.exits import REFUSED
-from streaming.kafka_admin.connection import ClusterError
-from streaming.kafka_admin.target import admin_of
-from streaming.kafka_admin.throttles import Throttle, apply, changes_of, read_throttle
-from streaming.link import input_link, output_link
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.link import input_link, output_link
+from streaming.kafka.publisher import KafkaPublisher
+from streaming.kafka.target import admin_of
+from streaming.kafka.throttles import Throttle, apply, changes_of, read_throttle
+from streaming.ports.publishing import PublishError
+from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
-from streaming.sinks import PublishError
-from streaming.sinks.kafka import KafkaPublisher
 from tests.live.access import Access, Entry, by_certificate, documented, password_of, settings_of
 from tests.live.checkpoints import at
 from tests.live.driving import Warm

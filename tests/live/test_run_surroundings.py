@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from streaming.exits import REFUSED
+from streaming.process.exits import REFUSED
 from tests.live.checkpoints import newest_start
 from tests.live.driving import Warm, until
 from tests.live.loads import played

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.exits import FENCED, REFUSED
+from streaming.process.exits import FENCED, REFUSED
 from tests.live.checkpoints import flatten, newest_start
 from tests.live.driving import TRIMTAB, Child, Warm, ask, until
 from tests.live.loads import closing, leaning, played

@@ -15,7 +15,7 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.kafka_admin.throttles import Throttle, apply, changes_of
+from streaming.kafka.throttles import Throttle, apply, changes_of
 from streaming.settings import KafkaTarget, load
 from tests.live.driving import Patience, Running, Warm, until
 from tests.live.moving import Moving, pipeline, planned

@@ -17,16 +17,16 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from state.events import KafkaLoadReport, Reassignment, Rejection, Tick
 from streaming.cli import main
-from streaming.execute import kafka_carry_out
-from streaming.execute.kafka_carry_out import Paced, ThrottleExecutor
-from streaming.execute.kafka_memory import ExecutorMemory, Taken
-from streaming.execute.kafka_orders import Precondition, ThrottleAction
-from streaming.execute.orders import Held, Skip
-from streaming.kafka_admin.connection import ClusterError
-from streaming.kafka_admin.reading import read_brokers, read_end_offsets
-from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
-from streaming.sinks.input_events import KafkaEvents
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
+from streaming.executor import kafka_carry_out
+from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
+from streaming.executor.kafka_orders import Precondition, ThrottleAction
+from streaming.executor.orders import Held, Skip
+from streaming.kafka.cluster import read_brokers, read_end_offsets
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.events import KafkaEvents
+from streaming.kafka.memory import ExecutorMemory, Taken
+from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
 from tests.live.driving import until
 from tests.live.moving import Moving
 from tests.live.stage import Stage, staged

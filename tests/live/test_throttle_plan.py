@@ -12,8 +12,8 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.rates import BrokerRole
 from streaming.cli import main
-from streaming.kafka_admin.connection import ClusterError
-from streaming.kafka_admin.throttles import Change, Throttle, apply, changes_of, read_throttle
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
 
 pytestmark = pytest.mark.live
 
@@ -163,7 +163,7 @@ def test_a_request_that_does_not_fit_the_cluster_is_refused(
 def test_a_misspelt_setting_that_kafka_accepts_is_found_by_reading_it_back(
     admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.kafka_admin.throttles._SEEN_TIMEOUT_S", 0.0)
+    monkeypatch.setattr("streaming.kafka.throttles._SEEN_TIMEOUT_S", 0.0)
     change = Change(
         kind=ConfigResourceType.BROKER, name="1", key="leader.replication.throttle.rate", value="5000000"
     )

@@ -10,10 +10,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
-from streaming.execute.kafka_memory import ExecutorMemory, Remembered
+from streaming.kafka.memory import ExecutorMemory, Remembered
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES, Outcome, StartError, create, validate
+from streaming.ports.publishing import LARGEST_RECORD_BYTES
 from streaming.settings import TopicNames
-from streaming.sinks import LARGEST_RECORD_BYTES
-from streaming.topics.kafka import RECORD_HEADROOM_BYTES, Outcome, StartError, create, validate
 
 pytestmark = pytest.mark.live
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from streaming.cli import main
-from streaming.exits import FAILED
+from streaming.process.exits import FAILED
 
 _POLL_S = 0.02
 

@@ -15,10 +15,10 @@ from state.controller import Controller
 from state.outputs import Output
 from state.rounds import Identity
 from state.store import DictStore
-from streaming.intake import Intake, Record
+from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.contract.origin import Origin
+from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings, load
-from streaming.wire.encode import Refused, encode, encode_refused
-from streaming.wire.origin import Origin
 from tests.scenarios.script import event_of
 
 RULE = "---"

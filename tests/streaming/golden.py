@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from deploy.docs.kinds import KINDS
+from deploy.docs.recorded import replay_recording
 from state.events import Rejection
-from streaming.actions.event import ACTION_PREFIX, read_action, read_round
-from streaming.docs.kinds import KINDS
-from streaming.docs.recorded import replay_recording
-from streaming.execute.kafka_orders import read_throttle_order
-from streaming.execute.orders import read_order
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
+from streaming.executor.kafka_orders import read_throttle_order
+from streaming.executor.orders import read_order
+from streaming.operators.action_events import ACTION_PREFIX, read_action, read_round
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from state.outputs import RoundSummary
-from streaming.actions.event import (
+from streaming.operators.action_events import (
     Action,
     Epochs,
     UnreadableEvent,
@@ -15,7 +15,7 @@ from streaming.actions.event import (
     read_action,
     read_round,
 )
-from streaming.actions.text import tail_text, why_text
+from streaming.operators.action_text import tail_text, why_text
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[0])["trimtab.action.unload.v1"]

@@ -8,14 +8,14 @@ import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
-from streaming.commands import targets
-from streaming.commands.attending import attend
-from streaming.exits import NotReached, Refused
-from streaming.kafka_admin.connection import ClusterError
-from streaming.pulsar_admin import AdminError
-from streaming.serve import Check, HealthServer
+from streaming.cli import targets
+from streaming.cli.attending import attend
+from streaming.kafka.connection import ClusterError
+from streaming.ports.publishing import PublishError
+from streaming.process.exits import NotReached, Refused
+from streaming.process.serve import Check, HealthServer
+from streaming.pulsar.admin import AdminError
 from streaming.settings import load
-from streaming.sinks import PublishError
 from tests.live.driving import Answer, ask
 
 OUTAGES = (
@@ -99,8 +99,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             urls.append(super().start())
             return urls[-1]
 
-    monkeypatch.setattr("streaming.serve.HealthServer", Server)
-    monkeypatch.setattr("streaming.waiting._PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr("streaming.process.serve.HealthServer", Server)
+    monkeypatch.setattr("streaming.process.waiting._PAUSE_FIRST_S", 0.01)
     return World(urls)
 
 
@@ -157,7 +157,7 @@ def test_a_stop_ends_the_wait_and_one_that_comes_during_the_last_try_the_service
         stops[-1](None)
         return raised(PublishError, "no consumer", KafkaTimeoutError())
 
-    monkeypatch.setattr("streaming.commands.attending.stopped_by_signals", listening)
+    monkeypatch.setattr("streaming.cli.attending.stopped_by_signals", listening)
     world.meets = stopped
     world.attend()
     assert (world.tries, world.runs) == (1, 0)

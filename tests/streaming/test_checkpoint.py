@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from streaming.ports.marker import Checkpoint
 from streaming.settings import Settings
-from streaming.sinks.marker import Checkpoint
 from streaming.spark import checkpoint, starts
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError, card_of
 from streaming.spark.starts import Start

@@ -10,7 +10,7 @@ from importlib import import_module
 import click
 from click.testing import CliRunner
 
-import streaming.commands
+import streaming.cli
 from streaming.cli import main
 
 CONTEXT = click.Context(main)
@@ -33,11 +33,11 @@ def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> N
     listed = [below for name in NAMES for below in commands_below(command(name))]
     assert [command(name).name for name in NAMES] == NAMES
     modules = [
-        import_module(f"{streaming.commands.__name__}.{module.name}")
-        for module in pkgutil.iter_modules(streaming.commands.__path__)
+        import_module(f"{streaming.cli.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(streaming.cli.__path__)
     ]
     made = [each for module in modules for each in vars(module).values() if isinstance(each, click.Command)]
-    assert {id(each) for each in made} == {id(each) for each in listed}
+    assert {id(each) for each in made} == {id(each) for each in (main, *listed)}
 
 
 def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line() -> None:
@@ -67,6 +67,10 @@ def test_help_loads_no_command_and_a_command_not_the_others() -> None:
         )
         return set(json.loads(done.stderr))
 
-    assert not {"numpy", "pydantic", "msgspec", "streaming.commands"} & loaded("--help")
-    ours = {name for name in loaded("topics", "--help") if name.startswith("streaming.commands.")}
-    assert ours == {"streaming.commands.options", "streaming.commands.topics"}
+    def ours(names: set[str]) -> set[str]:
+        return {name for name in names if name.startswith("streaming.")}
+
+    assert not {"numpy", "pydantic", "msgspec"} & loaded("--help")
+    assert ours(loaded("--help")) == {"streaming.cli", "streaming.cli.commands"}
+    for_topics = {name for name in ours(loaded("topics", "--help")) if name.startswith("streaming.cli.")}
+    assert for_topics == {"streaming.cli.commands", "streaming.cli.options", "streaming.cli.topics"}

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from policies.splitting.settings import SplitSettings
 from state.settings import RoundSettings
-from streaming.collect.cadence import BACKOFF_S_MAX, Cadence, Patience
-from streaming.collect.facts import WrongLoadManager, require_reports
-from streaming.collect.metrics import CollectorMetrics
-from streaming.collect.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
-from streaming.collect.sweep import Speaker, Sweeper
-from streaming.pulsar_admin import BrokerConfiguration, HttpClient, PulsarAdmin
+from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
+from streaming.collector.facts import WrongLoadManager, require_reports
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.collector.sweep import Speaker, Sweeper
+from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import http_brokers
 

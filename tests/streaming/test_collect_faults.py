@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.collect.metrics import CollectorMetrics
-from streaming.collect.pulsar import PulsarCollector, StartRefused
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.pulsar import PulsarCollector, StartRefused
 from streaming.settings import PulsarTarget, load
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 

@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from streaming.collect import collector
-from streaming.collect.cadence import Cadence
-from streaming.collect.collector import Collector
-from streaming.collect.metrics import CollectorMetrics
+from streaming.collector import collector
+from streaming.collector.cadence import Cadence
+from streaming.collector.collector import Collector
+from streaming.collector.metrics import CollectorMetrics
 
 
 class Hanging(Collector):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming.commands.config import config_command
+from streaming.cli.config import config_command
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
 

@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from state.control import first_round
 from streaming.cli import main
-from streaming.commands.control import change_text, overlay_text
-from streaming.control.overlay import (
+from streaming.cli.control import change_text, overlay_text
+from streaming.contract.decode import decode
+from streaming.operators.control_topic import check_written
+from streaming.operators.overlay import (
     Asker,
     BadChange,
     ControlRecord,
@@ -26,11 +28,9 @@ from streaming.control.overlay import (
     with_settings,
     without_settings,
 )
-from streaming.control.topic import check_written
-from streaming.exits import Refused
+from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.tree import composed
-from streaming.wire.decode import decode
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())

@@ -14,16 +14,16 @@ from jsonschema import Draft202012Validator, FormatChecker
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.docs import metrics_page
+from deploy.docs.__main__ import REPOSITORY, main
+from deploy.docs.kinds import KINDS
+from deploy.docs.pages import problems, render, write
+from deploy.docs.recorded import Event, Recorded, replay_recording
+from deploy.docs.schemas import BUNDLE_PATTERN
 from state.events import Rejection
-from streaming.docs import metrics_page
-from streaming.docs.__main__ import REPOSITORY, main
-from streaming.docs.kinds import KINDS
-from streaming.docs.pages import problems, render, write
-from streaming.docs.recorded import Event, Recorded, replay_recording
-from streaming.docs.schemas import BUNDLE_PATTERN
-from streaming.wire.bundles import BUNDLE
-from streaming.wire.decode import decode
-from streaming.wire.messages import Envelope
+from streaming.contract.bundles import BUNDLE
+from streaming.contract.decode import decode
+from streaming.contract.messages import Envelope
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]

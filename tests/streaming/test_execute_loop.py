@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from streaming.execute.actions_topic import ActionRecord
-from streaming.execute.carry_out import Done
-from streaming.execute.control import ControlView
-from streaming.execute.metrics import ExecutorMetrics
-from streaming.execute.orders import Epochs, Order, Skip
-from streaming.execute.pulsar import ExecutorLoop
-from streaming.execute.pulse import Pulse
-from streaming.sinks import PublishError
-from streaming.wire.messages import ControlData
+from streaming.contract.messages import ControlData
+from streaming.executor.carry_out import Done
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.executor.orders import Epochs, Order, Skip
+from streaming.executor.pulsar import ExecutorLoop
+from streaming.kafka.actions import ActionRecord
+from streaming.ports.publishing import PublishError
+from streaming.process.pulse import Pulse
+from streaming.systems.control import ControlView
 
 NOW_S = 1_800_000_000.0
 
@@ -171,8 +171,8 @@ def _said(data: Mapping[str, str | None]) -> str:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr("streaming.execute.loop._POLL_S", 0.01)
-    monkeypatch.setattr("streaming.execute.loop._RETRY_S", 0.01)
+    monkeypatch.setattr("streaming.executor.loop._POLL_S", 0.01)
+    monkeypatch.setattr("streaming.executor.loop._RETRY_S", 0.01)
     made = World()
     yield made
     made.loop.close()

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from streaming.execute.orders import SPLIT_TYPE, UNLOAD_TYPE, BadOrder, Epochs, Order, gate, read_order
-from streaming.wire.messages import ControlData
+from streaming.contract.messages import ControlData
+from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE, BadOrder, Epochs, Order, gate, read_order
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BUNDLE = "t/n/0x00000000_0x40000000"

@@ -3,7 +3,7 @@
 import pytest
 
 from state.layouts import NewerStateError
-from streaming.sinks import PublishError
+from streaming.ports.publishing import PublishError
 from streaming.spark.failing import (
     REPEATS_MAX,
     Cause,

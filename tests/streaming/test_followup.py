@@ -3,8 +3,8 @@
 import json
 
 from state.outputs import rfc3339
-from streaming import followup
-from streaming.followup import WINDOW_S, Effect, FollowUp, Repeat
+from streaming.controller import followup
+from streaming.controller.followup import WINDOW_S, Effect, FollowUp, Repeat
 
 ROUND_S = 60
 

@@ -5,10 +5,10 @@ from collections import Counter
 from state.controller import Controller
 from state.rounds import Identity
 from state.store import DictStore
-from streaming.intake import Intake, Record
+from streaming.contract.encode import Refused
+from streaming.contract.origin import Origin
+from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.wire.encode import Refused
-from streaming.wire.origin import Origin
 from tests.streaming.events import (
     ACTION_RESULT,
     CLUSTER,

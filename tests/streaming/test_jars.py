@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.jars import CONNECTOR_LOCK, JarError, JavaError, ensure, find_java, read_lock
+from streaming.spark.jars import CONNECTOR_LOCK, JarError, JavaError, ensure, find_java, read_lock
 
 CONTENT = b"not really a jar"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

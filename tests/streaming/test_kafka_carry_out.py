@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import pytest
 from kafka.admin import ConfigResourceType
 
-from streaming.execute import kafka_carry_out
-from streaming.execute.kafka_carry_out import ThrottleExecutor
-from streaming.execute.kafka_memory import Rate, Remembered, Taken
-from streaming.execute.orders import Held, Skip
-from streaming.kafka_admin.connection import ClusterError
-from streaming.kafka_admin.throttles import Change
+from streaming.executor import kafka_carry_out
+from streaming.executor.kafka_carry_out import ThrottleExecutor
+from streaming.executor.orders import Held, Skip
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.memory import Rate, Remembered, Taken
+from streaming.kafka.throttles import Change
 
 CHANGES = [
     Change(kind=ConfigResourceType.BROKER, name=str(number), key="rate", value="1") for number in range(3)

@@ -7,8 +7,8 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
-from streaming.execute.kafka_orders import read_throttle_order
-from streaming.execute.orders import BadOrder
+from streaming.executor.kafka_orders import read_throttle_order
+from streaming.executor.orders import BadOrder
 
 CLUSTER = "kafka-1"
 

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from streaming.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
+from streaming.controller.said import log_output
+from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND
-from streaming.spark.said import log_output
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[-1])["trimtab.action.unload.v1"]

@@ -2,8 +2,7 @@
 
 import pytest
 
-from streaming.sinks import CheckpointMismatch
-from streaming.sinks.marker import (
+from streaming.ports.marker import (
     Checkpoint,
     Marker,
     RanWith,
@@ -13,6 +12,7 @@ from streaming.sinks.marker import (
     next_start,
     seen,
 )
+from streaming.ports.publishing import CheckpointMismatch
 
 NOW_S = 1_700_000_000.9
 OUT = Marker(

@@ -7,11 +7,11 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming import families
-from streaming.docs import metrics_page
-from streaming.followup import Effect, Repeat
-from streaming.metrics import KnownLabels, Metrics
-from streaming.observation import (
+from deploy.docs import metrics_page
+from streaming.contract import families
+from streaming.controller.followup import Effect, Repeat
+from streaming.controller.metrics import KnownLabels, Metrics
+from streaming.intake.observation import (
     EventCount,
     EventObservation,
     Foremost,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streaming.collect.network_metrics import NetworkMeter
+from streaming.collector.network_metrics import NetworkMeter
+from streaming.contract.kafka import Network
 from streaming.settings import KafkaTarget
-from streaming.wire.kafka import Network
 from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 
 UNKNOWN = Network()

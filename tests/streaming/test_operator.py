@@ -11,9 +11,9 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from state.controller import RoundLengthError
 from state.layouts import VERSION, NewerStateError
 from state.rounds import Identity
-from streaming.accepted import AcceptedClusters
-from streaming.observation import EventObservation, RoundObservation, decode
+from streaming.intake.observation import EventObservation, RoundObservation, decode
 from streaming.settings import ClusterSettingsSource, Settings, load
+from streaming.settings.accepted import AcceptedClusters
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, OUTPUT_COLUMNS, REJECTED, ROUND
 from tests.live.loads import START_S, closing, leaning, played

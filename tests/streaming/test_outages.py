@@ -5,10 +5,10 @@ import errno
 import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from streaming.sinks import NotAllowed, PublishError
+from streaming.controller.outages import outage_of
+from streaming.kafka.topics import TopicsWrong, Unreachable
+from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.spark.checkpoint import CheckpointError
-from streaming.spark.outages import outage_of
-from streaming.topics.kafka import TopicsWrong, Unreachable
 
 
 def of_store(cause: Exception | None) -> CheckpointError:

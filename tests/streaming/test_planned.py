@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.collect.planned import BadPlan, odd, read_planned
-from streaming.kafka_admin.reading import PartitionState, RunningMove
+from streaming.collector.planned import BadPlan, odd, read_planned
+from streaming.kafka.cluster import PartitionState, RunningMove
 
 STATE = PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))
 

@@ -13,11 +13,11 @@ from state.controller import Controller
 from state.outputs import Output, rfc3339
 from state.rounds import Identity
 from state.store import DictStore
-from streaming.intake import Intake, Record
+from streaming.contract.encode import encode_refused
+from streaming.contract.origin import Origin
+from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
-from streaming.wire.encode import encode_refused
-from streaming.wire.origin import Origin
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,

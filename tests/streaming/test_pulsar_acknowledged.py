@@ -5,7 +5,7 @@ import threading
 import pulsar
 import pytest
 
-from streaming.sinks.pulsar_producers import Acknowledged, NotSent
+from streaming.pulsar.producers import Acknowledged, NotSent
 
 NEW = pulsar.MessageId(-1, 5, 0, -1)
 REPEATED = pulsar.MessageId(-1, -1, -1, -1)

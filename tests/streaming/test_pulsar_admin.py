@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar_admin.errors import PASSING
-from streaming.pulsar_admin.http import CredentialsError
+from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar.admin.errors import PASSING
+from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import Broker, http_brokers
 

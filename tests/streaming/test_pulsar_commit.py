@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.sinks import CheckpointMismatch
-from streaming.sinks.marker import UNNAMED, Checkpoint, Marker
-from streaming.sinks.pulsar_commit import (
+from streaming.ports.marker import UNNAMED, Checkpoint, Marker
+from streaming.ports.publishing import CheckpointMismatch
+from streaming.pulsar.commit import (
     Commit,
     begun,
     claimed,

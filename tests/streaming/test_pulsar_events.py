@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import pulsar
 import pytest
 
+from streaming.ports.publishing import PublishError
+from streaming.pulsar import events as pulsar_events
+from streaming.pulsar.events import PulsarEvents
 from streaming.settings import Settings
-from streaming.sinks import PublishError, pulsar_events
-from streaming.sinks.pulsar_events import PulsarEvents
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.pulsar_log.positions import DataLoss, Ledger, Log, Position, pack
+from streaming.pulsar.positions import DataLoss, Ledger, Log, Position, pack
 
 LOG = Log([Ledger(5, 3), Ledger(7, 0), Ledger(9, 4), Ledger(12, 0)])
 """Three entries, an empty ledger, four entries, and a new one nothing was written to yet."""

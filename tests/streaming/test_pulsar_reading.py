@@ -3,9 +3,9 @@
 import pulsar
 import pytest
 
-from streaming.exits import Refused
-from streaming.pulsar_link import PulsarLink, input_on_pulsar
-from streaming.reading.pulsar import explained
+from streaming.process.exits import Refused
+from streaming.pulsar.link import PulsarLink, input_on_pulsar
+from streaming.pulsar.reading import explained
 from streaming.settings import Settings
 
 TOPIC = "persistent://ops/trimtab/trimtab.actions"

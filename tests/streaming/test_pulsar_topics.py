@@ -2,8 +2,8 @@
 
 import pytest
 
+from streaming.pulsar.topics import _Retention, specs_of
 from streaming.settings import InputSettings, OutputSettings, PulsarTopics, Settings
-from streaming.topics.pulsar import _Retention, specs_of
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from streaming.exits import Refused
-from streaming.pulsar_log.positions import DataLoss
+from streaming.controller import query_loop
+from streaming.controller.query_loop import QueryLoop
+from streaming.controller.readiness import Readiness
+from streaming.controller.surroundings import Changed
+from streaming.controller.watchdog import Watchdog
+from streaming.ports.publishing import Fenced, PublishError
+from streaming.process.exits import Refused
+from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
-from streaming.sinks import Fenced, PublishError
-from streaming.spark import query_loop
 from streaming.spark.checkpoint import CheckpointError
 from streaming.spark.failing import REPEATS_MAX
 from streaming.spark.offsets import Progress
-from streaming.spark.query_loop import QueryLoop
-from streaming.spark.readiness import Readiness
-from streaming.spark.surroundings import Changed
-from streaming.spark.watchdog import Watchdog
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from state.rounds import Identity
-from streaming.commands.replay import _opened
-from streaming.replay import Replay
+from streaming.cli.replay import _opened
+from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streaming import recorder as recorder_module
 from streaming.cli import main
-from streaming.reading.record import TopicRecord
-from streaming.recorder import Recorder
-from streaming.recording import (
+from streaming.contract.origin import Origin
+from streaming.controller import recorder as recorder_module
+from streaming.controller.recorder import Recorder
+from streaming.controller.recording import (
     PREFIX,
     BadRecording,
     Recorded,
@@ -23,8 +23,8 @@ from streaming.recording import (
     encode_recorded,
     opened_for_recording,
 )
+from streaming.ports.reading import TopicRecord
 from streaming.settings import load
-from streaming.wire.origin import Origin
 from tests.streaming.events import CLUSTER, control, report, tick, traffic
 
 INPUT, CONTROL = "trimtab.input", "trimtab.control"

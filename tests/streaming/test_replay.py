@@ -225,7 +225,7 @@ def test_wrong_options_end_with_2(arguments: list[str]):
 
 def test_replay_loads_neither_spark_nor_a_brokers_client():
     program = (
-        "import sys; from streaming.commands.replay import replay_command; "
+        "import sys; from streaming.cli.replay import replay_command; "
         "print(sorted({'pyspark', 'kafka', 'prometheus_client', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, cwd=ROOT, check=True)

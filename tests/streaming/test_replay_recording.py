@@ -12,7 +12,7 @@ from zlib import crc32
 
 from state.events import is_system_bundle
 from state.rounds import Identity
-from streaming.replay import Replay
+from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"

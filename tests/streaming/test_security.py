@@ -17,10 +17,10 @@ from kafka.errors import (
 )
 
 from streaming.cli import main
-from streaming.denied import told
-from streaming.exits import WrongUse
-from streaming.link import input_link, output_link
-from streaming.permissions import Seen, Subject, controller_operations, missing_permissions
+from streaming.kafka.denied import told
+from streaming.kafka.link import input_link, output_link
+from streaming.kafka.permissions import Seen, Subject, controller_operations, missing_permissions
+from streaming.process.exits import WrongUse
 from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load
 
 SECRET = "hush-hush"  # noqa: S105  stands in for one

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from streaming.serve import Check, HealthServer
+from streaming.process.serve import Check, HealthServer
 
 
 def ready() -> Sequence[Check]:

@@ -14,7 +14,7 @@ from state.events import MAX_DETAIL_CHARACTERS, Control, Event
 from state.past import PastAction
 from state.rounds import Identity
 from state.store import DictStore
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 from tests.state.test_bulkhead import KAFKA, kafka_trace
 from tests.state.traces import CLUSTER, load, settings_of, statistics
 from tests.streaming import events

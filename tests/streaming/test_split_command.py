@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming.commands.split import split_command
+from streaming.cli.split import split_command
 
 BUNDLE = "tenant/ns/0x00000000_0x00000200"
 WHOLE = "tenant/ns/0x00000000_0xffffffff"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from policies.splitting.algorithms import ALGORITHMS
-from streaming.commands.split import split_command
+from streaming.cli.split import split_command
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/splitting.md").read_text()
 PICTURES = re.findall(r"<!-- picture: (\w+) -->\n```text\n(.*?)```", PAGE, re.DOTALL)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.intake import Record
+from streaming.contract.origin import Origin
+from streaming.intake.records import Record
 from streaming.spark.spool import in_source_order
-from streaming.wire.origin import Origin
 
 MIB = 1024 * 1024
 

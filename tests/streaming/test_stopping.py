@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from streaming.stopping import stopped_by_signals
+from streaming.process.stopping import stopped_by_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.spark.surroundings import Changed, Unanswered, Watch
-from streaming.topics.identity import exchanged
+from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.kafka.identity import exchanged
 from tests.live.driving import until
 
 WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"

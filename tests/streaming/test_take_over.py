@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from streaming.controller.take_over import take_over
+from streaming.ports.publishing import Fenced, PublishError
 from streaming.settings import Settings
-from streaming.sinks import Fenced, PublishError
 from streaming.spark.checkpoint import CheckpointError
-from streaming.spark.take_over import take_over
 
 
 def raising(error: Exception) -> Callable[..., Any]:

@@ -9,14 +9,14 @@ import pytest
 from prometheus_client import generate_latest
 from pyspark.sql import Row
 
-from streaming.known import KNOWN_LABELS
-from streaming.metrics import Metrics
-from streaming.observation import EventCount, EventObservation, encode
+from streaming.controller.batches import BatchPublisher
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import Metrics
+from streaming.controller.telling import Telling
+from streaming.intake.observation import EventCount, EventObservation, encode
+from streaming.ports.marker import Seen
 from streaming.settings import TopicNames
-from streaming.sinks.marker import Seen
-from streaming.spark.batches import BatchPublisher
 from streaming.spark.rows import OBSERVED, ROUND, of_observation
-from streaming.spark.telling import Telling
 from tests.streaming.golden import folders, messages
 
 SUMMARY = json.dumps(messages(folders()[-1])["trimtab.round.v1"]).encode()

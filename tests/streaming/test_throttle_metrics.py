@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.known import KNOWN_LABELS
-from streaming.metrics import THROTTLE_POLICY, Metrics
-from streaming.observation import RoundObservation, ThrottleObservation
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import THROTTLE_POLICY, Metrics
+from streaming.intake.observation import RoundObservation, ThrottleObservation
 
 ROUND = RoundObservation(
     cluster="kafka-1",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.exits import NotReached
-from streaming.waiting import OutageWait, StoppedWaiting
+from streaming.process.exits import NotReached
+from streaming.process.waiting import OutageWait, StoppedWaiting
 
 
 class Time:

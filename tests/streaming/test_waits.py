@@ -39,28 +39,28 @@ BOUNDED_BY = {
     ("consumer", "receive"): "timeout_millis",
     ("reader", "read_next"): "timeout_millis",
     ("log", "read_next"): "timeout_millis",
-    ("consumer", "partitions_for_topic"): "streaming.within",
-    ("consumer", "topics"): "streaming.within",
+    ("consumer", "partitions_for_topic"): "streaming.process.within",
+    ("consumer", "topics"): "streaming.process.within",
 }
 """What bounds a call: an argument of this name, or being made inside ``within``. Called on what ends in this name."""
 BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
 """What a loop without an end looks at."""
 
 ALLOWED = {
-    "streaming/collect/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; a daemon's",
-    "streaming/execute/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
-    "streaming/jars.py::ensure::with ThreadPoolExecutor": "sums of files on this machine",
+    "streaming/collector/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; a daemon's",
+    "streaming/executor/loop.py::ActionLoop.run::with ThreadPoolExecutor": "what a batch waits for has limits; see liveness",
+    "streaming/spark/jars.py::ensure::with ThreadPoolExecutor": "sums of files on this machine",
     "deploy/local/kafka.py::LocalKafka._configure::with ThreadPoolExecutor": "each process has a limit",
     "deploy/local/pulsar_jvms.py::Local.stop::with ThreadPoolExecutor": "each process has a limit",
-    "streaming/execute/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its looking a limit",
-    "streaming/execute/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
-    "streaming/pulsar_log/reading.py::_varint::while True": "bytes in memory",
-    "streaming/reading/kafka.py::TopicReader.follow::while True": "follows until it is interrupted; each poll has a limit",
-    "streaming/serve.py::HealthServer.stop::shutdown()": "waits for one look of the serving loop, requests have threads of their own",
+    "streaming/executor/pulsar.py::ExecutorLoop.close::shutdown()": "each call of an action has a timeout, and its looking a limit",
+    "streaming/executor/pulsar.py::ExecutorLoop._deal_with::wait": "the same; liveness notices a batch that does not move on",
+    "streaming/pulsar/log.py::_varint::while True": "bytes in memory",
+    "streaming/kafka/reading.py::TopicReader.follow::while True": "follows until it is interrupted; each poll has a limit",
+    "streaming/process/serve.py::HealthServer.stop::shutdown()": "waits for one look of the serving loop, requests have threads of their own",
     "streaming/spark/operator.py::SparkStore.header::get()": "Spark's state; the watchdog notices a batch that does not move on",
     "streaming/spark/operator.py::SparkStore.fleet::get()": "the same",
-    "streaming/stopping.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
-    "streaming/throttle/cluster.py::survey::wait": "sleeps for the interval it is given",
+    "streaming/process/stopping.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
+    "streaming/planner/throttle/survey.py::survey::wait": "sleeps for the interval it is given",
     "deploy/local/watch.py::main::while True": "runs until Ctrl-C, in steps",
 }
 """``file::function::what`` → why it needs no limit."""
@@ -144,7 +144,7 @@ def test_nothing_waits_without_a_limit() -> None:
         if each.key not in ALLOWED
     ]
     assert not unbounded, "\n".join(
-        ["say how long at most (streaming.within does for any call), or why not:", *unbounded]
+        ["say how long at most (streaming.process.within does for any call), or why not:", *unbounded]
     )
 
 

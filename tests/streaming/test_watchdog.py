@@ -2,7 +2,7 @@
 
 import math
 
-from streaming.spark.watchdog import BATCH_S, START_S, TURN_S, Watchdog
+from streaming.controller.watchdog import BATCH_S, START_S, TURN_S, Watchdog
 
 
 class Time:

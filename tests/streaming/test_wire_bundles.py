@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.wire.bundles import BadBundleName, KnownBundles
+from streaming.contract.bundles import BadBundleName, KnownBundles
 
 A, B, C = (f"t/n/0x{start:08x}_0x{start + 1:08x}" for start in (1, 2, 3))
 HEARTBEAT = "pulsar/lab/b1:8080/0x00000000_0xffffffff"

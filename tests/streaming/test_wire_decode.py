@@ -18,9 +18,9 @@ from state.events import (
     TopicStats,
 )
 from state.facts import Facts, Isolation
-from streaming.wire import decode as decoding
-from streaming.wire.bundles import KnownBundles
-from streaming.wire.decode import decode
+from streaming.contract import decode as decoding
+from streaming.contract.bundles import KnownBundles
+from streaming.contract.decode import decode
 from tests.streaming.events import (
     CLUSTER,
     TOPIC_STATS,

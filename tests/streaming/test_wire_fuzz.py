@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from state.events import Control, Event, LoadReport, Rejection
-from streaming.wire.decode import decode
-from streaming.wire.encode import encode_refused, refused
-from streaming.wire.origin import Origin
+from streaming.contract.decode import decode
+from streaming.contract.encode import encode_refused, refused
+from streaming.contract.origin import Origin
 from tests.streaming.events import CLUSTER, TOPIC_STATS, control, event, report, result, tick, traffic
 
 CHECKED = settings(max_examples=150, deadline=None, derandomize=True)

@@ -7,7 +7,7 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from state.events import KafkaLoadReport, Reassignment, Rejection
 from state.kafka.reports import MoveRow, ReplicaRow
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 
 REPLICA = {"topic": "t", "partition": 0, "leader": True, "log_size_bytes": 10, "log_end_offset": None}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from state.events import Rejection, RejectReason
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 from tests.streaming.events import (
     ABSENT,
     ACTION_RESULT,

@@ -15,8 +15,8 @@ from deploy.local.demo.link import Closed, Link
 from deploy.local.demo.story import Story
 from deploy.local.demo.view import Demo, Limits, View
 from deploy.local.kafka import LocalKafka, LocalKafkaError
-from streaming.jars import JarError, JavaError
 from streaming.settings import Settings, load
+from streaming.spark.jars import JarError, JavaError
 
 SWEEP_S = 2.0
 """Two sweeps a round."""

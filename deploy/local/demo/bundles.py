@@ -13,7 +13,7 @@ import numpy as np
 from policies.splitting.positions import partitions_of, positions_of
 from policies.splitting.ranges import Bundle as BundleName
 from policies.splitting.ranges import NamespaceBundles
-from streaming.wire.messages import BundleStats, Traffic
+from streaming.contract.messages import BundleStats, Traffic
 
 HOT_BUNDLE = "shop/orders/0x78000000_0x80000000"
 HOT_MESSAGES_PER_S = 14_000.0

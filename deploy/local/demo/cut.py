@@ -13,12 +13,12 @@ from policies.splitting.ranges import Bundle
 from policies.splitting.topics import topic_loads
 from policies.usage import Floats
 from state.outputs import Split
-from streaming.split.plan import Plan
-from streaming.wire.messages import Traffic
+from streaming.contract.messages import Traffic
+from streaming.planner.split.plan import Plan
 
 
 def planned(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
-    """The split as a plan over these topics of its bundle, for ``streaming.split.picture`` to draw."""
+    """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
     bundle = Bundle.parse(split.bundle)
     loads = topic_loads(
         list(topics),

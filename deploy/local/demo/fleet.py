@@ -20,7 +20,7 @@ import numpy as np
 from deploy.local.demo.bundles import Bundle, first_bundles
 from policies.splitting.ranges import BadRange
 from state.outputs import Split, Unload, rfc3339
-from streaming.wire.messages import ActionResultData, BundleStats, LocalBrokerData, Resource, Traffic
+from streaming.contract.messages import ActionResultData, BundleStats, LocalBrokerData, Resource, Traffic
 
 CLUSTER = "demo"
 SEED = 7

@@ -14,11 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.outputs import RoundSummary, Split, Unload
 from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
-from streaming.closing import Closing
-from streaming.settings import Settings
-from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.sinks.kafka_ending import end
-from streaming.wire.messages import (
+from streaming.contract.messages import (
     ActionResultMessage,
     Envelope,
     LoadReportMessage,
@@ -26,6 +22,10 @@ from streaming.wire.messages import (
     TickMessage,
     TopicStatsMessage,
 )
+from streaming.kafka.ending import end
+from streaming.kafka.publisher import EPOCH_HEADER
+from streaming.process.closing import Closing
+from streaming.settings import Settings
 
 SOURCE = "/demo/fleet"
 SEND_TIMEOUT_S = 15.0

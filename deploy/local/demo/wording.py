@@ -2,7 +2,7 @@
 
 from deploy.local.demo.story import Decision, Story
 from state.outputs import RoundSummary, Split
-from streaming.split.picture import draw
+from streaming.planner.split.picture import draw
 
 
 def short(broker: str) -> str:

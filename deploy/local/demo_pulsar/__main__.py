@@ -19,9 +19,9 @@ from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
-from streaming.jars import JarError, JavaError
-from streaming.pulsar_admin import AdminError
+from streaming.pulsar.admin import AdminError
 from streaming.settings import Settings, load
+from streaming.spark.jars import JarError, JavaError
 
 SETTINGS = Path(__file__).with_name("demo.toml")
 CLUSTER = "demo"

@@ -12,10 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
 from deploy.local.demo.link import Closed, Decided, Said, controllers
 from state.events import is_system_bundle
-from streaming.closing import Closing
-from streaming.settings import Settings
-from streaming.sinks.kafka import EPOCH_HEADER
-from streaming.wire.messages import (
+from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
     LoadReportMessage,
@@ -25,6 +22,9 @@ from streaming.wire.messages import (
     Traffic,
     type_of,
 )
+from streaming.kafka.publisher import EPOCH_HEADER
+from streaming.process.closing import Closing
+from streaming.settings import Settings
 
 __all__ = ["Hearing", "Loads"]
 

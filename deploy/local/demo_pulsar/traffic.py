@@ -15,10 +15,10 @@ import msgspec
 import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
-from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar_admin.bundles import topic_hash
+from streaming.contract.messages import LocalBrokerData
+from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar.admin.bundles import topic_hash
 from streaming.settings import PulsarTarget
-from streaming.wire.messages import LocalBrokerData
 
 __all__ = ["NAMESPACE", "TOTAL_MESSAGES_PER_S", "Shop"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.collect.reports import read_report
+from streaming.collector.reports import read_report
 from tests.live.driving import TRIMTAB, Child, Running, Warm, WarmRun, until
 from tests.live.pulsar.lab import CLUSTER, Lab
 from tests.live.stage import Stage

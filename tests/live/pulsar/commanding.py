@@ -7,13 +7,13 @@ from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.execute.metrics import ExecutorMetrics
-from streaming.execute.orders import SPLIT_TYPE, UNLOAD_TYPE
-from streaming.execute.pulsar import ExecutorLoop, start
-from streaming.pulsar_admin import BundleName
+from streaming.contract.messages import ActionResultMessage, type_of
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.executor.pulsar import ExecutorLoop, start
+from streaming.ports.publishing import EPOCH_HEADER
+from streaming.pulsar.admin import BundleName
 from streaming.settings import Settings, load
-from streaming.sinks import EPOCH_HEADER
-from streaming.wire.messages import ActionResultMessage, type_of
 from tests.live.pulsar.lab import CLUSTER
 from tests.live.stage import Stage
 

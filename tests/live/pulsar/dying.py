@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from streaming.cli import main
-from streaming.sinks.pulsar import PulsarPublisher
-from streaming.sinks.pulsar_commit import Commit
-from streaming.sinks.pulsar_producers import Producers
+from streaming.pulsar.commit import Commit
+from streaming.pulsar.producers import Producers
+from streaming.pulsar.publisher import PulsarPublisher
 from tests.live.dying import Deaths, arm_driver, arm_publishing, points_of
 
 POINTS = (

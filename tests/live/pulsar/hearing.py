@@ -4,10 +4,10 @@ import json
 
 import msgspec
 
-from streaming.collect.metrics import CollectorMetrics
-from streaming.collect.pulsar import PulsarCollector
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.pulsar import PulsarCollector
+from streaming.contract.messages import type_of
 from streaming.settings import PulsarTarget, Settings
-from streaming.wire.messages import type_of
 from tests.live.pulsar.lab import CLUSTER
 
 

@@ -11,10 +11,10 @@ import pulsar as pulsar_client
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
-from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar_admin.bundles import topic_hash
-from streaming.pulsar_admin.http import Method
-from streaming.pulsar_log.clients import connect
+from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin.http import Method
+from streaming.pulsar.clients import connect
 from streaming.settings import PulsarTarget
 from tests.live.driving import meanwhile, until
 

@@ -7,11 +7,11 @@ import textwrap
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from streaming.pulsar_link import PulsarLink
+from streaming.ports.outbox import OutboundRecord
+from streaming.ports.publishing import EPOCH_HEADER
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics
-from streaming.sinks import EPOCH_HEADER
-from streaming.sinks.outbox import OutboundRecord
-from streaming.sinks.pulsar import PulsarPublisher
 from tests.live.checkpoints import at
 from tests.live.driving import ROOT
 from tests.live.pulsar.lab import Lab, connected
@@ -57,11 +57,11 @@ class Setting:
         """A controller in a process of its own; `at` is what is called after each message that is out."""
         program = f"""
             import os, signal, sys
-            from streaming.pulsar_link import PulsarLink
+            from streaming.pulsar.link import PulsarLink
             from streaming.settings import PulsarTopics
-            from streaming.sinks.outbox import OutboundRecord
-            from streaming.sinks.pulsar import PulsarPublisher
-            from streaming.sinks.pulsar_producers import Producers
+            from streaming.ports.outbox import OutboundRecord
+            from streaming.pulsar.publisher import PulsarPublisher
+            from streaming.pulsar.producers import Producers
             from tests.live.checkpoints import at
             place = PulsarTopics(admin_url={self.lab.pulsar.admin_url!r}, namespace={self.lab.namespace!r})
             link = PulsarLink({self.lab.pulsar.service_url!r}, "output", place)

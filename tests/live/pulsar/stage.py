@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pulsar as pulsar_client
 
-from streaming.pulsar_log.clients import close
+from streaming.pulsar.clients import close
 from streaming.settings import Settings, load
-from streaming.topics.both import create_all
+from streaming.systems.topics import create_all
 from tests.live.pulsar.lab import Lab, connected, service_url_of
 from tests.live.stage import Stage
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_admin import AdminError
-from streaming.pulsar_admin.bundles import topic_hash
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.admin.bundles import topic_hash
 from tests.live.driving import Warm, until
 from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, unbalanced
 from tests.live.pulsar.lab import Lab

@@ -8,17 +8,17 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
-from streaming.collect.pulsar import StartRefused
-from streaming.pulsar_admin.bundles import topic_hash
-from streaming.settings import PulsarTarget
-from streaming.wire.decode import decode
-from streaming.wire.messages import (
+from streaming.collector.pulsar import StartRefused
+from streaming.contract.decode import decode
+from streaming.contract.messages import (
     LoadReportMessage,
     PulsarClusterMessage,
     TickMessage,
     TopicStatsMessage,
     type_of,
 )
+from streaming.pulsar.admin.bundles import topic_hash
+from streaming.settings import PulsarTarget
 from tests.live.driving import ROOT, TRIMTAB, command, until
 from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import CLUSTER, Lab

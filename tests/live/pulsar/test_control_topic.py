@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.control.topic import ControlTopic
-from streaming.execute.control import PulsarControl
-from streaming.pulsar_log.reading import PartitionReader
-from streaming.pulsar_log.topics import PartitionLogs
+from streaming.operators.control_topic import ControlTopic
+from streaming.pulsar.log import PartitionReader
+from streaming.pulsar.topic_names import PartitionLogs
+from streaming.systems.control import PulsarControl
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.wire.messages import LoadReportMessage, TickMessage
+from streaming.contract.messages import LoadReportMessage, TickMessage
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.hearing import Heard, collector

@@ -10,8 +10,8 @@ import pytest
 from deploy.local.demo_pulsar.__main__ import SETTINGS
 from deploy.local.demo_pulsar.hearing import Loads
 from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
+from streaming.contract.messages import TickData
 from streaming.settings import load
-from streaming.wire.messages import TickData
 from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
 
 STOP_S_MAX = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_admin import BundleName
+from streaming.pulsar.admin import BundleName
 from tests.live.driving import command, until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab, other_than

@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from deploy.local.pulsar import StandalonePulsar
-from streaming.pulsar_log.positions import Position
-from streaming.pulsar_log.reading import PartitionReader
-from streaming.sinks import PublishError
-from streaming.sinks.pulsar import PulsarPublisher
-from streaming.sinks.pulsar_producers import Acknowledged, Producers
+from streaming.ports.publishing import PublishError
+from streaming.pulsar.log import PartitionReader
+from streaming.pulsar.positions import Position
+from streaming.pulsar.producers import Acknowledged, Producers
+from streaming.pulsar.publisher import PulsarPublisher
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.publishing import ACTIONS, AUDIT, QUERY, Setting, batch, values
 

@@ -8,12 +8,12 @@ import pytest
 import trustme
 
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.execute.kafka_memory import Remembered
-from streaming.execute.pulsar_memory import PulsarExecutorMemory
-from streaming.exits import REFUSED
-from streaming.pulsar_link import input_on_pulsar
+from streaming.kafka.memory import Remembered
+from streaming.ports.publishing import PublishError
+from streaming.process.exits import REFUSED
+from streaming.pulsar.link import input_on_pulsar
+from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import load
-from streaming.sinks import PublishError
 from tests.live.driving import Warm, command
 from tests.live.golden_events import decided, golden_action, publish, results, said_to_the_controller
 from tests.live.operating import operate

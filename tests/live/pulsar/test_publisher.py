@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_link import PulsarLink
-from streaming.sinks import CheckpointMismatch, Fenced, PublishError
-from streaming.sinks.marker import Seen
-from streaming.sinks.outbox import OutboundRecord
-from streaming.sinks.pulsar import PulsarPublisher
-from streaming.sinks.pulsar_producers import Acknowledged, Producers
+from streaming.ports.marker import Seen
+from streaming.ports.outbox import OutboundRecord
+from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.producers import Acknowledged, Producers
+from streaming.pulsar.publisher import PulsarPublisher
 from tests.live.checkpoints import at
 from tests.live.driving import until
 from tests.live.pulsar.lab import Lab
@@ -173,7 +173,7 @@ def test_a_controller_frozen_in_the_middle_of_a_batch_is_taken_over_from_and_end
     setting: Setting,
 ) -> None:
     frozen = setting.start(f"""
-        from streaming.sinks import Fenced
+        from streaming.ports.publishing import Fenced
         def freeze():
             os.kill(os.getpid(), signal.SIGSTOP)
         on_send(8, freeze)

@@ -9,8 +9,8 @@ import pytest
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
-from streaming.exits import FENCED, REFUSED
-from streaming.sinks.publisher import publisher_of
+from streaming.process.exits import FENCED, REFUSED
+from streaming.systems.publisher import publisher_of
 from tests.live.changing import change_settings_at
 from tests.live.checkpoints import at, newest_start
 from tests.live.crashing import BATCHES_COUNT, RECORDS_PER_BATCH, crash_through

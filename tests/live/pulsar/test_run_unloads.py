@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.exits import REFUSED
-from streaming.pulsar_log.topics import PartitionLogs
+from streaming.process.exits import REFUSED
+from streaming.pulsar.topic_names import PartitionLogs
 from tests.live.driving import Warm, until
 from tests.live.loads import played
 from tests.live.pulsar.lab import Lab

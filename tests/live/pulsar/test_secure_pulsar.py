@@ -9,12 +9,12 @@ import pytest
 from click.testing import Result
 
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.execute import pulsar as executor
-from streaming.execute.metrics import ExecutorMetrics
-from streaming.pulsar_admin import AdminError, BundleName, HttpClient, PulsarAdmin
-from streaming.pulsar_admin.bundles import topic_hash
+from streaming.contract.messages import LoadReportMessage, type_of
+from streaming.executor import pulsar as executor
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
+from streaming.pulsar.admin.bundles import topic_hash
 from streaming.settings import PulsarTarget, Settings
-from streaming.wire.messages import LoadReportMessage, type_of
 from tests.live.driving import command, until
 from tests.live.pulsar.lab import CLUSTER, target_of
 

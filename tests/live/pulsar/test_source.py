@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_log.positions import DataLoss
-from streaming.pulsar_log.topics import NonPersistentTopic
+from streaming.pulsar.positions import DataLoss
+from streaming.pulsar.topic_names import NonPersistentTopic
 from streaming.spark import pulsar_source
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
 from tests.live.driving import Warm, until

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_importing_the_settings_loads_neither_spark_nor_a_broker_client() -> None:
     code = (
-        "import sys, streaming.settings, streaming.commands.config; "
+        "import sys, streaming.settings, streaming.cli.config; "
         "print(*sorted({'pyspark', 'kafka', 'prometheus_client', 'pandas', 'pyarrow'} & set(sys.modules)))"
     )
     found = subprocess.run(

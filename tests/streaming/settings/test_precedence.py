@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.pulsar_link import input_on_pulsar, output_on_pulsar
+from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings, SettingsError, load
 from tests.streaming.settings.given import loaded
 

@@ -1,0 +1,179 @@
+"""The page of all metrics, read off a registry in which every metric has been used once."""
+
+from collections.abc import Iterable
+from typing import get_args
+
+import msgspec
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from state.events import ActionOutcome, RejectReason
+from streaming.collector.kafka_sweep import EVENTS as KAFKA_EVENTS
+from streaming.collector.kafka_sweep import READ_RESULTS as KAFKA_RESULTS
+from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
+from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
+from streaming.collector.metrics import CollectorMetrics
+from streaming.controller.metrics import THROTTLE_POLICY, KnownLabels, Metrics
+from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
+from streaming.intake.observation import (
+    EventCount,
+    EventObservation,
+    Foremost,
+    RoundObservation,
+    ThrottleObservation,
+    UsageStats,
+)
+from streaming.intake.records import EVENT_TYPES
+
+_HEAD = """\
+# Metrics
+
+<!-- Written by `python -m deploy.docs`; edit streaming/contract/families.py, not this page. -->
+
+Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`: by the controller, what begins with
+`trimtab_collector_` by `trimtab collect`, and with `trimtab_executor_` by `trimtab execute`. The controller's counters move when a
+batch has been published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
+reassignment moves replicas of theirs; a
+cluster's series exist from its first round, or its first event that was used.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+_LABELS_HEAD = """
+## Labels with known values
+
+`outcome` of `trimtab_examined_total` and `trimtab_candidates_total` is the outcome in the round summary without its
+numbers (`hit-count`).
+
+| metric | label | values |
+|---|---|---|
+"""
+
+_OPEN_LABELS = frozenset({"cluster", "broker", "policy", "version", "pyspark", "python", "le"})
+"""Labels whose values are not ours to list."""
+_OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
+
+_ROUND = RoundObservation(
+    cluster="east-1",
+    round=1,
+    end_ms=60_000,
+    outcome="decided",
+    policy="avg-shedder",
+    mode="act",
+    paused=False,
+    failing=False,
+    brokers_reporting_count=3,
+    brokers_missing_count=0,
+    brokers_excluded_count=0,
+    usage={"overall": UsageStats(50.0, 80.0, 20.0)},
+    examined={"fired": 1},
+    foremost=Foremost(45.0, 40.0, 2, 2),
+    candidates={"acted": 1},
+    splits={},
+    findings={"hot-partition": 1, "ineffective": 1, "landed-elsewhere": 1},
+    actions={"unload": 1},
+    oldest_report_age_s=1.0,
+)
+_KAFKA_ROUND = msgspec.structs.replace(
+    _ROUND,
+    policy=THROTTLE_POLICY,
+    usage={},
+    examined={},
+    candidates={},
+    findings={},
+    actions={"throttle": 1},
+    throttle=ThrottleObservation(
+        left_bytes=1,
+        eta_s=1.0,
+        feasible=True,
+        late=False,
+        rates_bytes_per_s={"leader:101": 2, "follower:102": 2},
+        min_bytes_per_s={"leader:101": 1, "follower:102": 1},
+        bottleneck="follower:102",
+    ),
+)
+_EVENTS = EventObservation(
+    cluster="east-1",
+    counts=[EventCount(EVENT_TYPES[0], "used", 3)],
+    rejected={"not-json": 1},
+    action_results={"succeeded": 1},
+)
+
+
+def render_metrics() -> str:
+    """The page; raises `RuntimeError` for a metric that was not used, since its labels would be missing."""
+    families = sorted(_used().collect(), key=lambda family: family.name)
+    unused = [family.name for family in families if not family.samples]
+    if unused:
+        raise RuntimeError(
+            f"no series of {', '.join(unused)}: observe it in {__name__}, so that it has labels"
+        )
+    rows = "".join(map(_row, families))
+    return _HEAD + rows + _LABELS_HEAD + "".join(row for family in families for row in _label_rows(family))
+
+
+class _All(Collector):
+    """Everything of several registries."""
+
+    def __init__(self, *registries: CollectorRegistry) -> None:
+        self._registries = registries
+
+    def collect(self) -> Iterable[Metric]:
+        """See ``Collector``."""
+        return [family for registry in self._registries for family in registry.collect()]
+
+
+def _used() -> CollectorRegistry:
+    """Of the controller, a collector and an executor of either system."""
+    collector = CollectorMetrics(
+        _ROUND.cluster,
+        results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),
+        events=tuple(dict.fromkeys((*PULSAR_EVENTS, *KAFKA_EVENTS))),
+    )
+    collector.observe_sweep(brokers_count=3, ended_s=0.0, duration_s=1.0)
+    collector.show_balancers(shedding_count=0, splitting_count=0)
+    executor = ExecutorMetrics(_ROUND.cluster, kinds=(*KINDS, THROTTLE_KIND))
+    executor.polled(0.0)
+    registry = CollectorRegistry()
+    registry.register(_All(_of_controller().registry, collector.registry, executor.registry))
+    return registry
+
+
+def _of_controller() -> Metrics:
+    known = KnownLabels(
+        rejected_reasons=get_args(RejectReason),
+        event_types=EVENT_TYPES,
+        result_outcomes=get_args(ActionOutcome),
+    )
+    metrics = Metrics(known, version="", pyspark_version="")
+    metrics.observe_round(_ROUND, published_ms=_ROUND.end_ms)
+    metrics.observe_round(_KAFKA_ROUND, published_ms=_KAFKA_ROUND.end_ms)
+    metrics.observe_events(_EVENTS)
+    return metrics
+
+
+def _row(family: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in _labels(family.samples))
+    return f"| `{_name(family)}` | {family.type} | {labels} | {family.documentation} |\n"
+
+
+def _name(family: Metric) -> str:
+    """The name as it is scraped."""
+    return f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def _label_rows(family: Metric) -> Iterable[str]:
+    if family.name in _OPEN_METRICS:
+        return
+    for label in _labels(family.samples):
+        if label not in _OPEN_LABELS:
+            values = sorted({sample.labels[label] for sample in family.samples if label in sample.labels})
+            shown = ", ".join(f"`{value}`" for value in values)
+            yield f"| `{_name(family)}` | `{label}` | {shown} |\n"
+
+
+def _labels(samples: Iterable[Sample]) -> list[str]:
+    """Label names in the order of their declaration; a histogram's bucket is not one of ours."""
+    return list(dict.fromkeys(label for sample in samples for label in sample.labels if label != "le"))

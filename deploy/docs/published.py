@@ -1,0 +1,106 @@
+"""Every event trimtab publishes, as one typed struct with its envelope, to generate schemas from.
+
+``streaming.contract.encode`` embeds `data` that is already JSON, so these structs publish nothing themselves; a test holds
+every event of a replay against them, unknown fields included.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from state.kafka.outputs import Throttle
+from state.kafka.rounds import THROTTLE_TYPE
+from state.outputs import RoundSummary, Split, Unload
+from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text
+from streaming.contract.skipped import SKIPPED_TYPE, SkippedData
+
+Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+Source = Annotated[str, Meta(pattern=r"^/trimtab/[A-Za-z0-9._-]{1,100}$")]
+Time = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$",
+        extra_json_schema={"format": "date-time"},
+    ),
+]
+MaybeCluster = Annotated[str, Meta(pattern=f"{CLUSTER_PATTERN}|^$")]
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """CloudEvents 1.0 attributes of what trimtab says."""
+
+    specversion: Literal["1.0"]
+    id: Id
+    """Hash of the canonical `data`: the same decision has the same id, wherever and whenever it is computed."""
+    source: Source
+    """`/trimtab/` and the controller's name. Keep the highest `trimtab-epoch` of each source and cluster."""
+    datacontenttype: Literal["application/json"]
+
+
+class UnloadMessage(Published, frozen=True, kw_only=True, tag=UNLOAD_TYPE):
+    """Move one bundle to another broker; an executor carries it out unless it expired or no longer applies."""
+
+    subject: Text
+    """The bundle."""
+    time: Time
+    """End of the round that decided it."""
+    cluster: Cluster
+    data: Unload
+
+
+class SplitMessage(Published, frozen=True, kw_only=True, tag=SPLIT_TYPE):
+    """Cut one bundle; an executor carries it out unless it expired or no longer applies. It cannot be undone."""
+
+    subject: Text
+    """The bundle."""
+    time: Time
+    """End of the round that decided it."""
+    cluster: Cluster
+    data: Split
+
+
+class ThrottleMessage(Published, frozen=True, kw_only=True, tag=THROTTLE_TYPE):
+    """Pace the reassignments of a Kafka cluster, or take off what paced them; an executor carries it out unless it expired."""
+
+    subject: Literal["reassignments"]
+    """Always: a cluster has one throttle."""
+    time: Time
+    """End of the round that decided it."""
+    cluster: Cluster
+    data: Throttle
+
+
+class RoundMessage(Published, frozen=True, kw_only=True, tag=ROUND_TYPE):
+    """One closed round: what was seen, decided, held back, and why; it follows the round's actions."""
+
+    subject: Literal["round"]
+    time: Time
+    """End of the round."""
+    cluster: Cluster
+    data: RoundSummary
+
+
+class RejectedMessage(Published, frozen=True, kw_only=True, tag=REJECTED_TYPE):
+    """A record that could not be used, with the reason; its `id` is made of its coordinates."""
+
+    subject: Text
+    """The reason, as in `data`."""
+    time: Time | msgspec.UnsetType = msgspec.UNSET
+    """When the log took the record; absent where no log said so."""
+    cluster: MaybeCluster
+    """The record's cluster; empty where it is not valid or not the record's key."""
+    data: RejectedData
+
+
+class SkippedMessage(Published, frozen=True, kw_only=True, tag=SKIPPED_TYPE):
+    """Input that was gone before it was read, which the controller passed over because `--skip-lost` told it to."""
+
+    subject: Literal["input"]
+    time: Time
+    """When it was said."""
+    cluster: Literal[""]
+    """Always empty, and so is the record's key: nobody knows whose records they were."""
+    data: SkippedData

@@ -1,0 +1,105 @@
+"""JSON Schemas (2020-12) of whole events, generated from the structs that decode and encode them.
+
+Descriptions are the strings below the fields. What ``streaming.contract.decode`` checks beyond the types is added, so that
+a producer learns from the schema what trimtab would refuse. As in the decoder, unknown fields are allowed: a later
+version may add some. Refusals that cannot be said in a schema: a time too far ahead of its log, the wrong topic, a
+``resumed_at`` after the event's own time, a regular expression that Python does not understand.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from deploy.docs import published
+from deploy.docs.kinds import MessageKind
+from state import outputs
+from state.kafka import outputs as kafka_outputs
+from streaming.contract import encode, kafka, messages, skipped
+from streaming.contract.messages import (
+    MAX_NUMBER,
+    Envelope,
+    LocalBrokerData,
+    Resource,
+    TopicStatsMessage,
+    Traffic,
+)
+from streaming.settings.catalog import attribute_docs
+
+Json = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+BUNDLE_PATTERN = r"^[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}(?![\s\S])"
+"""A bundle's full name, as the decoder has it."""
+
+_RATE = {"minimum": 0, "maximum": MAX_NUMBER}
+_BUNDLE_KEYS = {"propertyNames": {"pattern": BUNDLE_PATTERN}}
+
+_CHECKED: Mapping[type, Mapping[str, Json]] = {
+    Envelope: {"datacontenttype": {"pattern": "^application/json"}},
+    Traffic: dict.fromkeys(Traffic.__struct_fields__, _RATE),
+    Resource: {"usage": {"maximum": MAX_NUMBER}, "limit": {"maximum": MAX_NUMBER}},
+    LocalBrokerData: {
+        **{name: _RATE for name in LocalBrokerData.__struct_fields__ if name.startswith("msg")},
+        "lastStats": _BUNDLE_KEYS,
+        "bundles": {"items": {"pattern": BUNDLE_PATTERN}},
+    },
+    TopicStatsMessage: {"data": _BUNDLE_KEYS},
+}
+"""What is checked of a field's value when it is decoded, by the struct that declares the field."""
+
+_MEASURED_OR_NOT = [
+    {"properties": {"usage": {"minimum": 0}}},
+    {"properties": {"usage": {"const": -1}, "limit": {"enum": [-1, None]}}},
+]
+"""Of usage and limit: a usage that was measured or is absent, or Pulsar's way of saying that it was not."""
+
+
+_STRUCTS: Mapping[str, type[msgspec.Struct]] = {
+    name: member
+    for module in (messages, kafka, encode, skipped, outputs, kafka_outputs, published)
+    for name, member in vars(module).items()
+    if isinstance(member, type) and issubclass(member, msgspec.Struct)
+}
+"""Every struct a message is made of, by its name."""
+
+
+def schema_of(kind: MessageKind, example: Json) -> Json:
+    """The schema of a message type, with a whole event of it as its example."""
+    _, components = msgspec.json.schema_components(
+        [kind.message], schema_hook=_anything, ref_template="#/$defs/{name}"
+    )
+    for component in components.values():
+        _describe(component, _STRUCTS[component["title"].partition("[")[0]])
+    event = components.pop(kind.message.__name__)
+    return {
+        "$schema": DIALECT,
+        "$id": kind.schema_name,
+        **event,
+        "title": kind.type,
+        "description": kind.summary,
+        "$defs": components,
+        "examples": [example],
+    }
+
+
+def _anything(kind: type) -> Json:
+    """The schema of `object`, the values of a settings overlay; msgspec knows none."""
+    if kind is not object:
+        raise NotImplementedError(f"no JSON Schema for {kind}: use a type msgspec knows in messages")
+    return {"description": "Any JSON value."}
+
+
+def _describe(component: Json, struct: type[msgspec.Struct]) -> None:
+    """Add what the struct's source says of each field, and what the decoder checks of it."""
+    for declared in reversed(struct.__mro__):
+        if declared in {msgspec.Struct, object} or not issubclass(declared, msgspec.Struct):
+            continue
+        docs, checked = attribute_docs(declared), _CHECKED.get(declared, {})
+        for name, field in component["properties"].items():
+            field.update(checked.get(name, {}))
+            if name in docs:
+                field["description"] = docs[name].replace("``", "`")
+    if struct is Resource:
+        component["anyOf"] = _MEASURED_OR_NOT

@@ -1,0 +1,146 @@
+"""``trimtab collect``: read a cluster's brokers and write their load reports."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+
+import click
+
+from streaming.cli.attending import attend
+from streaming.cli.options import (
+    config_option,
+    input_option,
+    metrics_port_option,
+    verbose_option,
+    with_options,
+)
+from streaming.cli.targets import kafka_target, pulsar_target, refusing
+from streaming.process.exits import Refused
+from streaming.process.logs import log_to_stderr
+from streaming.settings import Settings
+from streaming.settings.configured import read_settings
+
+if TYPE_CHECKING:
+    from streaming.collector.collector import Collector
+    from streaming.collector.metrics import CollectorMetrics
+    from streaming.kafka.events import EventSink
+
+CollectorKind = TypeVar("CollectorKind", bound="Collector")
+
+_OPTIONS = with_options(
+    config_option,
+    input_option("Overrides input.url, where the reports are written."),
+    click.option(
+        "--stdout",
+        is_flag=True,
+        help="Write events as lines for `trimtab replay` instead; needs no input topic.",
+    ),
+    click.option("--once", is_flag=True, help="One sweep, then end."),
+    metrics_port_option,
+    verbose_option,
+)
+
+
+class _Given(TypedDict):
+    """What was given on the command line."""
+
+    config: Path | None
+    input_url: str | None
+    metrics_port: int | None
+    stdout: bool
+    once: bool
+    verbose: bool
+
+
+@click.group("collect")
+def collect_command() -> None:
+    """Read a cluster's brokers and write what they report to the input topic."""
+
+
+@collect_command.command("pulsar")
+@click.argument("cluster")
+@_OPTIONS
+def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
+    """Sweep the brokers of CLUSTER at least twice a round, for as long as it runs.
+
+    CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".pulsar] says how it is
+    reached. Changes nothing in the cluster.
+    """
+    settings = _settings(given)
+    target = pulsar_target(settings, cluster)
+
+    from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.collector.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415
+
+    metrics = CollectorMetrics(cluster)
+
+    with refusing(StartRefused):
+        make = partial(PulsarCollector, settings, metrics, cluster=cluster, target=target)
+        _run(make, metrics, settings, given, finish=PulsarCollector.join_facts)
+
+
+@collect_command.command("kafka")
+@click.argument("cluster")
+@_OPTIONS
+def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
+    """Read what CLUSTER reassigns at least twice a round, for as long as it runs.
+
+    CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".kafka] says how it is
+    reached. Changes nothing in the cluster.
+    """
+    settings = _settings(given)
+    target = kafka_target(settings, cluster)
+
+    from streaming.collector.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
+    from streaming.collector.kafka_sweep import EVENTS, READ_RESULTS  # noqa: PLC0415
+    from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415
+    from streaming.kafka.connection import ClusterError  # noqa: PLC0415
+
+    metrics = CollectorMetrics(cluster, results=READ_RESULTS, events=EVENTS)
+
+    with refusing(ClusterError):
+        make = partial(KafkaCollector, settings, metrics, cluster=cluster, target=target)
+        _run(make, metrics, settings, given)
+
+
+def _settings(given: _Given) -> Settings:
+    flags: dict[str, object] = {"input.url": given["input_url"], "metrics.port": given["metrics_port"]}
+    settings = read_settings(given["config"], flags)
+    log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
+    return settings
+
+
+def _run(
+    make: "Callable[..., CollectorKind]",
+    metrics: "CollectorMetrics",
+    settings: Settings,
+    given: _Given,
+    *,
+    finish: "Callable[[CollectorKind], None]" = lambda _: None,
+) -> None:
+    def begin(stack: ExitStack) -> "CollectorKind":
+        sink = stack.enter_context(closing(_sink(settings, stdout=given["stdout"])))
+        return stack.enter_context(closing(make(sink=sink)))
+
+    if not given["once"]:
+        attend(settings, metrics.registry, begin, lambda collector: collector.run())
+        return
+    with ExitStack() as stack:
+        collector = begin(stack)
+        _sweep_once(collector)
+        finish(collector)
+
+
+def _sweep_once(collector: "Collector") -> None:
+    if not collector.sweep():
+        raise Refused("; ".join(check.detail for check in collector.readiness()))
+
+
+def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
+    from streaming.kafka.events import LineEvents  # noqa: PLC0415
+    from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
+
+    return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

@@ -1,0 +1,44 @@
+"""``trimtab config``: the settings in force and where each was written, or the whole reference."""
+
+import os
+from pathlib import Path
+
+import click
+
+from streaming.cli.options import config_option
+from streaming.settings.effective import in_force, render_json, render_toml
+from streaming.settings.errors import SettingsError
+from streaming.settings.load import load
+from streaming.settings.reference import render_reference
+from streaming.settings.sections import NAME_PATTERN
+
+
+class SettingsRefused(click.ClickException):
+    """The settings are wrong; exit code 2, as for wrong options."""
+
+    exit_code = 2
+
+
+@click.command("config")
+@config_option
+@click.option("--cluster", metavar="NAME", help="What is in force for this cluster.")
+@click.option(
+    "--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True, help="Output."
+)
+@click.option("--reference", is_flag=True, help="Print the reference of all settings, as Markdown.")
+def config_command(config: Path | None, cluster: str | None, form: str, *, reference: bool) -> None:
+    """Show the settings in force, each with its source: default, file, environment or flag.
+
+    What is printed as TOML can be used as a settings file.
+    """
+    if reference:
+        click.echo(render_reference(), nl=False)
+        return
+    if cluster is not None and not NAME_PATTERN.fullmatch(cluster):
+        raise click.BadParameter("a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -", param_hint="--cluster")
+    try:
+        loaded = load(file=config, flags={}, environ=os.environ)
+    except SettingsError as error:
+        raise SettingsRefused(str(error)) from error
+    render = render_json if form == "json" else render_toml
+    click.echo(render(in_force(loaded, cluster=cluster)), nl=False)

@@ -1,0 +1,321 @@
+"""``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
+
+import getpass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+import click
+
+from state.events import System
+from state.outputs import rfc3339
+from streaming.contract.messages import ControlData
+from streaming.operators import overlay
+from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
+from streaming.process.exits import Refused, WrongUse
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.configured import read_settings
+from streaming.settings.errors import nearest
+from streaming.settings.sections import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from streaming.operators.control_topic import ControlTopic
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_LOOK_BACK_S = 86_400
+"""How far back `--all` looks for clusters on the audit topic: whoever reports has a summary every round."""
+_LIVE_S = 3600
+"""A cluster without a summary for this long may be a misspelt one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Which clusters, by the options."""
+
+    config: Path | None
+    clusters: tuple[str, ...]
+    every: bool
+
+
+def _targets(command: Command) -> Command:
+    """The options that choose clusters."""
+    for option in (
+        click.option("--all", "every", is_flag=True, help="Every cluster heard of in the last day or named."),
+        click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
+        click.option(
+            "--config",
+            "config",
+            type=click.Path(path_type=Path),
+            help="Settings file of the controller; ./trimtab.toml if there is one.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(command: Command) -> Command:
+    """The options that say who and why."""
+    for option in (
+        click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
+        click.option(
+            "--why", required=True, metavar="TEXT", help="For which reason; shown in every round summary."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("pause")
+@_targets
+@_asked
+def pause_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Hold every action; the policies go on counting. Mode and settings stay as they are."""
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(), why, who)
+
+
+@click.command("resume")
+@_targets
+@_asked
+def resume_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
+    resumed = overlay.resumed(datetime.now(UTC))
+    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
+
+
+@click.command("forget")
+@_targets
+@_asked
+def forget_command(
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
+
+    A cluster that is gone leaves no memory behind. Take a Kafka throttle off before: nobody remembers that it is ours.
+    """
+    if every:
+        raise click.UsageError("name what to forget: --cluster NAME (once or more)")
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.forgotten(), why, who)
+
+
+@click.command("mode")
+@click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
+@_targets
+@_asked
+def mode_command(
+    mode: str, config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+) -> None:
+    """Let a cluster act or only show; `configured` is what controller.mode says."""
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.with_mode(mode), why, who)
+
+
+@click.group("policy")
+def policy_command() -> None:
+    """Change decision settings while the controller runs, or see what is in force."""
+
+
+@policy_command.command("set")
+@click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
+@_targets
+@_asked
+def set_command(
+    assignments: tuple[str, ...],
+    config: Path | None,
+    clusters: tuple[str, ...],
+    why: str,
+    who: str | None,
+    *,
+    every: bool,
+) -> None:
+    """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
+    edit = _checked(lambda: overlay.with_settings(assignments))
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+
+
+@policy_command.command("unset")
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+@_targets
+@_asked
+def unset_command(
+    keys: tuple[str, ...],
+    config: Path | None,
+    clusters: tuple[str, ...],
+    why: str,
+    who: str | None,
+    *,
+    every: bool,
+) -> None:
+    """Take settings, or whole sections, out of the overlay: the file's hold again."""
+    edit = _checked(lambda: overlay.without_settings(keys))
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+
+
+@policy_command.command("show")
+@_targets
+def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool) -> None:
+    """What the newest control event of a cluster says, who wrote it and why."""
+    target = _Target(config=config, clusters=clusters, every=every)
+    settings = read_settings(config, {})
+    topic, heard = _topic(settings), _heard_of(target, settings)
+    stands = overlay.standing(topic.read(), ClusterSettingsSource(settings), _known_systems(heard))
+    for cluster in _clusters(target, settings, stands, heard):
+        click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
+
+
+def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
+    """Read what stands, write the change for each cluster, read it back, say what holds from when."""
+    if not why.strip():
+        raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
+    settings = read_settings(target.config, {})
+    topic, heard = _topic(settings), _heard_of(target, settings)
+    before = topic.read()
+    source, systems = ClusterSettingsSource(settings), _known_systems(heard)
+    stands = overlay.standing(before, source, systems)
+    asker = Asker(who=who or getpass.getuser(), why=why.strip())
+    now_ms = round(time.time() * 1000)
+    plan = partial(
+        overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
+    )
+    events = [
+        _checked(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
+        for cluster in _clusters(target, settings, stands, heard)
+    ]
+    _write(topic, events, before)
+    for event in events:
+        refused = stands.get(event.cluster, Standing()).refused
+        if refused is not None:
+            click.echo(
+                f"{event.cluster}: built on an older event, because the controller refused {refused}",
+                err=True,
+            )
+        click.echo(change_text(event), nl=False)
+
+
+def _write(topic: "ControlTopic", events: list[Planned], before: list[overlay.ControlRecord]) -> None:
+    from streaming.operators.control_topic import check_written  # noqa: PLC0415  a broker's client, when a command needs it
+
+    topic.write(events)
+    check_written(events, before, topic.read())
+
+
+Result = TypeVar("Result")
+
+
+def _checked(make: Callable[[], Result]) -> Result:
+    try:
+        return make()
+    except BadChange as error:
+        raise WrongUse(str(error)) from error
+
+
+def _topic(settings: Settings) -> "ControlTopic":
+    from streaming.operators.control_topic import ControlTopic  # noqa: PLC0415  a broker's client, when a command needs it
+
+    return ControlTopic(settings)
+
+
+def _clusters(
+    target: _Target, settings: Settings, stands: Mapping[str, Standing], heard: Mapping[str, System | None]
+) -> list[str]:
+    """The clusters meant, ascending; a named one that nobody has heard of deserves a warning."""
+    named = {*settings.clusters, *stands}
+    if target.every:
+        found = sorted({*named, *heard})
+        if not found:
+            raise WrongUse(
+                f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
+            )
+        return found
+    _warn_of_strangers(target.clusters, {*named, *heard})
+    return sorted(set(target.clusters))
+
+
+def _check_names(target: _Target) -> None:
+    if target.every == bool(target.clusters):
+        raise click.UsageError("say either --cluster NAME (once or more) or --all")
+    for name in target.clusters:
+        if not NAME_PATTERN.fullmatch(name):
+            raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+
+
+def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None]:
+    """Clusters on the audit topic, and what kind each is.
+
+    For named clusters it only tells how long their rounds are, so an audit topic that cannot be read holds up no pause.
+    """
+    from streaming.operators.control_topic import clusters_heard_of  # noqa: PLC0415
+
+    _check_names(target)
+    look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
+    try:
+        return clusters_heard_of(settings, since_ms=round((time.time() - look_back_s) * 1000))
+    except Refused as error:
+        if target.every:
+            raise
+        click.echo(f"rounds are told as a Pulsar cluster's, for nobody says what it is: {error}", err=True)
+        return {}
+
+
+def _known_systems(heard: Mapping[str, System | None]) -> dict[str, System]:
+    """Those of which it is known."""
+    return {cluster: system for cluster, system in heard.items() if system is not None}
+
+
+def _warn_of_strangers(clusters: Iterable[str], known: set[str]) -> None:
+    for name in clusters:
+        if name not in known:
+            hint = f"; {nearest(name, known)}" if known else ""
+            click.echo(f"{name}: no round of it in the last hour and not in the settings{hint}", err=True)
+
+
+def change_text(event: Planned) -> str:
+    """What an event changes, and from when."""
+    before, after = event.before, event.after
+    lines = [
+        _line("paused", _yes(paused=before.paused), _yes(paused=after.paused)),
+        _line("mode", before.mode or "as configured", after.mode or "as configured"),
+        *(f"  {change}" for change in event.changes),
+        *_resumed(before, after),
+        *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
+    ]
+    since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
+    at_once = "; executors stop at once" if after.paused else ""
+    return f"{event.cluster}: {since}{at_once}\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _resumed(before: ControlData, after: ControlData) -> list[str]:
+    if after.resumed_at is None or after.resumed_at == before.resumed_at:
+        return []
+    return ["  actions that failed until now count no more"]
+
+
+def _line(name: str, before: str, after: str) -> str:
+    return f"  {name}: {after}" if before == after else f"  {name}: {before} -> {after}"
+
+
+def _yes(*, paused: bool) -> str:
+    return "yes" if paused else "no"
+
+
+def overlay_text(cluster: str, stands: Standing) -> str:
+    """What stands for a cluster, as text."""
+    event = stands.event
+    lines = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
+    if event is None:
+        return "".join(f"{line}\n" for line in [f"{cluster}: as configured, no control event", *lines])
+    data = stands.overlay
+    settings = list(overlay.written(data.settings)) or ["no settings"]
+    head = (
+        f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
+    )
+    lines += [f"  paused: {_yes(paused=data.paused)}", f"  mode: {data.mode or 'as configured'}"]
+    return "".join(f"{line}\n" for line in [head, *lines, *(f"  {each}" for each in settings)])

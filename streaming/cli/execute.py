@@ -1,0 +1,137 @@
+"""``trimtab execute``: carry decisions out on a cluster."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from streaming.cli.attending import attend
+from streaming.cli.options import (
+    config_option,
+    input_option,
+    metrics_port_option,
+    output_option,
+    verbose_option,
+    with_options,
+)
+from streaming.cli.targets import kafka_target, pulsar_target, refusing
+from streaming.process.logs import log_to_stderr
+from streaming.process.stopping import stopped_by_signals
+from streaming.settings import Settings
+from streaming.settings.configured import read_settings
+
+if TYPE_CHECKING:
+    from streaming.executor.kafka import ThrottleLoop
+    from streaming.executor.metrics import ExecutorMetrics
+    from streaming.executor.pulsar import ExecutorLoop
+
+_OPTIONS = with_options(
+    config_option,
+    input_option("Overrides input.url, where results are written."),
+    output_option("Overrides output.url, where actions are read."),
+    click.option(
+        "--dry-run", is_flag=True, help="Check every action against the cluster, but change nothing."
+    ),
+    click.option("--once", is_flag=True, help="Deal with the actions that are there, then end."),
+    metrics_port_option,
+    verbose_option,
+)
+
+
+class _Given(TypedDict):
+    """What was given on the command line."""
+
+    config: Path | None
+    input_url: str | None
+    output_url: str | None
+    metrics_port: int | None
+    dry_run: bool
+    once: bool
+    verbose: bool
+
+
+@click.group("execute")
+def execute_command() -> None:
+    """Carry decisions out on a cluster, verify them, and write what became of each to the input topic."""
+
+
+@execute_command.command("pulsar")
+@click.argument("cluster")
+@_OPTIONS
+def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
+    """Carry out the unloads and splits of CLUSTER, for as long as it runs.
+
+    [targets."CLUSTER".pulsar] says how it is reached; its token must be a super-user's. Only the topic of actions is
+    read: what a controller in dry-run decides is never obeyed.
+    """
+    settings = _settings(given)
+    target = pulsar_target(settings, cluster)
+
+    from streaming.executor.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.executor.pulsar import start  # noqa: PLC0415
+    from streaming.pulsar.admin import AdminError  # noqa: PLC0415
+    from streaming.pulsar.admin.http import CredentialsError  # noqa: PLC0415
+
+    metrics = ExecutorMetrics(cluster)
+
+    def begin(stack: ExitStack) -> "ExecutorLoop":
+        return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
+
+    with refusing(AdminError, CredentialsError):
+        _run(begin, metrics, settings, once=given["once"])
+
+
+@execute_command.command("kafka")
+@click.argument("cluster")
+@_OPTIONS
+def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
+    """Set, change and take off the throttle of CLUSTER's reassignments, for as long as it runs.
+
+    [targets."CLUSTER".kafka] says how it is reached; it needs DESCRIBE and ALTER_CONFIGS on the cluster and the topics that move.
+    Only the topic of actions is read: what a controller in dry-run decides is never obeyed.
+    """
+    settings = _settings(given)
+    target = kafka_target(settings, cluster)
+
+    from streaming.executor.kafka import start  # noqa: PLC0415  Kafka comes late
+    from streaming.executor.metrics import THROTTLE_KIND, ExecutorMetrics  # noqa: PLC0415
+    from streaming.kafka.connection import ClusterError  # noqa: PLC0415
+
+    metrics = ExecutorMetrics(cluster, kinds=(THROTTLE_KIND,))
+
+    def begin(stack: ExitStack) -> "ThrottleLoop":
+        return start(stack, settings, metrics, cluster=cluster, target=target, dry_run=given["dry_run"])
+
+    with refusing(ClusterError):
+        _run(begin, metrics, settings, once=given["once"])
+
+
+def _settings(given: _Given) -> Settings:
+    flags: dict[str, object] = {
+        "input.url": given["input_url"],
+        "output.url": given["output_url"],
+        "metrics.port": given["metrics_port"],
+    }
+    settings = read_settings(given["config"], flags)
+    log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
+    return settings
+
+
+def _run(
+    begin: "Callable[[ExitStack], ExecutorLoop | ThrottleLoop]",
+    metrics: "ExecutorMetrics",
+    settings: Settings,
+    *,
+    once: bool,
+) -> None:
+    if not once:
+        metrics.polled(time.time())  # so that a wait without end is alerted to, too
+        attend(settings, metrics.registry, begin, lambda loop: loop.run())
+        return
+    with ExitStack() as stack:
+        loop = begin(stack)
+        stack.enter_context(stopped_by_signals(lambda _: loop.stop()))
+        loop.run(once=True)

@@ -1,0 +1,115 @@
+"""``trimtab replay``: decide a recording, without Spark and without a broker."""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import click
+
+from streaming.cli.options import config_option
+from streaming.controller.recording import STANDARD, BadRecording
+from streaming.controller.replay import Only, Replay, unwatched
+from streaming.process.exits import WrongUse
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.accepted import AcceptedClusters
+from streaming.settings.configured import identity_of, read_settings
+
+_LONG_BYTES = 20_000_000
+"""Inputs from this size on show a progress bar on a terminal."""
+_BUFFER_BYTES = 1024 * 1024
+"""Load reports are tens of kilobytes; Python's own 8 KiB would take several reads for each."""
+
+
+@click.command("replay")
+@config_option
+@click.option(
+    "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write this kind of event alone."
+)
+@click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
+@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
+@click.argument(
+    "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]..."
+)
+def replay_command(
+    config: Path | None, only: Only | None, mode: str | None, files: tuple[str, ...], *, keep_open: bool
+) -> None:
+    """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
+
+    Lines are events, or what `trimtab record` wrote.
+
+    The same controller as `trimtab run`, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
+    error.
+    """
+    flags = {} if mode is None else {"controller.mode": mode}
+    settings = read_settings(config, flags)
+    replay = Replay(
+        sys.stdout.buffer,
+        name=settings.controller.name,
+        identity=identity_of(settings),
+        settings=ClusterSettingsSource(settings),
+        max_record_bytes=settings.controller.max_record_bytes,
+        accepted=AcceptedClusters(settings.controller.accepted_clusters),
+        only=only,
+    )
+    with _progress(files) as advance:
+        for file in files or (STANDARD,):
+            _play(replay, file, advance)
+    if not keep_open:
+        replay.close_open()
+    _summarize(replay)
+
+
+def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
+    try:
+        with _opened(file) as stream:
+            replay.play(stream, file, advance)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise WrongUse(
+            f"{file}: not a whole gzip file ({error}); what it held before that was replayed"
+        ) from error
+    except BadRecording as error:
+        raise WrongUse(str(error)) from error
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == STANDARD:
+        yield sys.stdin.buffer
+        return
+    if file.endswith(".gz"):
+        with gzip.open(file, "rb") as packed:
+            yield cast("BinaryIO", packed)
+        return
+    with Path(file).open("rb", buffering=_BUFFER_BYTES) as stream:
+        yield stream
+
+
+@contextmanager
+def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
+    """A bar over the bytes of long plain files on a terminal; otherwise nothing is shown."""
+    plain = [file for file in files if file != STANDARD and not file.endswith(".gz")]
+    total_bytes = sum(Path(file).stat().st_size for file in plain)
+    if not sys.stderr.isatty() or len(plain) < len(files) or total_bytes < _LONG_BYTES:
+        yield unwatched
+        return
+    with click.progressbar(
+        length=total_bytes, label="replay", file=sys.stderr, update_min_steps=_LONG_BYTES // 100
+    ) as bar:
+        yield bar.update
+
+
+def _summarize(replay: Replay) -> None:
+    tally = replay.tally
+    ends = [f"{tally.of(result)} {result}" for result in ("used", "superseded", "late", "rejected")]
+    waiting_count = replay.taken_count - sum(tally.results.values())
+    if waiting_count:
+        ends.append(f"{waiting_count} waiting in open rounds")
+    click.echo(
+        f"{replay.taken_count} records: {', '.join(ends)}; {replay.written_count} events written", err=True
+    )
+    for reason, count in sorted(tally.reasons.items()):
+        click.echo(f"  rejected {reason}: {count}", err=True)

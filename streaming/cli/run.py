@@ -1,0 +1,93 @@
+"""``trimtab run``: the long-running controller."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from streaming.cli.beginning import Begin, begin_of
+from streaming.cli.options import (
+    config_option,
+    input_option,
+    metrics_port_option,
+    output_option,
+    verbose_option,
+)
+from streaming.process.logs import log_to_stderr
+from streaming.settings import Settings
+from streaming.settings.configured import read_settings
+
+
+@click.command("run")
+@config_option
+@click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
+@click.option("--name", help="Overrides controller.name.")
+@input_option("Where load reports are read: kafka://host:port[,…] or pulsar://….")
+@output_option(
+    "Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given."
+)
+@click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
+@click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")
+@metrics_port_option
+@click.option(
+    "--from",
+    "begin",
+    metavar="earliest|latest|TIME",
+    help="Where a first start reads the input from; TIME is RFC 3339.",
+)
+@click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="Go on although the input lost records that were not read yet; the audit topic says which.",
+)
+@click.option("--adopt", is_flag=True, help="Trust the checkpoint although the marker disagrees.")
+@verbose_option
+def run_command(
+    config: Path | None,
+    mode: str | None,
+    name: str | None,
+    input_url: str | None,
+    output_url: str | None,
+    checkpoint: str | None,
+    master: str | None,
+    metrics_port: int | None,
+    begin: str | None,
+    *,
+    fresh: bool,
+    skip_lost: bool,
+    adopt: bool,
+    verbose: bool,
+) -> None:
+    """Read load reports, decide round by round, publish the decisions exactly once.
+
+    Runs until SIGTERM or Ctrl-C, which finish the batch in progress first.
+    """
+    if fresh and adopt:
+        raise click.UsageError("--fresh and --adopt exclude each other")
+    if fresh and skip_lost:
+        raise click.UsageError(
+            "--fresh and --skip-lost exclude each other: a fresh start has nothing to lose"
+        )
+    flags = {
+        "controller.mode": mode,
+        "controller.name": name,
+        "input.url": input_url,
+        "output.url": output_url,
+        "spark.checkpoint": checkpoint,
+        "spark.master": master,
+        "metrics.port": metrics_port,
+    }
+    settings = read_settings(config, flags)
+    log_to_stderr(settings.controller.log_format, verbose=verbose)
+    first = _begin(begin, settings)
+
+    from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
+
+    Application(settings, begin=first, fresh=fresh, adopt=adopt, skip_lost=skip_lost).run()
+
+
+def _begin(text: str | None, settings: Settings) -> Begin:
+    if text is None:
+        return round((datetime.now(UTC).timestamp() - settings.controller.warm_start_s) * 1000)
+    return begin_of(text)

@@ -1,0 +1,160 @@
+"""``trimtab split``: where a bundle would be cut, and where topics are, for a person with a hot bundle. Changes nothing."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from policies.splitting.positions import partitions_of
+from policies.splitting.ranges import BadRange, Bundle
+from streaming.planner.split.picture import draw
+from streaming.planner.split.plan import (
+    BadRequest,
+    NotJson,
+    Refusal,
+    hash_names,
+    make_plan,
+    name_warnings,
+    read_request,
+)
+from streaming.process.exits import WrongUse
+
+STDIN = "-"
+_MOST_PARTITIONS = 1_000_000
+
+_REQUEST = """
+\b
+{"bundle": "shop/orders/0x00000000_0x40000000",
+ "topics": {"persistent://shop/orders/new": {"msgRateIn": 900, "msgThroughputIn": 1e6}, …} or ["persistent://…", …],
+ "algorithm": "balanced_flow_divide" (this is the default),
+ "max_msg_rate": 30000, "max_bandwidth_mbytes": 100,       the limits of a bundle
+ "k": 1, "max_child_ratio": 0.7,                           for balanced_flow_divide
+ "difference_threshold_percentage": 10,                    for flow_or_qps_equally_divide
+ "positions": [1073741823]}                                for specified_positions_divide
+"""
+
+_encoder = msgspec.json.Encoder()
+
+
+class PositionsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Pulsar's answer about topic hash positions; namespace and bundle only where one was given."""
+
+    namespace: str | None = None
+    bundle: str | None = None
+    topicHashPositions: dict[str, int]  # noqa: N815
+
+
+@click.group("split")
+def split_command() -> None:
+    """Work out where to cut a bundle. Nothing is changed."""
+
+
+@split_command.command("plan", epilog=_REQUEST)
+@click.option(
+    "--input",
+    "file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="Request in JSON, or one request a line; - is standard input.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="Output."
+)
+def plan_command(file: str, form: str) -> None:
+    """Say where a bundle should be cut, and what each child takes over.
+
+    A file that is one JSON is one request, and a bad one ends with exit code 2. Otherwise each line is a request and
+    gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped.
+    """
+    text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    try:
+        answer = _answer(text, form)
+    except NotJson as error:
+        _answer_lines(text, form, str(error))
+    except BadRequest as error:
+        raise WrongUse(str(error)) from error
+    else:
+        click.echo(answer)
+
+
+def _answer(text: bytes, form: str) -> str:
+    plan = make_plan(read_request(text))
+    return draw(plan).rstrip("\n") if form == "text" else _encoder.encode(plan.answer()).decode()
+
+
+def _answer_lines(text: bytes, form: str, why: str) -> None:
+    """Answer each line; says so where none of several can be read, for that may be one request with a slip in it."""
+    lines = [line for line in text.split(b"\n") if line.strip()]
+    answers = list(_answers(lines, form))
+    for _, answer in answers:
+        click.echo(answer)
+    if not any(is_json for is_json, _ in answers):
+        click.echo(f"no line of the input is JSON; taken as one request it is {why}", err=True)
+
+
+def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
+    """Whether each line is JSON at all, and its answer."""
+    for line in lines:
+        try:
+            yield True, _answer(line, form) + ("\n" if form == "text" else "")
+        except BadRequest as error:
+            yield not isinstance(error, NotJson), _refusal(str(error), form)
+
+
+def _refusal(message: str, form: str) -> str:
+    return f"error: {message}\n" if form == "text" else _encoder.encode(Refusal(message)).decode()
+
+
+@split_command.command("positions")
+@click.option("--bundle", "name", metavar="BUNDLE", help="Only topics in it: tenant/namespace/0x…_0x…")
+@click.option(
+    "--partitions",
+    type=click.IntRange(0, _MOST_PARTITIONS),
+    default=0,
+    show_default=True,
+    help="Each TOPIC is partitioned so many times; print its partitions.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["json", "text"]), default="text", show_default=True, help="Output."
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+def positions_command(name: str | None, partitions: int, form: str, topics: tuple[str, ...]) -> None:
+    """Print where topics are in the hash range: the CRC32 of each name, exactly as written.
+
+    Text has a line a topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
+    """
+    try:
+        bundle = None if name is None else Bundle.parse(name)
+        names = list(dict.fromkeys(part for topic in topics for part in partitions_of(topic, partitions)))
+        found = dict(zip(names, hash_names(names).tolist(), strict=True))
+    except (BadRange, BadRequest) as error:
+        raise WrongUse(str(error)) from error
+    for text in name_warnings(names, bundle):
+        click.echo(f"warning: {text}", err=True)
+    if bundle is not None:
+        found = _inside(found, bundle)
+    click.echo(
+        _positions_text(found) if form == "text" else _positions_json(found, bundle), nl=form == "json"
+    )
+
+
+def _inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
+    for topic, position in found.items():
+        if not bundle.range.contains(position):
+            click.echo(f"warning: outside {bundle.range}: {topic} at 0x{position:08x}", err=True)
+    return {topic: position for topic, position in found.items() if bundle.range.contains(position)}
+
+
+def _positions_text(found: dict[str, int]) -> str:
+    return "".join(f"{position:>10}  0x{position:08x}  {topic}\n" for topic, position in found.items())
+
+
+def _positions_json(found: dict[str, int], bundle: Bundle | None) -> str:
+    answer = PositionsAnswer(
+        namespace=None if bundle is None else bundle.namespace,
+        bundle=None if bundle is None else str(bundle.range),
+        topicHashPositions=found,
+    )
+    return _encoder.encode(answer).decode()

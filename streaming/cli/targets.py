@@ -1,0 +1,69 @@
+"""What ``collect`` and ``execute`` share: the target, what refuses, metrics and health."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from streaming.process.exits import Refused, WrongUse
+from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from streaming.process.serve import Check
+
+_LOG = logging.getLogger(__name__)
+
+
+def pulsar_target(settings: Settings, cluster: str) -> PulsarTarget:
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    return _target(settings, cluster, "pulsar", "admin_url, the address of the cluster's admin API").pulsar
+
+
+def kafka_target(settings: Settings, cluster: str) -> KafkaTarget:
+    """How the cluster is reached. Raises ``WrongUse`` naming the section that is missing."""
+    return _target(settings, cluster, "kafka", "bootstrap, addresses of the cluster's brokers").kafka
+
+
+def _target(settings: Settings, cluster: str, system: str, needed: str) -> TargetSection:
+    section = settings.targets.get(cluster)
+    if section is None:
+        known = ", ".join(sorted(settings.targets)) or "none"
+        raise WrongUse(
+            f'there is no [targets."{cluster}".{system}] in the settings (targets there: {known}): add it with {needed}'
+        )
+    return section
+
+
+@contextmanager
+def refusing(*also: type[Exception]) -> Iterator[None]:
+    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
+    from streaming.kafka.events import NoInputTopic  # noqa: PLC0415
+    from streaming.ports.publishing import PublishError  # noqa: PLC0415
+
+    expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
+    try:
+        yield
+    except expected as error:
+        raise Refused(str(error)) from error
+
+
+def serve(
+    stack: ExitStack,
+    settings: Settings,
+    registry: "CollectorRegistry",
+    readiness: "Callable[[], Sequence[Check]]",
+    liveness: "Callable[[], Sequence[Check]]",
+) -> None:
+    """Metrics and health until the stack ends. Raises ``Refused`` where the port is taken."""
+    from streaming.process.serve import HealthServer  # noqa: PLC0415  prometheus_client comes late
+
+    where = settings.metrics
+    server = HealthServer(registry, readiness, liveness=liveness, host=where.host, port=where.port)
+    try:
+        url = server.start()
+    except OSError as error:
+        raise Refused(str(error)) from error
+    stack.callback(server.stop)
+    _LOG.info("metrics and health at %s", url)

@@ -1,0 +1,299 @@
+"""``trimtab throttle``: how fast a reassignment may run and when it is done, before it starts."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+import msgspec
+
+from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
+from policies.throttle.moves import LARGEST_NUMBER, Reassignment
+from policies.throttle.rates import MIB, Caps, RateRule
+from policies.throttle.write_rates import MIN_INTERVAL_MS
+from streaming.planner.throttle.picture import draw
+from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
+from streaming.planner.throttle.request import BadRequest, ThrottleRequest, read_request, reassignment_of
+from streaming.process.exits import INFEASIBLE, Refused, WrongUse
+
+if TYPE_CHECKING:
+    from streaming.settings import KafkaTarget
+
+STDIN = "-"
+Form = Literal["json", "text"]
+_RATE = click.IntRange(1, LARGEST_NUMBER)
+
+_REQUEST = """
+\b
+{"partitions": [{"topic": "orders", "partition": 0,
+                 "current_replicas": [101, 102], "target_replicas": [102, 103],
+                 "in_progress_adding_replicas": [103],        if it runs already
+                 "leader": 101,
+                 "write_bytes_per_s": 4000000,                what producers write; null: unknown
+                 "log_size_bytes": 12000000000}]}             null: unknown
+
+or Kafka's own {"version": 1, "partitions": [{"topic", "partition", "replicas"}]} with a cluster to look at.
+
+Exit codes: 0 planned, 2 bad input, 3 it would never end (the plan is printed all the same),
+            5 the cluster does not answer or does not take it.
+"""
+
+
+def _ratio(_context: click.Context, option: click.Parameter, text: str | None) -> Fraction | None:
+    """A decimal number taken exactly: 0.2 is one fifth."""
+    if text is None:
+        return None
+    try:
+        found = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise click.BadParameter(f"{text!r} is no number") from None
+    if found < 0 or (found == 0 and option.name == "deadline"):
+        raise click.BadParameter(f"{text} is not {'above 0' if option.name == 'deadline' else '0 or more'}")
+    return found
+
+
+def _batch_count(_context: click.Context, _option: click.Parameter, text: str | None) -> str | int | None:
+    if text is None or text == "auto":
+        return text
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise click.BadParameter(f"{text!r} is neither auto nor a whole number from 1")
+    return int(text)
+
+
+@click.group("throttle")
+def throttle_command() -> None:
+    """Work out the replication throttle of a reassignment."""
+
+
+@throttle_command.command("plan", epilog=_REQUEST)
+@click.option(
+    "--input",
+    "file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="The reassignment in JSON; - is standard input.",
+)
+@click.option("--rate", type=_RATE, help="This many bytes/s everywhere, instead of a recommended rate.")
+@click.option("--deadline", callback=_ratio, metavar="SECONDS", help="Seconds in which it must be done.")
+@click.option("--cap", type=_RATE, help="Bytes/s that no broker may exceed.")
+@click.option(
+    "--headroom",
+    callback=_ratio,
+    metavar="RATIO",
+    default="0.2",
+    show_default=True,
+    help="A recommended rate is this much above the minimum.",
+)
+@click.option("--floor", type=_RATE, default=MIB, show_default=True, help="Bytes/s that no rate is below.")
+@click.option(
+    "--batches",
+    callback=_batch_count,
+    metavar="N|auto",
+    help="Move in so many batches, or in as few as fit under --cap.",
+)
+@click.option(
+    "--bootstrap",
+    metavar="HOST:PORT,…",
+    help="Read from this cluster, which asks for neither TLS nor a user, what the input does not say.",
+)
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    help='The same with the address, TLS and user of [targets."NAME".kafka] in the settings.',
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="With --cluster: settings file; ./trimtab.toml if there is one.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(MIN_INTERVAL_MS / 1000),
+    default=10.0,
+    show_default=True,
+    help="With a cluster: seconds over which write rates are measured.",
+)
+@click.option(
+    "--apply",
+    "is_applied",
+    is_flag=True,
+    help="With a cluster: set lists and rates; before the move is started.",
+)
+@click.option(
+    "--plan",
+    "chosen",
+    type=click.Choice(["uniform", "per-broker"]),
+    default="uniform",
+    show_default=True,
+    help="Which rates --apply sets.",
+)
+@click.option("--replace-rates", is_flag=True, help="--apply replaces rates that are set already.")
+@click.option(
+    "--format", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="Output."
+)
+def plan_command(
+    file: str,
+    form: Form,
+    batches: str | int | None,
+    rate: int | None,
+    deadline: Fraction | None,
+    cap: int | None,
+    headroom: Fraction,
+    floor: int,
+    bootstrap: str | None,
+    cluster: str | None,
+    config: Path | None,
+    interval: float,
+    is_applied: bool,  # noqa: FBT001  click passes it by keyword
+    chosen: Literal["uniform", "per-broker"],
+    replace_rates: bool,  # noqa: FBT001  click passes it by keyword
+) -> None:
+    """Say who must be throttled, the least rate that ever ends, the rate to use, and when it is done.
+
+    Two plans: one rate for all brokers (quicker), and each broker its own. Bytes are bytes: 1 MB/s is 1000000.
+    """
+    try:
+        rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
+        where = _where(bootstrap, cluster, config)
+        applied = _applied(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
+        request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
+        if where is None:
+            plan = _planned(reassignment_of(request), rule, batches)
+            _print(plan, form)
+        else:
+            plan = _on_cluster(request, rule, batches, form, Look(where, interval, applied))
+    except BadRequest as error:
+        raise WrongUse(str(error)) from error
+    if plan.is_infeasible:
+        sys.exit(INFEASIBLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What ``--apply`` sets."""
+
+    chosen: Literal["uniform", "per-broker"]
+    replace_rates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster: its target, and the name of that in the settings."""
+
+    target: "KafkaTarget"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Where to look, how long, and whether to set anything there."""
+
+    place: Place
+    interval_s: float
+    applied: Applied | None
+
+
+def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
+    """None: everything is in the file."""
+    if bootstrap is not None and cluster is not None:
+        raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")
+    if config is not None and cluster is None:
+        raise BadRequest("--config is read for --cluster only: name the cluster, or leave it out")
+    if bootstrap is None and cluster is None:
+        return None
+
+    from streaming.cli.targets import kafka_target  # noqa: PLC0415
+    from streaming.settings import KafkaTarget  # noqa: PLC0415
+    from streaming.settings.configured import read_settings  # noqa: PLC0415  settings, when needed
+
+    if cluster is not None:
+        return Place(kafka_target(read_settings(config, {}), cluster), cluster)
+    try:
+        return Place(KafkaTarget(bootstrap=str(bootstrap)), "--bootstrap")
+    except ValueError as error:
+        raise BadRequest(f"--bootstrap: {error}") from error
+
+
+def _applied(
+    chosen: Literal["uniform", "per-broker"],
+    where: Place | None,
+    batches: str | int | None,
+    *,
+    replace_rates: bool,
+) -> Applied:
+    if where is None or batches is not None:
+        raise BadRequest(
+            "--apply needs --bootstrap or --cluster, and no --batches: apply them one by one, each from its own file"
+        )
+    return Applied(chosen=chosen, replace_rates=replace_rates)
+
+
+def _on_cluster(
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, look: Look
+) -> ThrottlePlan:
+    """Look up, plan, print, and set; an infeasible plan is printed and not set."""
+    from streaming.kafka.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
+    from streaming.kafka.target import admin_of  # noqa: PLC0415
+    from streaming.planner.throttle.apply import NotApplied, apply_plan  # noqa: PLC0415
+    from streaming.planner.throttle.survey import survey  # noqa: PLC0415
+
+    try:
+        with admin_of(look.place.target, cluster=look.place.name) as admin:
+            found = survey(admin, request, interval_s=look.interval_s)
+            plan = _planned(found.reassignment, rule, batches, found.notes)
+            _print(plan, form)
+            if look.applied is not None:
+                how = look.applied
+                done = apply_plan(admin, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
+                click.echo("\n".join(done), err=True)
+    except NotApplied as error:
+        if not plan.is_infeasible:
+            raise Refused(str(error)) from error
+        click.echo(str(error), err=True)
+    except ClusterError as error:
+        raise Refused(str(error)) from error
+    return plan
+
+
+def _planned(
+    reassignment: Reassignment, rule: RateRule, batches: str | int | None, notes: Sequence[str] = ()
+) -> ThrottlePlan:
+    return make_plan(reassignment, rule, batches=_batched(reassignment, rule, batches), notes=notes)
+
+
+def _rule(
+    *, rate: int | None, deadline: Fraction | None, cap: int | None, headroom: Fraction, floor: int
+) -> RateRule:
+    if rate is not None and deadline is not None:
+        raise BadRequest("--rate fixes the rate and --deadline asks for one; give one of them")
+    if rate is not None and cap is not None and rate > cap:
+        raise BadRequest(f"--rate {rate} is above --cap {cap}")
+    return RateRule(
+        headroom_ratio=headroom,
+        floor_bytes_per_s=floor,
+        deadline_s=deadline,
+        caps=Caps(default_bytes_per_s=cap),
+        fixed_bytes_per_s=rate,
+    )
+
+
+def _batched(reassignment: Reassignment, rule: RateRule, asked: str | int | None) -> BatchPlan | None:
+    if asked is None:
+        return None
+    try:
+        return batches_of(reassignment.moves, rule, count=None if asked == "auto" else int(asked))
+    except CannotBatch as error:
+        raise BadRequest(f"--batches {asked}: {error}") from error
+
+
+def _print(plan: ThrottlePlan, form: Form) -> None:
+    if form == "text":
+        click.echo(draw(plan), nl=False)
+    else:
+        # json, because bytes of a cluster added up may pass the 64 bits that msgspec writes
+        click.echo(json.dumps(msgspec.to_builtins(answer_of(plan)), separators=(",", ":")))

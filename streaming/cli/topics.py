@@ -1,0 +1,45 @@
+"""``trimtab topics``: make the topics as they must be."""
+
+from pathlib import Path
+
+import click
+
+from streaming.cli.options import config_option, input_option, output_option
+from streaming.process.exits import Refused
+from streaming.settings.configured import read_settings
+
+
+@click.group("topics")
+def topics_command() -> None:
+    """Make and check the topics."""
+
+
+@topics_command.command("create")
+@config_option
+@input_option("Overrides input.url: kafka://host:port[,…] or pulsar://….")
+@output_option("Overrides output.url.")
+@click.option(
+    "--input-partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of the input topic."
+)
+def create_command(
+    config: Path | None, input_url: str | None, output_url: str | None, input_partitions: int
+) -> None:
+    """Make what is missing: partitions, timestamps, retention, compaction and record size as they must be.
+
+    Existing topics are never altered, but for deduplication on Pulsar, which is switched on where it is needed; what
+    differs is named with the command that mends it, and the exit code is 5.
+    """
+    settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
+
+    from streaming.kafka.topics import StartError  # noqa: PLC0415
+    from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
+
+    try:
+        outcomes = create_all(settings, input_partitions=input_partitions)
+    except StartError as error:
+        raise Refused(str(error)) from error
+    for outcome in outcomes:
+        click.echo(f"{outcome.topic}: {outcome.outcome}")
+    problems = [str(found) for outcome in outcomes for found in outcome.differences]
+    if problems:
+        raise Refused("\n".join(problems))

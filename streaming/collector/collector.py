@@ -1,0 +1,102 @@
+"""The loop of every collector: sweep at fixed times, wait outages out ever longer, and say how it goes.
+
+What a sweep asks and writes is said by the collector of each kind of cluster.
+"""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from streaming.collector.cadence import Cadence
+from streaming.collector.metrics import CollectorMetrics
+from streaming.process.serve import Check
+
+__all__ = ["Collector"]
+
+_LOG = logging.getLogger(__name__)
+_FRESH_INTERVALS = 3
+"""Sweeps that may fail before the collector calls itself not ready."""
+_TURN_AGE_S_MAX = 600.0
+"""A sweep waits for each broker with a timeout, and the wait after failures is at most a minute."""
+
+
+class Collector(ABC):
+    """Sweeps the cluster ``cluster``. ``run`` is for one thread."""
+
+    def __init__(
+        self,
+        metrics: CollectorMetrics,
+        *,
+        cluster: str,
+        cadence: Cadence,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self.metrics = metrics
+        self._cluster = cluster
+        self._cadence = cadence
+        self._clock_s = clock_s
+        self._stop = threading.Event()
+        self._turned_s = time.monotonic()
+        self._swept_s: float | None = None
+        self._problem = "no sweep yet"
+        self._refusal: Exception | None = None
+        """What ends ``run`` after the sweep; set from any thread."""
+
+    @abstractmethod
+    def sweep(self) -> bool:
+        """One sweep; False where the cluster as a whole does not answer, or nothing was written."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close connections."""
+
+    def run(self) -> None:
+        """Sweep until ``stop``. Raises what was found that no sweep can mend."""
+        failures = 0
+        while not self._stop.is_set():
+            self._turned_s = time.monotonic()
+            failures = 0 if self.sweep() else failures + 1
+            now_s = self._clock_s()
+            next_s = (
+                self._cadence.after_failures_s(now_s, failures)
+                if failures
+                else self._cadence.next_sweep_s(now_s)
+            )
+            self._stop.wait(max(0.0, next_s - now_s))
+            if self._refusal is not None:
+                raise self._refusal
+
+    def stop(self) -> None:
+        """End ``run`` soon; for signal handlers."""
+        self._stop.set()
+
+    def readiness(self) -> Sequence[Check]:
+        """Whether a sweep was completed lately."""
+        age_s = None if self._swept_s is None else self._clock_s() - self._swept_s
+        fresh = age_s is not None and age_s < _FRESH_INTERVALS * self._cadence.interval_s
+        last = (
+            "no complete sweep yet" if age_s is None else f"the last complete sweep ended {age_s:.0f} s ago"
+        )
+        return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
+
+    def liveness(self) -> Sequence[Check]:
+        """Whether sweeps are begun at all; that the cluster does not answer is no reason for a restart."""
+        age_s = time.monotonic() - self._turned_s
+        limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
+        return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
+
+    def _completed(self, *, began_s: float, brokers_count: int) -> float:
+        """A sweep is written; returns when, Unix seconds."""
+        ended_s = self._swept_s = self._clock_s()
+        self._problem = ""
+        self.metrics.observe_sweep(brokers_count=brokers_count, ended_s=ended_s, duration_s=ended_s - began_s)
+        return ended_s
+
+    def _failed(self, result: str, error: Exception) -> bool:
+        """A sweep came to nothing; ``result`` is the metric's label. Returns False, as ``sweep`` does then."""
+        self.metrics.count_failed_sweep(result)
+        self._problem = str(error)
+        _LOG.warning("sweep of %s: %s", self._cluster, error)
+        return False

@@ -1,0 +1,52 @@
+"""What a collector says, as events of the input topic. Every collector ends a sweep with a tick.
+
+An event's id is its subject and time, so that one that is written twice is known to be the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from streaming.collector.metrics import CollectorMetrics
+from streaming.contract.encode import encode_input
+from streaming.contract.messages import TickData, TickMessage, type_of
+from streaming.kafka.events import EventSink
+
+__all__ = ["EventWriter"]
+
+
+class EventWriter:
+    """Writes the events of one cluster's collector. Thread-safe. Every method raises ``PublishError``."""
+
+    def __init__(
+        self, sink: EventSink, metrics: CollectorMetrics, *, cluster: str, clock_ms: Callable[[], int]
+    ) -> None:
+        self._sink = sink
+        self._metrics = metrics
+        self._cluster = cluster
+        self._clock_ms = clock_ms
+
+    def say(self, kind: str, type_: str, subject: str, data: bytes, *, time_ms: int | None = None) -> None:
+        """Hand an event over; ``kind`` is the metric's label, ``data`` is JSON, ``time_ms`` is now where it is not given."""
+        time_ms = self._clock_ms() if time_ms is None else time_ms
+        event = encode_input(
+            type_=type_,
+            id_=f"{subject}/{time_ms}",
+            source=f"/trimtab/collect/{self._cluster}",
+            subject=subject,
+            time_ms=time_ms,
+            cluster=self._cluster,
+            data=data,
+        )
+        self._sink.send(self._cluster, event)
+        self._metrics.count_event(kind)
+
+    def tick(self, asked: Sequence[str], failed: Mapping[str, str]) -> None:
+        """A sweep is complete. Returns when it and everything said before is written."""
+        data = TickData(asked=list(asked), failed=dict(failed))
+        self.say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
+        self.flush()
+
+    def flush(self) -> None:
+        """Return when everything said before is written."""
+        self._sink.flush()

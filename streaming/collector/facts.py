@@ -1,0 +1,82 @@
+"""What a cluster is besides its load: who else balances it, and what must stay where."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Executor
+
+from streaming.collector.own_topics import OwnTopics, read_own_topics
+from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
+from streaming.pulsar.admin import AdminError, BrokerConfiguration, PulsarAdmin
+
+__all__ = ["WrongLoadManager", "read_facts", "require_reports"]
+
+_NO_REPORTS = {
+    "ExtensibleLoadManagerImpl": "publishes no load reports of whole bundles (only of the heaviest), and balances by "
+    "itself (TransferShedder)",
+    "NoopLoadManager": "makes no load reports",
+    "SimpleLoadManagerImpl": "makes load reports of a form that is long out of use",
+}
+
+
+class WrongLoadManager(Exception):
+    """The cluster's load manager makes no reports a collector could read; the text says which and what to do."""
+
+
+def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
+    """Raises ``WrongLoadManager`` for a load manager that is known to make no full reports."""
+    why = _NO_REPORTS.get(found.load_manager)
+    if why is not None:
+        raise WrongLoadManager(
+            f"cluster {cluster}: its brokers run {found.load_manager}, which {why}. There is nothing to collect: set "
+            "loadManagerClassName=org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl at every broker, "
+            "with loadBalancerSheddingEnabled=false and loadBalancerAutoBundleSplitEnabled=false"
+        )
+
+
+def read_facts(
+    admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
+) -> PulsarClusterData:
+    """Everything anew; a broker that cannot be asked is unknown, anything else that fails raises ``AdminError``."""
+    configurations = pool.map(lambda broker: _configuration(admin, broker), brokers)
+    namespaces = [each for found in pool.map(admin.namespaces, admin.tenants()) for each in found]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for namespace, group in zip(
+        namespaces, pool.map(lambda each: _group(admin, each), namespaces), strict=True
+    ):
+        if group is not None:
+            groups[group].append(namespace)
+    return PulsarClusterData(
+        pulsar_cluster=pulsar_cluster,
+        brokers=dict(zip(brokers, configurations, strict=True)),
+        isolation_policies={
+            name: IsolationPolicyFacts(
+                namespaces=policy.namespaces, primary=policy.primary, secondary=policy.secondary
+            )
+            for name, policy in sorted(admin.isolation_policies(pulsar_cluster).items())
+        },
+        anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
+        own_topics=read_own_topics(admin, pool, own),
+    )
+
+
+def _configuration(admin: PulsarAdmin, broker: str) -> PulsarBrokerFacts:
+    try:
+        found = admin.configuration(broker)
+    except AdminError:
+        return PulsarBrokerFacts()
+    return PulsarBrokerFacts(
+        load_manager=found.load_manager,
+        shedding_enabled=found.sheds,
+        auto_split_enabled=found.splits,
+        split_algorithms=found.split_algorithms,
+    )
+
+
+def _group(admin: PulsarAdmin, namespace: str) -> str | None:
+    """None also for a namespace that has been deleted since it was listed."""
+    try:
+        return admin.anti_affinity_group(namespace)
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return None

@@ -1,0 +1,112 @@
+"""``trimtab collect kafka``: sweeps one cluster for as long as it runs.
+
+A collector is made once the cluster answers; afterwards outages are waited out, ever less often asking, and show in the
+metrics and the readiness. It decides nothing and changes nothing.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from streaming.collector.cadence import Cadence
+from streaming.collector.collector import Collector
+from streaming.collector.kafka_sweep import METRICS_FAILED, KafkaSweeper
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.network_metrics import NetworkMeter
+from streaming.collector.planned import BadPlan
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.events import EventSink
+from streaming.kafka.target import admin_of
+from streaming.ports.publishing import PublishError
+from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
+
+__all__ = ["KafkaCollector"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class KafkaCollector(Collector):
+    """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``ClusterError`` at once, or never."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: CollectorMetrics,
+        *,
+        cluster: str,
+        target: KafkaTarget,
+        sink: EventSink,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        rounds = ClusterSettingsSource(settings).base(cluster).kafka.rounds
+        super().__init__(
+            metrics,
+            cluster=cluster,
+            cadence=Cadence.of(rounds, sweeps_per_round=target.sweeps_per_round_count),
+            clock_s=clock_s,
+        )
+        self._target = target
+        self._meter = self._network_meter()
+        self._sweeper = KafkaSweeper(
+            sink,
+            self.metrics,
+            cluster=cluster,
+            clock_s=clock_s,
+            planned_file=target.planned_file,
+            meter=self._meter,
+        )
+        self._connection = ExitStack()
+        self._admin: KafkaAdminClient | None = self._connect()
+
+    def sweep(self) -> bool:
+        """One sweep; False where the cluster as a whole does not answer, or nothing was written."""
+        began_s = self._clock_s()
+        try:
+            swept = self._sweeper.sweep(self._connected())
+        except (KafkaError, ClusterError, BadPlan, OSError) as error:
+            self._disconnect()
+            return self._failed("no-brokers", error)
+        except PublishError as error:
+            return self._failed("not-written", error)
+        self._completed(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
+        _LOG.info(
+            "sweep of %s: %d brokers, %d failed, %d partitions move",
+            self._cluster,
+            len(swept.asked),
+            len(swept.failed),
+            swept.moving_count,
+        )
+        return True
+
+    def close(self) -> None:
+        """Close connections."""
+        if self._meter is not None:
+            self._meter.close()
+        self._disconnect()
+
+    def _network_meter(self) -> NetworkMeter | None:
+        if self._target.metrics_url is None:
+            return None
+        return NetworkMeter(
+            self._target,
+            interval_s=self._cadence.interval_s,
+            clock_s=self._clock_s,
+            failed=lambda: self.metrics.count_read(METRICS_FAILED),
+        )
+
+    def _connect(self) -> KafkaAdminClient:
+        return self._connection.enter_context(admin_of(self._target, cluster=self._cluster))
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = self._connect()
+        return self._admin
+
+    def _disconnect(self) -> None:
+        """A broken connection is made anew in the next sweep."""
+        self._admin = None
+        self._connection.close()

@@ -1,0 +1,234 @@
+"""One sweep of a Kafka cluster: what moves, every broker's logs of it and its throttle, then a tick.
+
+Invariants: what could not be read is absent and named in the tick, never 0; a dead broker costs its own numbers only; a
+report's time is when its broker's answer was complete here. A broker's traffic is what its metrics page said last, for
+which nobody waits. Changes nothing.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from policies.throttle.moves import NO_LEADER
+from policies.throttle.rates import BrokerRole
+from streaming.collector.cadence import Patience
+from streaming.collector.events import EventWriter
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.network_metrics import NetworkMeter
+from streaming.collector.planned import odd, planned_move, read_planned
+from streaming.contract.kafka import (
+    KafkaBrokerData,
+    Move,
+    Network,
+    ReassignmentData,
+    Replica,
+    Throttled,
+    ThrottleRates,
+)
+from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
+from streaming.kafka.cluster import (
+    Partition,
+    PartitionState,
+    RunningMove,
+    read_brokers,
+    read_end_offsets,
+    read_log_sizes,
+    read_partitions,
+    read_reassignments,
+)
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.events import EventSink
+from streaming.kafka.throttles import ThrottlesFound, read_throttle
+
+_LOG = logging.getLogger(__name__)
+METRICS_FAILED = "metrics-failed"
+READ_RESULTS = ("ok", "failed", METRICS_FAILED)
+EVENTS = ("load-report", "reassignment", "tick")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep came to: brokers asked, and those that failed with the reason."""
+
+    asked: tuple[int, ...]
+    failed: Mapping[int, str]
+    moving_count: int
+
+
+class KafkaSweeper:
+    """Sweeps the cluster ``cluster`` into ``sink``; ``clock_s`` is Unix time. For one thread."""
+
+    def __init__(
+        self,
+        sink: EventSink,
+        metrics: CollectorMetrics,
+        *,
+        cluster: str,
+        clock_s: Callable[[], float],
+        planned_file: str | None = None,
+        meter: NetworkMeter | None = None,
+    ) -> None:
+        self._planned_file = planned_file
+        self._meter = meter
+        self._metrics = metrics
+        self._clock_s = clock_s
+        self._events = EventWriter(sink, metrics, cluster=cluster, clock_ms=self._now_ms)
+        self._patience = Patience()
+        self._warned: list[str] = []
+
+    def sweep(self, admin: KafkaAdminClient) -> Swept:
+        """Read everything once.
+
+        Raises ``KafkaError`` or ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
+        is no reassignment, and ``PublishError`` where nothing can be written.
+        """
+        alive = read_brokers(admin)
+        if self._meter is not None:
+            self._meter.begin(alive)
+        moves, moved_ms = self._moves(admin, alive), self._now_ms()
+        wanted = sorted(
+            alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
+        )
+        failed = self._left_out(wanted, alive)
+        asked = [broker for broker in wanted if broker not in failed]
+        throttle = read_throttle(admin, topics={topic for topic, _ in moves}, brokers=asked)
+        self._say_moves(moves, throttle, moved_ms)
+        offsets = _end_offsets(admin, moves)
+        for broker in asked:
+            why = self._read_broker(admin, broker, moves, offsets, throttle)
+            if why is not None:
+                failed[broker] = why
+        self._events.tick(
+            [str(broker) for broker in wanted],
+            {str(broker): reason for broker, reason in sorted(failed.items())},
+        )
+        return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
+
+    def _moves(self, admin: KafkaAdminClient, alive: Collection[int]) -> dict[Partition, Move]:
+        """What runs, and what is planned of it that does not run; in order."""
+        running, planned = read_reassignments(admin), read_planned(self._planned_file)
+        states = read_partitions(admin, {topic for topic, _ in (*running, *planned)})
+        self._warn_of(list(odd(planned, states, running, alive)))
+        found = {
+            where: _move(where, move, states[where]) for where, move in running.items() if where in states
+        }
+        for where, target in planned.items():
+            if where not in running and where in states:
+                move = planned_move(where, target, states[where])
+                if move is not None:
+                    found[where] = move
+        return dict(sorted(found.items()))
+
+    def _warn_of(self, lines: list[str]) -> None:
+        """Once, until it is something else."""
+        if lines != self._warned:
+            for line in lines:
+                _LOG.warning("planned_file: %s", line)
+        self._warned = lines
+
+    def _left_out(self, wanted: list[int], alive: Collection[int]) -> dict[int, str]:
+        """Brokers that are not asked in this sweep, with the reason."""
+        self._patience.keep_only([str(broker) for broker in wanted])
+        failed = {broker: "not registered in the cluster" for broker in wanted if broker not in alive}
+        for broker in wanted:
+            if broker in alive and self._patience.skips(str(broker)):
+                failed[broker] = "left out of this sweep: it failed in the last ones"
+        return failed
+
+    def _read_broker(
+        self,
+        admin: KafkaAdminClient,
+        broker: int,
+        moves: Mapping[Partition, Move],
+        offsets: Mapping[Partition, int],
+        throttle: ThrottlesFound,
+    ) -> str | None:
+        """Report one broker, or say why not."""
+        mine = [where for where, move in moves.items() if broker in (*move.replicas, *move.adding)]
+        found = read_log_sizes(admin, mine, [broker]) if mine else None
+        why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
+        if why is not None:
+            self._metrics.count_read("failed")
+            self._patience.failed(str(broker))
+            return why
+        self._metrics.count_read("ok")
+        self._patience.answered(str(broker))
+        sizes = {} if found is None else found.sizes_bytes
+        replicas = [
+            _replica(moves[where], broker, sizes[where][broker], offsets.get(where))
+            for where in mine
+            if broker in sizes.get(where, {})
+        ]
+        self._say_logs(broker, replicas, throttle)
+        return None
+
+    def _say_logs(self, broker: int, replicas: list[Replica], throttle: ThrottlesFound) -> None:
+        rates, defaults = throttle.throttle.rates_bytes_per_s, throttle.throttle.defaults_bytes_per_s
+        data = KafkaBrokerData(
+            broker=broker,
+            throttle=ThrottleRates(
+                leader_bytes_per_s=rates.get(BrokerRole("leader", broker)),
+                follower_bytes_per_s=rates.get(BrokerRole("follower", broker)),
+                leader_default_bytes_per_s=defaults.get("leader"),
+                follower_default_bytes_per_s=defaults.get("follower"),
+            ),
+            network=Network() if self._meter is None else self._meter.traffic(broker),
+            replicas=replicas,
+        )
+        self._events.say(
+            "load-report", type_of(KafkaLoadReportMessage), str(broker), msgspec.json.encode(data)
+        )
+
+    def _say_moves(self, moves: Mapping[Partition, Move], throttle: ThrottlesFound, time_ms: int) -> None:
+        lists = throttle.throttle.lists
+        data = ReassignmentData(
+            moves=list(moves.values()),
+            throttled=Throttled(leader=dict(lists.leader), follower=dict(lists.follower)),
+        )
+        self._events.say(
+            "reassignment",
+            type_of(ReassignmentMessage),
+            "reassignments",
+            msgspec.json.encode(data),
+            time_ms=time_ms,
+        )
+
+    def _now_ms(self) -> int:
+        return int(1000 * self._clock_s())
+
+
+def _end_offsets(admin: KafkaAdminClient, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
+    """Of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
+    led = [where for where, move in moves.items() if move.leader != NO_LEADER]
+    try:
+        return read_end_offsets(admin, led)
+    except (KafkaError, ClusterError):
+        return {}
+
+
+def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:
+    is_leader = move.leader == broker
+    return Replica(
+        topic=move.topic,
+        partition=move.partition,
+        leader=is_leader,
+        log_size_bytes=size,
+        log_end_offset=offset if is_leader else None,
+    )
+
+
+def _move(where: Partition, move: RunningMove, state: PartitionState) -> Move:
+    """A leader that is none of the replicas is that of a moment ago."""
+    return Move(
+        topic=where[0],
+        partition=where[1],
+        replicas=list(move.replicas),
+        adding=list(move.adding),
+        removing=list(move.removing),
+        leader=state.leader if state.leader in move.replicas else NO_LEADER,
+        isr=list(state.in_sync),
+    )

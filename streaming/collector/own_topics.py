@@ -1,0 +1,82 @@
+"""Where trimtab's own topics are on the cluster that is collected from, and what they carry.
+
+They are known by their names in the namespaces that the settings put them in, whichever controller they are of. Whether the
+settings' Pulsar is the collected one is not asked: where it is another, there are no such topics here.
+"""
+
+import re
+from collections import defaultdict
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.parse import quote
+
+from streaming.contract.messages import Traffic
+from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
+from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
+from streaming.settings import Settings
+
+__all__ = ["OwnTopics", "read_own_topics"]
+
+_PARTITION = re.compile(r"-partition-\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTopics:
+    """How trimtab's topics on Pulsar are told from others."""
+
+    namespaces: frozenset[str]
+    names: frozenset[str]
+    commits: str
+    """What the names of the controllers' own topics begin with."""
+
+    @staticmethod
+    def of(settings: Settings) -> "OwnTopics":
+        """Without a namespace where everything is on Kafka."""
+        links = (input_on_pulsar(settings), output_on_pulsar(settings))
+        return OwnTopics(
+            namespaces=frozenset(link.place.namespace for link in links if link is not None),
+            names=frozenset(settings.topics.all),
+            commits=f"{settings.topics.commits}-",
+        )
+
+    def holds(self, topic: str) -> bool:
+        """Whether a topic of one of the namespaces, by its full name, is trimtab's."""
+        name = _PARTITION.sub("", topic.rpartition("/")[2])
+        return name in self.names or name.startswith(self.commits)
+
+
+def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[str, dict[str, Traffic]]:
+    """Traffic by bundle and topic. A topic that nobody serves carries nothing. Raises ``AdminError``."""
+    found: dict[str, dict[str, Traffic]] = defaultdict(dict)
+    for namespace in sorted(own.namespaces):
+        topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
+        bundles = _bundles(admin, namespace) if topics else []
+        for topic, traffic in zip(topics, pool.map(lambda each: _traffic(admin, each), topics), strict=True):
+            bundle = next(each for each in bundles if each.holds(topic_hash(topic)))
+            if traffic is not None:
+                found[str(bundle)][topic] = traffic
+    return dict(sorted(found.items()))
+
+
+def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
+    """None where the cluster has no such namespace."""
+    try:
+        return sorted(admin.read(f"/admin/v2/persistent/{quote(namespace)}", list[str]))
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return []
+
+
+def _bundles(admin: PulsarAdmin, namespace: str) -> list[BundleName]:
+    return [BundleName(namespace, low, high) for low, high in pairwise(admin.boundaries(namespace))]
+
+
+def _traffic(admin: PulsarAdmin, topic: str) -> Traffic | None:
+    path = quote(topic.removeprefix("persistent://"))
+    try:
+        return admin.read(f"/admin/v2/persistent/{path}/stats", Traffic)
+    except AdminError:
+        return None

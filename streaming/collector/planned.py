@@ -1,0 +1,86 @@
+"""Moves that somebody means to start: Kafka's own ``reassignment.json``, held against where the replicas are.
+
+What of it cannot be is refused or named, never dropped without a word.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from streaming.contract.kafka import Move
+from streaming.kafka.cluster import Partition, PartitionState, RunningMove
+
+
+class _Row(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    replicas: list[int]
+
+
+class _File(msgspec.Struct, frozen=True):
+    partitions: list[_Row]
+
+
+class BadPlan(Exception):
+    """The file is no reassignment; the text names it and what is wrong."""
+
+
+Planned = Mapping[Partition, tuple[int, ...]]
+"""Replicas in the end of each partition."""
+
+
+def read_planned(path: str | None) -> Planned:
+    """Empty where there is no file. Raises ``BadPlan``."""
+    if path is None:
+        return {}
+    try:
+        found = msgspec.json.decode(Path(path).read_bytes(), type=_File)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadPlan(f"planned_file {path} cannot be read: {error}") from error
+    planned: dict[Partition, tuple[int, ...]] = {}
+    for row in found.partitions:
+        name = f"planned_file {path}: {row.topic}-{row.partition}"
+        if not row.replicas or len(set(row.replicas)) < len(row.replicas) or min(row.replicas) < 0:
+            raise BadPlan(f"{name}: replicas is {row.replicas}; give one broker or more, each once")
+        if (row.topic, row.partition) in planned:
+            raise BadPlan(f"{name}: given twice; give each partition once")
+        planned[row.topic, row.partition] = tuple(row.replicas)
+    return planned
+
+
+def odd(
+    planned: Planned,
+    states: Mapping[Partition, PartitionState],
+    running: Mapping[Partition, RunningMove],
+    brokers: Collection[int],
+) -> Iterator[str]:
+    """What of a plan cannot come true as it stands, in order, a sentence each."""
+    for where, target in sorted(planned.items()):
+        name = f"{where[0]}-{where[1]}"
+        strangers = sorted(set(target) - set(brokers))
+        move = running.get(where)
+        if where not in states:
+            yield f"{name} is planned, and the cluster has no such partition: it is left out"
+        elif strangers:
+            yield f"{name} is planned for {list(target)}, and the cluster has no broker {strangers}: start it, or plan another"
+        elif move is not None and set(move.target) != set(target):
+            yield f"{name} is planned for {list(target)}, and already moves to {list(move.target)}, which is what counts"
+
+
+def planned_move(where: Partition, target: tuple[int, ...], state: PartitionState) -> Move | None:
+    """The move as it would start now; None where it gains no replica, as when it is over."""
+    adding = [broker for broker in target if broker not in state.replicas]
+    if not adding:
+        return None
+    return Move(
+        topic=where[0],
+        partition=where[1],
+        replicas=list(state.replicas),
+        adding=adding,
+        removing=[broker for broker in state.replicas if broker not in target],
+        leader=state.leader,
+        isr=list(state.in_sync),
+    )

@@ -1,0 +1,123 @@
+"""What a broker answers, checked as far as a collector has to, and which of its bundles' topics are worth reporting.
+
+A load report goes on verbatim: whether its numbers can be used is the controller's to say. Here only reports are
+refused that are none, or another load manager's, because they would look like brokers without load.
+"""
+
+import msgspec
+
+from policies.splitting.settings import SplitSettings
+from streaming.contract.messages import Traffic
+from streaming.settings.targets import TopicStatsWanted
+
+__all__ = ["ForeignReport", "LoadReportAnswer", "read_report", "topic_traffic", "wanted_bundles"]
+
+_REPORT_TYPE = "LocalBrokerData"
+
+
+class ForeignReport(Exception):
+    """A broker's answer is no load report of the modular load manager; the text says what it is."""
+
+
+class BundleLoad(msgspec.Struct, frozen=True):
+    """Of Pulsar's ``NamespaceBundleStats``."""
+
+    msgRateIn: float | None = 0.0  # noqa: N815  Pulsar's names
+    msgRateOut: float | None = 0.0  # noqa: N815
+    msgThroughputIn: float | None = 0.0  # noqa: N815
+    msgThroughputOut: float | None = 0.0  # noqa: N815
+    topics: float | None = 0.0
+    producerCount: float | None = 0.0  # noqa: N815
+    consumerCount: float | None = 0.0  # noqa: N815
+
+    @property
+    def messages_per_s(self) -> float:
+        """In and out."""
+        return (self.msgRateIn or 0.0) + (self.msgRateOut or 0.0)
+
+    @property
+    def bytes_per_s(self) -> float:
+        """In and out."""
+        return (self.msgThroughputIn or 0.0) + (self.msgThroughputOut or 0.0)
+
+    @property
+    def sessions_count(self) -> float:
+        """Producers and consumers."""
+        return (self.producerCount or 0.0) + (self.consumerCount or 0.0)
+
+
+class LoadReportAnswer(msgspec.Struct, frozen=True):
+    """What a collector reads of a load report."""
+
+    loadReportType: str | None = None  # noqa: N815
+    loadManagerClassName: str | None = None  # noqa: N815
+    lastStats: dict[str, BundleLoad] | None = None  # noqa: N815
+
+
+_report = msgspec.json.Decoder(LoadReportAnswer)
+_stats = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Traffic]]]])
+
+
+def read_report(answer: bytes) -> LoadReportAnswer:
+    """Raises ``ForeignReport`` for an empty answer, one that is not JSON, and one of another load manager.
+
+    Numbers that cannot be read are the controller's to refuse, by name: such a report counts as one without bundles.
+    """
+    if answer.strip() in {b"", b"null"}:
+        raise ForeignReport("no load report: its load manager makes none")
+    try:
+        report = _report.decode(answer)
+    except msgspec.ValidationError:
+        return LoadReportAnswer()
+    except msgspec.DecodeError as error:
+        raise ForeignReport(f"the load report is not JSON ({error})") from error
+    if report.loadReportType not in {_REPORT_TYPE, None}:
+        raise ForeignReport(
+            f"a load report of type {report.loadReportType!r} (load manager {report.loadManagerClassName}); "
+            f"only {_REPORT_TYPE!r} of the modular load manager can be read"
+        )
+    return report
+
+
+def wanted_bundles(
+    report: LoadReportAnswer, *, wanted: TopicStatsWanted, ratio: float, limits: SplitSettings
+) -> set[str] | None:
+    """Bundles whose topics are reported; None for all.
+
+    Hot are those at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: one that alone
+    overloads its broker is cut although it is below every limit. A limit of 0 is no limit.
+    """
+    bundles = report.lastStats or {}
+    if wanted == "all":
+        return None
+    if wanted == "none" or not bundles:
+        return set()
+    near = {name for name, load in bundles.items() if _is_near(load, ratio, limits)}
+    for measure in ("messages_per_s", "bytes_per_s"):
+        load, name = max((getattr(load, measure), name) for name, load in bundles.items())
+        near |= {name} if load > 0 else set()
+    return near
+
+
+def _is_near(load: BundleLoad, ratio: float, limits: SplitSettings) -> bool:
+    pairs = (
+        (load.topics or 0.0, limits.max_topics_count),
+        (load.sessions_count, limits.max_sessions_count),
+        (load.messages_per_s, limits.max_messages_per_s),
+        (load.bytes_per_s, limits.max_bytes_per_s),
+    )
+    return any(limit > 0 and value >= ratio * limit and value > 0 for value, limit in pairs)
+
+
+def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str, Traffic]]:
+    """Traffic by bundle and topic out of a broker's ``broker-stats/topics``. Raises ``ForeignReport``."""
+    try:
+        stats = _stats.decode(answer)
+    except msgspec.DecodeError as error:
+        raise ForeignReport(f"unreadable topic statistics ({error})") from error
+    found = {
+        f"{namespace}/{range_}": {topic: each for topics in kinds.values() for topic, each in topics.items()}
+        for namespace, ranges in stats.items()
+        for range_, kinds in ranges.items()
+    }
+    return found if wanted is None else {name: found[name] for name in found.keys() & wanted}

@@ -1,0 +1,147 @@
+"""One sweep: every broker's load report and topic statistics, each sent as soon as it is read, then a tick.
+
+Invariants: a broker that is slow or dead delays no other and no tick; a broker is never asked twice at once; every
+broker Pulsar lists is in the tick, either answered or failed with the reason; an event's time is when the answer was
+complete here.
+"""
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import msgspec
+
+from policies.splitting.settings import SplitSettings
+from streaming.collector.cadence import Patience
+from streaming.collector.events import EventWriter
+from streaming.collector.metrics import CollectorMetrics
+from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.contract.messages import (
+    LoadReportMessage,
+    PulsarClusterData,
+    PulsarClusterMessage,
+    TopicStatsMessage,
+    type_of,
+)
+from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.settings.targets import PulsarTarget
+
+__all__ = ["Speaker", "Sweep", "Sweeper"]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What a sweep came to: brokers asked, and those that failed with the reason."""
+
+    asked: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+class Speaker(EventWriter):
+    """Says what a collector of one cluster has to say. Thread-safe. Every method raises ``PublishError``."""
+
+    def load_report(self, broker: str, report: bytes) -> None:
+        """A broker's load report, verbatim."""
+        self.say("load-report", type_of(LoadReportMessage), broker, report)
+
+    def topic_stats(self, broker: str, traffic: object) -> None:
+        """Traffic of a broker's topics by bundle."""
+        self.say("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
+
+    def facts(self, data: PulsarClusterData) -> None:
+        """What the cluster is besides its load."""
+        self.say("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
+
+
+class Sweeper:
+    """Sweeps one cluster; not for several threads at once."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        speaker: Speaker,
+        metrics: CollectorMetrics,
+        *,
+        target: PulsarTarget,
+        limits: SplitSettings,
+        pulsar_cluster: str,
+    ) -> None:
+        self._admin = admin
+        self._speaker = speaker
+        self._metrics = metrics
+        self._target = target
+        self._limits = limits
+        self._pulsar_cluster = pulsar_cluster
+        self._pool = ThreadPoolExecutor(target.concurrent_calls_count, thread_name_prefix="broker")
+        self._patience = Patience()
+        self._running: dict[str, Future[str | None]] = {}
+
+    def sweep(self, *, within_s: float) -> Sweep:
+        """Ask every broker, wait at most ``within_s``, say the tick. Raises ``AdminError`` without a broker list.
+
+        Raises ``PublishError`` when something could not be written.
+        """
+        brokers = self._admin.brokers(self._pulsar_cluster)
+        self._patience.keep_only(brokers)
+        failed = {
+            broker: "still failing; asked again soon" for broker in brokers if self._patience.skips(broker)
+        }
+        asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
+        wait(asked.values(), timeout=within_s)
+        for broker, future in asked.items():
+            reason = self._outcome(broker, future)
+            if reason is not None:
+                failed[broker] = reason
+        self._speaker.tick(brokers, failed)
+        return Sweep(asked=tuple(brokers), failed=failed)
+
+    def close(self) -> None:
+        """Do not wait for brokers that are still being read."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, broker: str) -> "Future[str | None]":
+        running = self._running.get(broker)
+        if running is None or running.done():
+            running = self._running[broker] = self._pool.submit(self._read, broker)
+        return running
+
+    def _outcome(self, broker: str, future: "Future[str | None]") -> str | None:
+        """Why a broker failed; None where it did not. Raises what must not be survived."""
+        if not future.done():
+            self._metrics.count_read("unfinished")
+            return "no complete answer yet"
+        del self._running[broker]
+        reason = future.result(timeout=0)
+        if reason is None:
+            self._patience.answered(broker)
+        else:
+            self._patience.failed(broker)
+            _LOG.warning("broker %s: %s", broker, reason)
+        return reason
+
+    def _read(self, broker: str) -> str | None:
+        """Read one broker and say it; returns why that failed. Raises ``PublishError``."""
+        try:
+            self._read_and_say(broker)
+        except AdminError as error:
+            self._metrics.count_read(error.failure)
+            return str(error)
+        except ForeignReport as error:
+            self._metrics.count_read("foreign-report")
+            return str(error)
+        self._metrics.count_read("ok")
+        return None
+
+    def _read_and_say(self, broker: str) -> None:
+        answer = self._admin.load_report(broker)
+        report = read_report(answer)
+        self._speaker.load_report(broker, answer)
+        target = self._target
+        wanted = wanted_bundles(
+            report, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
+        )
+        if wanted is None or wanted:
+            self._speaker.topic_stats(broker, topic_traffic(self._admin.topic_stats(broker), wanted))

@@ -1,1 +1,0 @@
-"""The commands of ``trimtab``, one a module; ``streaming.cli`` puts them together."""

@@ -1,0 +1,1 @@
+"""Messages in and out, their encoding, and the metric families. Knows no broker."""

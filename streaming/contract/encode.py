@@ -1,0 +1,152 @@
+"""From outputs to CloudEvents; ``data`` is already canonical JSON and is embedded as it is."""
+
+import base64
+import hashlib
+
+import msgspec
+
+from state.events import Rejection
+from state.outputs import Output, content_id, rfc3339
+from streaming.contract.origin import Origin
+
+REJECTED_TYPE = "trimtab.rejected.v1"
+MAX_QUOTED_BYTES = 64 * 1024
+"""How much of a refused record is kept on the dead letter."""
+
+
+class _Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    specversion: str
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: str | None = None
+    cluster: str
+    datacontenttype: str
+    data: msgspec.Raw
+
+
+class RejectedData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.rejected.v1`."""
+
+    reason: str
+    """One of a fixed list, e.g. `negative-rate`."""
+    detail: str
+    """What is wrong, with the value found, what was expected and what to do."""
+    topic: str
+    """Topic it came on."""
+    partition: int
+    """Partition it came on."""
+    offset: int
+    """Its offset."""
+    size_bytes: int
+    """Size of the whole value."""
+    sha256: str
+    """SHA-256 of the whole value, in hex."""
+    head_base64: str
+    """The record's first 64 KiB."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that could not be used, as far as it is known."""
+
+    origin: Origin
+    rejection: Rejection
+    head: bytes
+    """Its first bytes, at least 64 KiB where it has them."""
+    size_bytes: int
+    sha256: str
+    cluster: str
+    """Its cluster, empty where the record's is not valid or not its key."""
+    appended_ms: int | None
+
+    def of_size(self, size_bytes: int, sha256: str) -> "Refused":
+        """The same, of a record that is only here in part."""
+        return msgspec.structs.replace(self, size_bytes=size_bytes, sha256=sha256)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def source_of(name: str) -> str:
+    """CloudEvents source of everything the controller of that name says."""
+    return f"/trimtab/{name}"
+
+
+def encode(output: Output, source: str) -> bytes:
+    """An action or a round summary as a CloudEvent."""
+    return _encoder.encode(
+        _Out(
+            specversion="1.0",
+            id=output.id,
+            source=source,
+            type=output.type,
+            subject=output.subject,
+            time=rfc3339(output.time_ms),
+            cluster=output.cluster,
+            datacontenttype="application/json",
+            data=msgspec.Raw(output.data),
+        )
+    )
+
+
+def encode_input(
+    *, type_: str, id_: str, source: str, subject: str, time_ms: int, cluster: str, data: bytes
+) -> bytes:
+    """An event for the input topic; ``data`` is JSON and embedded as it is."""
+    return _encoder.encode(
+        _Out(
+            specversion="1.0",
+            id=id_,
+            source=source,
+            type=type_,
+            subject=subject,
+            time=rfc3339(time_ms),
+            cluster=cluster,
+            datacontenttype="application/json",
+            data=msgspec.Raw(data),
+        )
+    )
+
+
+def refused(
+    value: bytes, *, origin: Origin, rejection: Rejection, cluster: str, appended_ms: int | None
+) -> Refused:
+    """A refused record whose bytes are all here."""
+    return Refused(
+        origin=origin,
+        rejection=rejection,
+        head=value[:MAX_QUOTED_BYTES],
+        size_bytes=len(value),
+        sha256=hashlib.sha256(value).hexdigest(),
+        cluster=cluster,
+        appended_ms=appended_ms,
+    )
+
+
+def encode_refused(record: Refused, source: str) -> bytes:
+    """A refused record as a CloudEvent for the dead letter; its id is made of its coordinates."""
+    origin = record.origin
+    data = RejectedData(
+        reason=record.rejection.reason,
+        detail=record.rejection.detail,
+        topic=origin.topic,
+        partition=origin.partition,
+        offset=origin.offset,
+        size_bytes=record.size_bytes,
+        sha256=record.sha256,
+        head_base64=base64.b64encode(record.head[:MAX_QUOTED_BYTES]).decode(),
+    )
+    return _encoder.encode(
+        _Out(
+            specversion="1.0",
+            id=content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode()),
+            source=source,
+            type=REJECTED_TYPE,
+            subject=record.rejection.reason,
+            time=None if record.appended_ms is None else rfc3339(record.appended_ms),
+            cluster=record.cluster,
+            datacontenttype="application/json",
+            data=msgspec.Raw(msgspec.json.encode(data, order="sorted")),
+        )
+    )

@@ -1,0 +1,51 @@
+"""What a controller says of input that was gone before it read it, and that a person let it pass over."""
+
+import msgspec
+
+from state.outputs import content_id
+from streaming.contract.encode import encode_input, source_of
+
+__all__ = ["SKIPPED_TYPE", "SkippedData", "SkippedRange", "encode_skipped"]
+
+SKIPPED_TYPE = "trimtab.input-skipped.v1"
+
+
+class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of one partition that nobody has any more."""
+
+    topic: str
+    """Topic of the input's side; on Pulsar its full name."""
+    partition: int
+    """Its number; 0 for a topic without partitions."""
+    read_until: str
+    """How far it had been read: on Kafka the offset of the next record, on Pulsar `ledger:entry` of the last one."""
+    goes_on_from: str
+    """Where reading goes on, in the same terms."""
+    records_count: int | None = None
+    """How many are missing; null where nobody can know."""
+
+    @property
+    def where(self) -> tuple[str, int]:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+
+class SkippedData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.input-skipped.v1`."""
+
+    ranges: list[SkippedRange]
+    """What was passed over, by topic and partition."""
+
+
+def encode_skipped(ranges: list[SkippedRange], *, name: str, time_ms: int) -> bytes:
+    """The statement of the controller of that name as a CloudEvent; the same ranges have the same id."""
+    data = msgspec.json.encode(SkippedData(ranges=ranges), order="sorted")
+    return encode_input(
+        type_=SKIPPED_TYPE,
+        id_=content_id(data),
+        source=source_of(name),
+        subject="input",
+        time_ms=time_ms,
+        cluster="",
+        data=data,
+    )

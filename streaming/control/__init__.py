@@ -1,1 +1,0 @@
-"""Control events as an operator writes them: read what stands, change a part, write the whole again."""

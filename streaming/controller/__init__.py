@@ -1,0 +1,1 @@
+"""``trimtab run``, ``replay`` and ``record``: batches, metrics, health."""

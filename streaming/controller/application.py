@@ -1,0 +1,213 @@
+"""``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
+
+The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``). Brokers that do not answer are
+waited for at the start, and so is the checkpoint's store. Only fencing, configuration errors and damaged data end the process
+afterwards; on SIGTERM or SIGINT the batch in progress is finished before the query stops.
+"""
+
+import logging
+import math
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import TypeVar
+
+import pyspark
+from kafka.errors import KafkaError
+from pyspark.sql import SparkSession
+
+from streaming.contract.skipped import SkippedRange
+from streaming.controller import skipping
+from streaming.controller.batches import BatchPublisher
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import Metrics
+from streaming.controller.outages import outage_of
+from streaming.controller.query_loop import QueryLoop
+from streaming.controller.readiness import Readiness
+from streaming.controller.surroundings import Changed, Watch, look
+from streaming.controller.take_over import take_over
+from streaming.controller.watchdog import START_S, Watchdog
+from streaming.kafka.identity import input_ids
+from streaming.kafka.regrown import refuse_regrown
+from streaming.kafka.topics import StartError
+from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.process.exits import FencedOff, Refused
+from streaming.process.serve import HealthServer
+from streaming.process.stopping import stopped_by_signals
+from streaming.process.waiting import OutageWait, StoppedWaiting
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.spark import session, source
+from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.jars import JarError, JavaError
+from streaming.spark.runs import Runs
+from streaming.spark.spark_log import SparkLog
+from streaming.systems.publisher import Publisher, publisher_of
+from streaming.systems.topics import validate_all
+
+_LOG = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+_LOOK_S = 1
+"""How soon a stop that was asked for ends a wait."""
+
+
+class Application:
+    """One controller process."""
+
+    def __init__(
+        self, settings: Settings, *, begin: source.Begin, fresh: bool, adopt: bool, skip_lost: bool = False
+    ) -> None:
+        self._settings = settings
+        self._begin = begin
+        self._fresh = fresh
+        self._adopt = adopt
+        self._skip_lost = skip_lost
+        self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
+        self._metrics.show_start(at_s=time.time())
+        self._stopping = False
+        self._watchdog = Watchdog()
+        self._readiness = Readiness(trigger_interval_s=settings.spark.trigger_interval_s)
+
+    def run(self) -> None:
+        """Run until stopped; raises ``exits.Refused``, ``exits.FencedOff`` or ``exits.NotReached``."""
+        server = HealthServer(
+            self._metrics.registry,
+            self._readiness.checks,
+            liveness=self._watchdog.checks,
+            host=self._settings.metrics.host,
+            port=self._settings.metrics.port,
+        )
+        with stopped_by_signals(self._stop):
+            _LOG.info("metrics and health at %s", self._serve(server))
+            try:
+                self._run_checked()
+            except StoppedWaiting:
+                _LOG.info("stopped while waiting")
+            except (Refused, FencedOff) as error:
+                self._stay(error)
+                raise
+            finally:
+                server.stop()
+
+    def _run_checked(self) -> None:
+        self._check_topics()
+        self._show_phase("starting Spark")
+        spark = self._spark()
+        try:
+            with SparkLog(spark):
+                self._run_on(spark)
+        finally:
+            session.stop(spark)
+
+    def _stay(self, error: Refused | FencedOff) -> None:
+        """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""
+        if self._settings.controller.when_refused == "end" or self._stopping:
+            return
+        self._readiness.phase = error.message
+        self._watchdog.begin("staying after a refusal", math.inf)
+        _LOG.error("staying, unready, because controller.when_refused is stay: %s", error.message)
+        self._wait(math.inf)
+
+    @staticmethod
+    def _serve(server: HealthServer) -> str:
+        try:
+            return server.start()
+        except OSError as error:
+            raise Refused(str(error)) from error
+
+    def _check_topics(self) -> None:
+        try:
+            for warning in self._waiting_out(lambda: validate_all(self._settings)):
+                _LOG.warning("%s", warning)
+        except StartError as error:
+            raise Refused(str(error)) from error
+
+    def _waiting_out(self, step: Callable[[], Value]) -> Value:
+        """What the step returns, waiting for whoever does not answer; raises ``NotReached`` after ``start_wait_s``."""
+        limit_s = self._settings.controller.start_wait_s
+        wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
+        found = wait.through(step)
+        self._show_phase("starting")
+        return found
+
+    def _show_phase(self, text: str) -> None:
+        self._watchdog.begin(text, START_S)
+        self._readiness.phase = text
+
+    def _spark(self) -> SparkSession:
+        try:
+            return session.connect(self._settings)
+        except (JarError, JavaError) as error:
+            raise Refused(str(error)) from error
+
+    def _run_on(self, spark: SparkSession) -> None:
+        settings = self._settings
+        publisher = publisher_of(settings)
+        try:
+            self._take_over(spark, publisher)
+        except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
+            raise Refused(str(error)) from error
+        except KafkaError as error:
+            raise Refused(f"{settings.input.url}: the input cannot be read: {error!r}") from error
+        except Fenced as error:
+            raise FencedOff(str(error)) from error
+        finally:
+            publisher.close()
+
+    def _take_over(self, spark: SparkSession, publisher: Publisher) -> None:
+        """Take over from whoever ran under this name, and run the query."""
+        settings = self._settings
+        ids = self._waiting_out(partial(input_ids, settings))
+        checkpoint = self._waiting_out(
+            lambda: CheckpointDirectory(spark, settings.spark.checkpoint, topic_ids=ids)
+        )
+        if not self._fresh:
+            self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned()))
+        epoch = self._waiting_out(
+            lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
+        )
+        if checkpoint.is_local:
+            session.use_local_files(spark)
+        controller = settings.controller
+        _LOG.info("controller %s has epoch %d, mode %s", controller.name, epoch, controller.mode)
+        forget_after_s = ClusterSettingsSource(settings).forget_after_s
+        batches = BatchPublisher(publisher, self._metrics, settings.topics, forget_after_s=forget_after_s)
+        runs = Runs(spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches)
+        if self._skip_lost:
+            runs.skip(self._waiting_out(lambda: self._said_gaps(checkpoint, epoch)))
+        with Watch(lambda: look(settings, ids, checkpoint.is_there)) as watch:
+            QueryLoop(
+                settings=settings,
+                runs=runs,
+                publisher=publisher,
+                checkpoint=checkpoint,
+                watch=watch,
+                batches=batches,
+                metrics=self._metrics,
+                watchdog=self._watchdog,
+                readiness=self._readiness,
+                wait=self._wait,
+                is_stopping=lambda: self._stopping,
+            ).run()
+
+    def _said_gaps(self, checkpoint: CheckpointDirectory, epoch: int) -> list[SkippedRange]:
+        """What the input has lost since the checkpoint, once the audit topic says so."""
+        gaps = skipping.lost(self._settings, checkpoint.places())
+        if gaps:
+            skipping.say(self._settings, gaps, epoch=epoch)
+        _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
+        return gaps
+
+    def _wait(self, seconds: float) -> bool:
+        """Whether to go on after so many seconds; False at once when a stop is asked for."""
+        until = time.monotonic() + seconds
+        while not self._stopping and time.monotonic() < until:
+            time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+        return not self._stopping
+
+    def _stop(self, number: signal.Signals) -> None:
+        _LOG.info("%s: finishing the batch in progress", number.name)
+        self._stopping = True

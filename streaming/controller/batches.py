@@ -1,0 +1,109 @@
+"""What happens with each micro-batch in the driver: collect, publish once, then count.
+
+The whole frame is always consumed, also when the batch is skipped: Spark's state commit depends on it. An error is
+kept, because Spark wraps what a batch function raises beyond recognition. An error in what is only told of a published
+batch does not fail it (``telling``).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame, Row
+
+from streaming.controller.metrics import Metrics
+from streaming.controller.telling import Telling, never
+from streaming.ports.marker import Seen
+from streaming.ports.outbox import OutboundRecord
+from streaming.settings import TopicNames
+from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
+from streaming.systems.publisher import Publisher
+
+_LOG = logging.getLogger(__name__)
+
+
+class BatchPublisher:
+    """The batch function of ``foreachBatch``; remembers its last error and whether the last publish succeeded."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        metrics: Metrics,
+        topics: TopicNames,
+        forget_after_s: Callable[[str], float] = never,
+    ) -> None:
+        self._publisher = publisher
+        self._metrics = metrics
+        self.telling = Telling(metrics, forget_after_s)
+        self.publish_to(topics)
+        self.error: Exception | None = None
+        """Of the last batch; None while it went through, for readiness."""
+        self._raised: Exception | None = None
+        self.newest_batch_id: int | None = None
+        """Of those begun since the start; when it rises, Spark has committed the one before."""
+        self.published_count = 0
+        """Batches that went through since the start, those skipped as already published included."""
+
+    def publish_to(self, topics: TopicNames) -> None:
+        """Where outputs go from the next batch on."""
+        self._topic_of: Mapping[str, str] = {
+            ACTION: topics.actions,
+            DRY_RUN_ACTION: topics.actions_dry_run,
+            ROUND: topics.audit,
+            REJECTED: topics.dead_letter,
+        }
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Publish one batch; raises whatever the publisher raises."""
+        started = time.monotonic()
+        self.newest_batch_id = max(batch_id, self.newest_batch_id or 0)
+        try:
+            rows = frame.collect()
+            query_id = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
+            self._publish(batch_id, query_id, rows)
+        except Exception as error:
+            self.error = self._raised = error
+            raise
+        self.error = None
+        self.published_count += 1
+        self._metrics.observe_batch(duration_s=time.monotonic() - started)
+
+    def take_raised(self) -> Exception | None:
+        """What a batch raised since the last call: Spark wraps it beyond recognition."""
+        raised, self._raised = self._raised, None
+        return raised
+
+    def _publish(self, batch_id: int, query_id: str, rows: Sequence[Row]) -> None:
+        records = [self._record(row) for row in rows if row.kind != OBSERVED]
+        started = time.monotonic()
+        found = self._publisher.publish(batch_id, query_id, records)
+        if not found:
+            _LOG.info("batch %d was published before the restart: skipped", batch_id)
+            self._metrics.count_skipped_batch()
+            if found is Seen.OTHERWISE:
+                self._name_differing(batch_id, rows)
+            return
+        self._metrics.observe_publish(duration_s=time.monotonic() - started)
+        self.telling.tell(rows)
+
+    def _name_differing(self, batch_id: int, rows: Sequence[Row]) -> None:
+        rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)
+        named = ", ".join(f"{cluster} {number}" for cluster, number in rounds) or "none"
+        _LOG.warning(
+            "batch %d is out as it was published then and is not published again; it now has other contents, so what was "
+            "published of these rounds, by cluster, may differ from what is remembered: %s",
+            batch_id,
+            named,
+        )
+        self._metrics.count_differing_rounds(len(rounds))
+
+    def _record(self, row: Row) -> OutboundRecord:
+        coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)
+        return OutboundRecord(
+            topic=self._topic_of[row.kind],
+            key=row.key,
+            value=bytes(row.value),
+            round=row.round,
+            place=row.place,
+            coordinates=coordinates,
+        )

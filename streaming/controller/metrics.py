@@ -1,0 +1,320 @@
+"""The Prometheus metrics of one running application, kept in the driver.
+
+Counters move when a batch has been published, and not for a batch that is skipped as already published. Every
+label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
+cluster's series exist from its first round, or its first event that was used, until it is forgotten. Bundles and topics are never
+labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except through what it is told.
+"""
+
+import math
+import platform
+from dataclasses import dataclass
+from typing import Literal, TypeVar, get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from streaming.contract import families
+from streaming.contract.families import Family
+from streaming.controller.followup import Effect, Repeat, Source
+from streaming.controller.throttle_metrics import ThrottleGauges
+from streaming.intake.observation import (
+    EventObservation,
+    EventResult,
+    Resource,
+    RoundObservation,
+    RoundOutcome,
+)
+from streaming.process import instruments
+
+__all__ = ["KnownLabels", "Metrics", "Part", "is_used"]
+
+UNKNOWN = "unknown"
+"""The label of an event type that is not one of ours, so that strangers cannot make series."""
+
+THROTTLE_POLICY = "reassignment-throttle"
+"""The policy of Kafka clusters, which looks at no bundle."""
+
+SPLIT_POLICY = "bundle-split"
+"""The label ``policy`` of candidates for a split."""
+
+Declared = TypeVar("Declared", bound=MetricWrapperBase)
+
+Part = Literal["log", "metrics", "follow-up", "progress"]
+"""What is told of a batch."""
+
+_STATS = ("mean", "max", "stdev")
+_BROKER_STATES = ("reporting", "missing", "excluded")
+_EFFECTS = ("expected", "achieved")
+_FOREMOST = (families.DIFFERENCE, families.THRESHOLD, families.HIT_COUNT, families.NEEDED_HIT_COUNT)
+_PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownLabels:
+    """The label values that exist from the first scrape; an outcome is a plain reason: `hit-count`."""
+
+    rejected_reasons: tuple[str, ...] = ()
+    event_types: tuple[str, ...] = ()
+    examined_outcomes: tuple[str, ...] = ()
+    candidate_outcomes: tuple[str, ...] = ()
+    calm_outcomes: tuple[str, ...] = ()
+    """Those of `examined_outcomes` that say a pair or broker does not stand out."""
+    split_outcomes: tuple[str, ...] = ()
+    finding_kinds: tuple[str, ...] = ()
+    action_kinds: tuple[str, ...] = ("unload", "split", "throttle")
+    result_outcomes: tuple[str, ...] = ()
+
+
+class Metrics:
+    """All metrics on a `registry` of their own. Thread-safe, as prometheus_client is."""
+
+    def __init__(self, known: KnownLabels, *, version: str, pyspark_version: str) -> None:
+        self.registry = CollectorRegistry()
+        self._known = known
+        self._clusters: set[str] = set()
+        self._by_cluster: list[MetricWrapperBase] = []
+        """The metrics with a series for each cluster."""
+        self._declare_clusters()
+        self._declare_application()
+        build = self._gauge(families.BUILD_INFO)
+        build.labels(version, pyspark_version, platform.python_version()).set(1)
+        for reason in known.rejected_reasons:
+            self._rejected.labels(reason)
+        self._introduce_events("")
+
+    def _declare_clusters(self) -> None:
+        self._rounds = self._counter(families.ROUNDS)
+        self._examined = self._counter(families.EXAMINED)
+        self._candidates = self._counter(families.CANDIDATES)
+        self._findings = self._gauge(families.FINDINGS)
+        self._actions = self._counter(families.ACTIONS)
+        self._results = self._counter(families.ACTION_RESULTS)
+        self._repeated = self._counter(families.REPEATED_UNLOADS)
+        self._events = self._counter(families.EVENTS)
+        self._usage = self._gauge(families.BROKER_USAGE)
+        self._brokers = self._gauge(families.BROKERS)
+        self._outliers = self._gauge(families.OUTLIERS)
+        self._foremost = tuple(map(self._gauge, _FOREMOST))
+        self._effects = tuple(map(self._gauge, (families.UNLOADED_MESSAGES, families.UNLOADED_BYTES)))
+        self._report_age = self._gauge(families.OLDEST_REPORT_AGE)
+        self._dry_run = self._gauge(families.DRY_RUN)
+        self._paused = self._gauge(families.PAUSED)
+        self._failing = self._gauge(families.FAILING)
+        self._round_end = self._gauge(families.LAST_ROUND_END)
+        self._round_length = self._gauge(families.ROUND_LENGTH)
+        self._throttles = ThrottleGauges(self._gauge)
+
+    def _declare_application(self) -> None:
+        self._rejected = self._counter(families.REJECTED)
+        self._restarts = self._counter(families.QUERY_RESTARTS)
+        self._skipped = self._counter(families.BATCHES_SKIPPED)
+        self._differing = self._counter(families.ROUNDS_DIFFERING)
+        self._telling_errors = self._counter(families.TELLING_ERRORS)
+        for part in get_args(Part):
+            self._telling_errors.labels(part)
+        self._lag = self._histogram(families.DECISION_LAG)
+        self._batch = self._histogram(families.BATCH_DURATION)
+        self._publish = self._histogram(families.PUBLISH_DURATION)
+        self._progress = tuple(map(self._gauge, _PROGRESS))
+        for gauge in self._progress:
+            gauge.set(math.nan)
+        self._known_clusters = self._gauge(families.CLUSTERS)
+        self._start = self._gauge(families.START)
+        self._start.set(math.nan)
+
+    def _counter(self, family: Family) -> Counter:
+        return self._declared(family, instruments.counter(self.registry, family))
+
+    def _gauge(self, family: Family) -> Gauge:
+        return self._declared(family, instruments.gauge(self.registry, family))
+
+    def _declared(self, family: Family, metric: Declared) -> Declared:
+        if "cluster" in family.labels:
+            self._by_cluster.append(metric)
+        return metric
+
+    def _histogram(self, family: Family) -> Histogram:
+        return instruments.histogram(self.registry, family)
+
+    def observe_round(self, seen: RoundObservation, *, published_ms: int) -> None:
+        """Count a round that has been published at `published_ms` (Unix milliseconds)."""
+        cluster, policy = seen.cluster, seen.policy
+        self._introduce(cluster)
+        if policy != THROTTLE_POLICY:
+            self._introduce_outcomes(cluster, policy)
+        self._rounds.labels(cluster, seen.outcome).inc()
+        for outcome, count in seen.examined.items():
+            self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
+        for outcome, count in seen.candidates.items():
+            self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
+        for outcome, count in seen.splits.items():
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
+        for kind, count in seen.actions.items():
+            self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
+        self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
+        self._show_state(seen)
+        if seen.throttle is not None:
+            self._throttles.show(cluster, seen.throttle)
+        elif seen.outcome == "decided":
+            self._show_balance(seen)
+
+    def _introduce_outcomes(self, cluster: str, policy: str) -> None:
+        for outcome in self._known.examined_outcomes:
+            self._examined.labels(cluster, policy, outcome)
+        for outcome in self._known.candidate_outcomes:
+            self._candidates.labels(cluster, policy, outcome)
+        for outcome in self._known.split_outcomes:
+            self._candidates.labels(cluster, SPLIT_POLICY, outcome)
+
+    def _show_state(self, seen: RoundObservation) -> None:
+        cluster = seen.cluster
+        counts = (seen.brokers_reporting_count, seen.brokers_missing_count, seen.brokers_excluded_count)
+        for state, count in zip(_BROKER_STATES, counts, strict=True):
+            self._brokers.labels(cluster, state).set(count)
+        for resource in get_args(Resource):
+            usage = seen.usage.get(resource)
+            points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
+            for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
+                self._usage.labels(cluster, resource, stat).set(value)
+        for kind in {*self._known.finding_kinds, *seen.findings}:
+            self._findings.labels(cluster, kind).set(seen.findings.get(kind, 0))
+        self._report_age.labels(cluster).set(seen.oldest_report_age_s)
+        self._dry_run.labels(cluster).set(seen.mode == "dry-run")
+        self._paused.labels(cluster).set(seen.paused)
+        self._failing.labels(cluster).set(seen.failing)
+        self._round_end.labels(cluster).set(seen.end_ms / 1000)
+        # Rounds are numbered by their start divided by their length, so the end tells the length.
+        self._round_length.labels(cluster).set(seen.end_ms / (seen.round + 1) / 1000)
+
+    def _show_balance(self, seen: RoundObservation) -> None:
+        outliers = sum(
+            count
+            for outcome, count in seen.examined.items()
+            if _plain(outcome) not in self._known.calm_outcomes
+        )
+        self._outliers.labels(seen.cluster).set(outliers)
+        found = seen.foremost
+        values = (
+            (math.nan,) * len(_FOREMOST)
+            if found is None
+            else (found.difference_points, found.threshold_points, found.hit_count, found.needed_hit_count)
+        )
+        for gauge, value in zip(self._foremost, values, strict=True):
+            gauge.labels(seen.cluster).set(math.nan if value is None else value)
+
+    def observe_events(self, seen: EventObservation) -> None:
+        """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
+        if seen.forgotten:
+            self.forget(seen.cluster)
+        elif seen.cluster and is_used(seen):
+            self._introduce(seen.cluster)
+        cluster = seen.cluster if seen.cluster in self._clusters else ""
+        for entry in seen.counts:
+            name = entry.type if entry.type in self._known.event_types else UNKNOWN
+            self._events.labels(cluster, name, entry.result).inc(entry.count)
+        for reason, count in seen.rejected.items():
+            self._rejected.labels(reason).inc(count)
+        for outcome, count in seen.action_results.items():
+            self._results.labels(cluster, outcome).inc(count)
+
+    def observe_followup(self, seen: Repeat | Effect) -> None:
+        """Count what later decisions and rounds say about earlier unloads."""
+        self._introduce(seen.cluster)
+        if isinstance(seen, Repeat):
+            self._repeated.labels(seen.cluster, seen.source).inc()
+            return
+        amounts = (
+            (seen.expected_messages_per_s, seen.achieved_messages_per_s),
+            (seen.expected_bytes_per_s, seen.achieved_bytes_per_s),
+        )
+        for gauge, values in zip(self._effects, amounts, strict=True):
+            for effect, value in zip(_EFFECTS, values, strict=True):
+                gauge.labels(seen.cluster, effect).set(value)
+
+    def show_progress(
+        self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
+    ) -> None:
+        """Show what Spark last said of its state store and of the input; None: it did not say."""
+        values = (state_rows, state_memory_bytes, input_behind_records)
+        for gauge, value in zip(self._progress, values, strict=True):
+            gauge.set(math.nan if value is None else value)
+
+    def show_start(self, *, at_s: float) -> None:
+        """Show when this process started (Unix time)."""
+        self._start.set(at_s)
+
+    def observe_batch(self, *, duration_s: float) -> None:
+        """Record the duration of a whole micro-batch."""
+        self._batch.observe(duration_s)
+
+    def observe_publish(self, *, duration_s: float) -> None:
+        """Record the duration of publishing a batch that was not skipped."""
+        self._publish.observe(duration_s)
+
+    def count_skipped_batch(self) -> None:
+        """Count a re-run batch that was already published."""
+        self._skipped.inc()
+
+    def count_differing_rounds(self, count: int) -> None:
+        """Count rounds that were published otherwise than they are remembered."""
+        self._differing.inc(count)
+
+    def count_query_restart(self) -> None:
+        """Count a restart of the streaming query within this process."""
+        self._restarts.inc()
+
+    def count_telling_error(self, part: Part) -> None:
+        """Count an error in what is only told of a published batch."""
+        self._telling_errors.labels(part).inc()
+
+    def forget(self, cluster: str) -> None:
+        """Take a cluster's series away; they begin anew with whatever comes of it."""
+        if cluster not in self._clusters:
+            return
+        self._clusters.remove(cluster)
+        self._known_clusters.set(len(self._clusters))
+        for metric in self._by_cluster:
+            metric.remove_by_labels({"cluster": cluster})
+        self._throttles.forget(cluster)
+
+    def _introduce(self, cluster: str) -> None:
+        """Make a cluster's series, once."""
+        if cluster in self._clusters:
+            return
+        self._clusters.add(cluster)
+        self._known_clusters.set(len(self._clusters))
+        for outcome in get_args(RoundOutcome):
+            self._rounds.labels(cluster, outcome)
+        for kind in self._known.action_kinds:
+            for dry_run in (True, False):
+                self._actions.labels(cluster, kind, _flag(dry_run=dry_run))
+        for outcome in self._known.result_outcomes:
+            self._results.labels(cluster, outcome)
+        for source in get_args(Source):
+            self._repeated.labels(cluster, source)
+        for gauge in self._effects:
+            for effect in _EFFECTS:
+                gauge.labels(cluster, effect).set(math.nan)
+        for gauge in (self._outliers, *self._foremost):
+            gauge.labels(cluster).set(math.nan)
+        self._introduce_events(cluster)
+
+    def _introduce_events(self, cluster: str) -> None:
+        for name in (*self._known.event_types, UNKNOWN):
+            for result in get_args(EventResult):
+                self._events.labels(cluster, name, result)
+
+
+def is_used(seen: EventObservation) -> bool:
+    """Whether any of the events was of use."""
+    return any(entry.result == "used" and entry.count for entry in seen.counts)
+
+
+def _plain(outcome: str) -> str:
+    """The reason without its numbers: `hit-count 3/8` would be a series of its own for each count."""
+    return outcome.partition(" ")[0]
+
+
+def _flag(*, dry_run: bool) -> str:
+    return "true" if dry_run else "false"

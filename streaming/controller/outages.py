@@ -1,0 +1,23 @@
+"""Which errors of a start are outages, that are waited out: brokers, or the store of the checkpoint, do not answer.
+
+A store's error is judged by its causes, as those of the query are (``failing``): a full disk passes, a missing permission does not.
+"""
+
+from streaming.ports.publishing import NotAllowed, PublishError
+from streaming.spark.checkpoint import CheckpointError
+from streaming.spark.failing import is_outage
+from streaming.spark.java_errors import failure_of
+from streaming.systems.passing import passes
+
+__all__ = ["outage_of"]
+
+
+def outage_of(error: Exception) -> str | None:
+    """Who does not answer, and may the next time somebody asks; None for any other error."""
+    if isinstance(error, CheckpointError):
+        cause = error.__cause__
+        is_away = isinstance(cause, Exception) and is_outage(failure_of(cause))
+        return "the checkpoint's store" if is_away else None
+    if isinstance(error, PublishError):
+        return None if isinstance(error, NotAllowed) else "the brokers"
+    return "the brokers" if passes(error) else None

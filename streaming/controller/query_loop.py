@@ -1,0 +1,207 @@
+"""The query runs until it is told to stop: again and again, with back-off, after whatever may pass.
+
+Fencing, configuration errors and damaged data (``failing``) end it. Before each start of the query it is asked whether
+another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the batch in
+progress is finished first.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from kafka.errors import KafkaError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.controller.batches import BatchPublisher
+from streaming.controller.metrics import Metrics
+from streaming.controller.probes import failed_probe
+from streaming.controller.readiness import Readiness
+from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.controller.watchdog import START_S, STOP_S, Watchdog
+from streaming.kafka.regrown import refuse_regrown
+from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.process.exits import Refused, SparkEnded
+from streaming.settings import Settings
+from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.damage import damaged_files
+from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
+from streaming.spark.java_errors import failure_of
+from streaming.spark.progress import batch_progress, show_progress
+from streaming.spark.runs import Runs
+from streaming.systems.publisher import Publisher
+
+__all__ = ["QueryLoop"]
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_S = 1
+"""How often the driver looks at its query; short, because a signal is only seen between looks."""
+_DRAIN_S = 20.0
+"""How long a batch in progress may take at a stop; the whole stop stays within 30 s."""
+_BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 30.0
+_HEALTHY_S = 60.0
+"""A query that ran this long begins its next back-off anew."""
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryLoop:
+    """Runs the query of one process. ``wait`` waits some seconds and says whether to go on."""
+
+    settings: Settings
+    runs: Runs
+    publisher: Publisher
+    checkpoint: CheckpointDirectory
+    watch: Watch
+    batches: BatchPublisher
+    metrics: Metrics
+    watchdog: Watchdog
+    readiness: Readiness
+    wait: Callable[[float], bool]
+    is_stopping: Callable[[], bool]
+    _repeats: Repeats = field(init=False, default_factory=Repeats)
+
+    def run(self) -> None:
+        """Run the query again and again, waiting longer each time it fails at once.
+
+        Raises ``Fenced`` whenever there is a successor, else ``Refused``, ``Changed``, ``CheckpointMismatch``, ``KafkaError``
+        or ``SparkEnded``.
+        """
+        backoff_s, failure = _BACKOFF_FIRST_S, None
+        try:
+            while not self.is_stopping():
+                started = time.monotonic()
+                failure = self._outcome(has_failed=failure is not None)
+                if failure is not None:
+                    if time.monotonic() - started > _HEALTHY_S:
+                        backoff_s = _BACKOFF_FIRST_S
+                    self._tell_restart(failure, backoff_s)
+                    self.wait(backoff_s)
+                    backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
+        except (Refused, Changed, CheckpointMismatch, KafkaError):
+            self._raise_if_superseded()
+            raise
+        except Py4JNetworkError as error:
+            raise SparkEnded(
+                "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
+                "nothing is lost"
+            ) from error
+
+    def _raise_if_superseded(self) -> None:
+        """A successor may be why it looks wrong: it deletes our checkpoint, and changes topics before it starts."""
+        try:
+            self.publisher.ensure_owner()
+        except (PublishError, CheckpointMismatch) as error:
+            _LOG.warning("whether another controller has taken over is not known: %s", error)
+
+    def _outcome(self, *, has_failed: bool) -> Failure | None:
+        """Run the query to its end; a failure that may pass is returned, any other one raised."""
+        try:
+            if has_failed:
+                self._wait_until_unchanged()
+            self.publisher.ensure_owner()
+            self._run_query()
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError, PublishError, KafkaError, CheckpointError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            self._show_phase(f"the query failed: {error}")
+            failure = self._failure(error)
+            self._raise_if_final(failure, error)
+            return failure
+        return None
+
+    def _wait_until_unchanged(self) -> None:
+        """A query is only started again on the topics and the checkpoint it had. Raises ``Changed``."""
+        while not self.is_stopping():
+            try:
+                self.watch.require_now()
+                refuse_regrown(self.settings, self.checkpoint.planned())
+            except (Unanswered, KafkaError) as error:
+                self._show_phase(f"the query waits for the brokers: {error}")
+                _LOG.warning("the query waits for the brokers: %s", error)
+                self.wait(_LOOK_S)
+            else:
+                return
+
+    def _tell_restart(self, failure: Failure, backoff_s: float) -> None:
+        _LOG.warning("the query failed and is restarted in %g s: %s", backoff_s, failure.text)
+        self._show_phase(f"the query failed and is started again: {failure.text}")
+        self.metrics.count_query_restart()
+
+    def _show_phase(self, text: str) -> None:
+        self.watchdog.begin(text, START_S)
+        self.readiness.phase = text
+
+    def _failure(self, error: Exception) -> Failure:
+        """What went wrong. Of the batch function's own error Spark passes on no more than its text."""
+        raised = self.batches.take_raised()
+        if isinstance(raised, Fenced | CheckpointMismatch):
+            raise raised from error
+        return failure_of(raised or error)
+
+    def _raise_if_final(self, failure: Failure, error: Exception) -> None:
+        remedy, repeats = final_remedy(failure), self._repeats
+        batch_id = self.batches.newest_batch_id
+        if remedy is None and repeats.note(failure, batch_id=batch_id, is_sound=self._is_sound):
+            location = self.settings.spark.checkpoint
+            remedy = repeated_remedy(failure, repeats.count, location, self._damaged())
+        if remedy is not None:
+            raise Refused(f"{remedy}\n{failure.text}") from error
+
+    def _damaged(self) -> list[str]:
+        location = self.settings.spark.checkpoint
+        try:
+            return damaged_files(self.runs.spark, location)
+        except Py4JError as error:
+            _LOG.warning("the files of the checkpoint %s could not be looked at: %s", location, error)
+            return []
+
+    def _is_sound(self) -> bool:
+        problem = failed_probe(self.runs.spark, self.settings)
+        if problem is not None:
+            _LOG.warning("beside the query something else does not work: %s", problem)
+        return problem is None
+
+    def _run_query(self) -> None:
+        self.watchdog.begin("starting the query", START_S)
+        query = self.runs.next().queryName(f"trimtab-{self.settings.controller.name}").start()
+        self.readiness.runs(query, self.batches)
+        try:
+            while not self.is_stopping() and not query.awaitTermination(_LOOK_S):
+                self._turn(query)
+                if self.runs.is_past_gaps:
+                    break
+                if self.publisher.is_superseded():
+                    raise Fenced(
+                        f"another controller called {self.settings.controller.name!r} has taken over"
+                    )
+        finally:
+            self._drain(query)
+
+    def _turn(self, query: StreamingQuery) -> None:
+        """One look at a running query. Raises ``Changed``."""
+        batches = self.batches
+        self.readiness.look()
+        progress = batch_progress(self.runs.spark, query)
+        self.watchdog.turn(None if progress is None else (batches.published_count, progress))
+        batches.telling.attempt("progress", partial(show_progress, query, self.metrics))
+        if batches.published_count:
+            self.checkpoint.drop_older()
+        batches.telling.forget_silent(time.monotonic())
+        self.watch.require()
+
+    def _drain(self, query: StreamingQuery) -> None:
+        """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
+        self.watchdog.begin("stopping the query", STOP_S)
+        until = time.monotonic() + _DRAIN_S
+        try:
+            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+                query.awaitTermination(_LOOK_S)
+            query.stop()
+        finally:
+            self.readiness.ended()

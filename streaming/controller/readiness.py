@@ -1,0 +1,69 @@
+"""Whether the controller is ready: its query runs, has triggered within three intervals, and its last batch went out.
+
+Asked from the threads of the HTTP server; told by the driver what it does while no query runs.
+"""
+
+import time
+from collections.abc import Sequence
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.controller.batches import BatchPublisher
+from streaming.process.serve import Check
+
+__all__ = ["Readiness"]
+
+_INTERVALS = 3
+"""Trigger intervals after which a query that has not triggered is not ready."""
+_INTERVAL_LEAST_S = 1
+"""The loop of the driver turns no faster than that."""
+
+
+class Readiness:
+    """Begins with the start."""
+
+    def __init__(self, *, trigger_interval_s: float) -> None:
+        self._allowed_s = _INTERVALS * max(trigger_interval_s, _INTERVAL_LEAST_S)
+        self.phase = "starting"
+        """What the driver does while no query runs."""
+        self._query: StreamingQuery | None = None
+        self._batches: BatchPublisher | None = None
+        self._last_trigger_s = time.monotonic()
+        self._batches_seen = 0
+
+    def runs(self, query: StreamingQuery, batches: BatchPublisher) -> None:
+        """A query has been started."""
+        self._query, self._batches = query, batches
+
+    def ended(self) -> None:
+        """No query runs any more."""
+        self._query = None
+
+    def look(self) -> None:
+        """Note that the query triggers: it waits for the next one, or has finished a batch since the last look.
+
+        Idle triggers leave no other trace in Spark.
+        """
+        query, batches = self._query, self._batches
+        if query is None or batches is None:
+            return
+        is_waiting = query.isActive and not query.status["isTriggerActive"]
+        if is_waiting or batches.published_count != self._batches_seen:
+            self._last_trigger_s = time.monotonic()
+            self._batches_seen = batches.published_count
+
+    def checks(self) -> Sequence[Check]:
+        """For ``/readyz``."""
+        self.look()
+        is_running = self._query is not None
+        silent_s = time.monotonic() - self._last_trigger_s
+        failed = None if self._batches is None else self._batches.error
+        return [
+            Check(name="query", ok=is_running, detail="running" if is_running else self.phase),
+            Check(
+                name="trigger",
+                ok=is_running and silent_s <= self._allowed_s,
+                detail=f"last seen {silent_s:.1f} s ago, {self._allowed_s:g} s are allowed",
+            ),
+            Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)),
+        ]

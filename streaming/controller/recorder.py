@@ -1,0 +1,81 @@
+"""``trimtab record``: input and control as records of a recording, in the order of their append times.
+
+That is the order in which a controller that keeps up takes them, up to the batches it happens to cut: it takes the control
+records of a batch first. What differs is written in docs/operations.md. Invariants: each partition's records come in
+its order; of equal append times control comes first; what is there when a pass begins is written by its end.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from streaming.contract.origin import Origin
+from streaming.controller.recording import Recorded, encode_recorded
+from streaming.ports.reading import Begin, Reader, TopicRecord, input_partitions
+from streaming.pulsar.link import input_on_pulsar
+from streaming.settings import Settings
+
+__all__ = ["Recorder"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """One partition, and what its records are called in the live application."""
+
+    reader: Reader
+    topic: str
+    is_control: bool
+    is_on_pulsar: bool
+
+    def records(self) -> Iterator[tuple[tuple[int, bool, Origin], Recorded]]:
+        """Up to the end, each with its place in the order; an append time earlier than the one before counts as that one."""
+        latest_ms = 0
+        for record in self.reader.to_end():
+            latest_ms = max(latest_ms, record.timestamp)
+            recorded = self._recorded(record)
+            yield (latest_ms, not self.is_control, recorded.origin), recorded
+
+    def _recorded(self, record: TopicRecord) -> Recorded:
+        value = record.value
+        if value is None and self.is_on_pulsar:
+            value = b""  # a message without content, which is what the source makes of it
+        return Recorded(
+            origin=Origin(topic=self.topic, partition=record.partition, offset=record.offset),
+            key=record.key,
+            value=value,
+            appended_ms=record.timestamp,
+            is_control=self.is_control,
+        )
+
+
+class Recorder:
+    """Reads both topics; ``stack`` closes the connections. Raises ``exits.Refused``."""
+
+    def __init__(self, stack: ExitStack, settings: Settings, *, begin: Begin) -> None:
+        topics = settings.topics
+        self._logs: Sequence[_Log] = [
+            *_logs(stack, settings, topics.input, begin=begin, is_control=False),
+            *_logs(stack, settings, topics.control, begin="earliest", is_control=True),
+        ]
+
+    def write(self, out: BinaryIO, *, is_stopped: Callable[[], bool]) -> int:
+        """One pass: all that is there and was not yet written. Returns the number of records."""
+        count = 0
+        for _, recorded in heapq.merge(*(log.records() for log in self._logs), key=lambda each: each[0]):
+            if is_stopped():
+                break
+            out.write(encode_recorded(recorded) + b"\n")
+            count += 1
+        out.flush()
+        return count
+
+
+def _logs(
+    stack: ExitStack, settings: Settings, topic: str, *, begin: Begin, is_control: bool
+) -> Iterator[_Log]:
+    pulsar = input_on_pulsar(settings)
+    name = topic if pulsar is None else pulsar.full_name(topic)
+    for reader in input_partitions(stack, settings, topic, begin=begin):
+        yield _Log(reader, name, is_control=is_control, is_on_pulsar=pulsar is not None)

@@ -1,0 +1,108 @@
+"""What must not change under a running controller: which topics it reads, how all topics are set up, and its checkpoint.
+
+Spark notices none of it: a query reads on in a topic that was made anew, and writes on into a directory that was deleted.
+A look asks the brokers and the checkpoint's store. What is wrong once may be a broker that is just starting; what is
+wrong several times in a row is sure. Brokers that do not answer are an outage and say nothing about their topics.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from kafka.errors import KafkaError
+
+from streaming.kafka.identity import exchanged, input_ids
+from streaming.kafka.topics import StartError, TopicsWrong
+from streaming.process.closing import Closing
+from streaming.settings import Settings
+from streaming.systems.topics import validate_all
+
+__all__ = ["Changed", "Unanswered", "Watch", "look"]
+
+_LOG = logging.getLogger(__name__)
+
+_EVERY_S = 10.0
+_AGAIN_S = 2.0
+"""How soon it looks again when something was wrong."""
+_SURE_COUNT = 4
+
+
+class Changed(Exception):
+    """A topic or the checkpoint is not what it was; the text says what to do."""
+
+
+class Unanswered(Exception):
+    """Brokers do not answer, so nothing is known."""
+
+
+def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callable[[], bool]) -> str | None:
+    """What is wrong now; ``ids`` are those of the input at the start. Raises ``Unanswered``."""
+    try:
+        validate_all(settings)
+        now = input_ids(settings)
+    except TopicsWrong as error:
+        return str(error)
+    except (StartError, KafkaError) as error:
+        raise Unanswered(str(error)) from error
+    said = exchanged(ids, now)
+    if said is None and not is_checkpoint_there():
+        return (
+            f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: bring it "
+            "back as it was, or start over with --fresh"
+        )
+    return said
+
+
+class Watch(Closing):
+    """Looks again and again, in a thread of its own: an answer may take as long as a connection does."""
+
+    def __init__(
+        self, look: Callable[[], str | None], *, every_s: float = _EVERY_S, again_s: float = _AGAIN_S
+    ) -> None:
+        self._look = look
+        self._every_s, self._again_s = every_s, again_s
+        self._count = 0
+        self._problem: str | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="surroundings", daemon=True)
+        self._thread.start()
+
+    def require(self) -> None:
+        """Raises ``Changed`` if something is wrong for sure."""
+        if self._problem is not None:
+            raise Changed(self._problem)
+
+    def require_now(self) -> None:
+        """Look now, as often as it takes to be sure. Raises ``Changed`` or ``Unanswered``."""
+        for attempt in range(_SURE_COUNT):
+            if attempt:
+                self._closed.wait(self._again_s)
+            said = self._look()
+            if said is None:
+                return
+        raise Changed(said)
+
+    def close(self) -> None:
+        """Look no more; a look in progress is not waited for."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        pause_s = self._every_s
+        while not self._closed.wait(pause_s):
+            said = self._seen()
+            self._count = 0 if said is None else self._count + 1
+            pause_s = self._every_s if said is None else self._again_s
+            if self._count == 1:
+                _LOG.warning("something changed under the running controller; looking again: %s", said)
+            if self._count >= _SURE_COUNT:
+                self._problem = said
+                return
+
+    def _seen(self) -> str | None:
+        try:
+            return self._look()
+        except Unanswered:
+            return None  # the query and the publisher say so
+        except Exception:  # noqa: BLE001  logged with its traceback; the query goes on without this look
+            _LOG.exception("topics and checkpoint could not be looked at")
+            return None

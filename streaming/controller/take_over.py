@@ -1,0 +1,36 @@
+"""How a start takes over: look, fence, look again, claim, and only then touch the checkpoint.
+
+What can be refused without fencing anybody is refused by the first look, so that a refusal leaves the running one
+running. What the second look finds is final: nobody else can publish any more.
+"""
+
+from streaming.ports.marker import Checkpoint
+from streaming.settings import Settings
+from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.systems.publisher import Publisher
+
+__all__ = ["take_over"]
+
+
+def take_over(
+    checkpoint: CheckpointDirectory, publisher: Publisher, settings: Settings, *, fresh: bool, adopt: bool
+) -> int:
+    """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
+
+    Somebody who takes over while the directory is made may delete it: that is being fenced, rather than refused.
+    """
+
+    def look() -> Checkpoint:
+        return checkpoint.look(settings, fresh=fresh)
+
+    publisher.check(look, fresh=fresh, adopt=adopt)
+    epoch = publisher.open(look, fresh=fresh, adopt=adopt)
+    try:
+        checkpoint.begin(settings, publisher.marker, fresh=fresh)
+    except CheckpointError:
+        try:
+            publisher.ensure_owner()
+        finally:
+            publisher.close()  # it is opened again where the store is waited for
+        raise
+    return epoch

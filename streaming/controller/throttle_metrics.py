@@ -1,0 +1,57 @@
+"""Metrics of Kafka reassignments, for ``streaming.controller.metrics``: what is left, until when, at which rates, who is last.
+
+Series by broker exist only while something moves: brokers come and go with a move.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from prometheus_client import Gauge
+
+from streaming.contract import families
+from streaming.contract.families import Family
+from streaming.intake.observation import ThrottleObservation
+
+_BY_ROLE = (families.THROTTLE_RATE, families.THROTTLE_MINIMUM, families.REASSIGNMENT_BOTTLENECK)
+
+
+class ThrottleGauges:
+    """Thread-safe, as prometheus_client is."""
+
+    def __init__(self, gauge: Callable[[Family], Gauge]) -> None:
+        self._left = gauge(families.REASSIGNMENT_LEFT)
+        self._eta = gauge(families.REASSIGNMENT_ETA)
+        self._feasible = gauge(families.THROTTLE_FEASIBLE)
+        self._late = gauge(families.REASSIGNMENT_LATE)
+        self._changed = gauge(families.THROTTLE_CHANGED)
+        self._failures = gauge(families.THROTTLE_FAILURES)
+        self._by_role = tuple(map(gauge, _BY_ROLE))
+        self._shown: dict[str, set[tuple[int, str, str]]] = {}
+
+    def show(self, cluster: str, seen: ThrottleObservation) -> None:
+        """Show a round; what is unknown is NaN."""
+        self._left.labels(cluster).set(_or_nan(seen.left_bytes))
+        self._eta.labels(cluster).set(_or_nan(seen.eta_s))
+        self._feasible.labels(cluster).set(_or_nan(seen.feasible))
+        self._late.labels(cluster).set(seen.late)
+        self._changed.labels(cluster).set(seen.changed_count)
+        self._failures.labels(cluster).set(seen.failures_count)
+        now: set[tuple[int, str, str]] = set()
+        last = {} if seen.bottleneck is None else {seen.bottleneck: 1}
+        tables: tuple[Mapping[str, int | None], ...] = (seen.rates_bytes_per_s, seen.min_bytes_per_s, last)
+        for place, values in enumerate(tables):
+            for name, value in values.items():
+                role, _, broker = name.partition(":")
+                self._by_role[place].labels(cluster, broker, role).set(_or_nan(value))
+                now.add((place, broker, role))
+        for place, broker, role in self._shown.get(cluster, set()) - now:
+            self._by_role[place].remove(cluster, broker, role)
+        self._shown[cluster] = now
+
+    def forget(self, cluster: str) -> None:
+        """The series of a cluster are gone."""
+        self._shown.pop(cluster, None)
+
+
+def _or_nan(value: float | bool | None) -> float:  # noqa: FBT001  a gauge shows a truth as 1 or 0
+    return math.nan if value is None else float(value)

@@ -1,6 +1,0 @@
-"""The generated part of ``docs/``: schemas, AsyncAPI, messages, settings, metrics.
-
-``python -m streaming.docs`` writes it, ``--check`` says what is stale. Everything in it is taken from declarations and
-from a replay of the recorded cluster, so it cannot say what the code does not do. Used from a clone of the repository;
-an installed trimtab never needs it.
-"""

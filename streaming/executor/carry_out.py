@@ -1,0 +1,353 @@
+"""Carrying one action out on a real cluster, and looking whether it really happened.
+
+Pulsar's 204 proves little: an unload without owner does nothing, boundaries outside a range are ignored, a one-shot
+hint for the destination can be lost, a split with ``unload=false`` may fail behind the answer. So what counts is what
+is seen afterwards: who owns the bundle, and which bundles there are. For the same reason a call that failed or was
+never answered is looked after too.
+
+Idempotent: an action whose aim is found reached before the call is a success without a call.
+
+Unloads of one range wait for each other, whatever their namespaces: before apache/pulsar#25518 the modular manager keeps
+the destination by the range alone, and two of them cross over. A bundle that its broker takes back (apache/pulsar#24884:
+the destination is a hint for one lookup, and a client's may come first) is unloaded again.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeVar
+
+from state.facts import Isolation
+from state.groups import Groups
+from streaming.executor.orders import Held, Order, Skip, SplitOrder, UnloadOrder
+from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
+from streaming.pulsar.admin.bundles import topic_hash
+
+__all__ = ["Done", "Executor"]
+
+_LOG = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+_POLL_S = 0.2
+_PROBE_TOPICS_MAX = 100_000
+"""Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
+_PASSING = ("broker-failed", "conflict", "busy")
+"""Failures that often pass: a bundle just unloaded or split is not served for a second or two, and a broker that just lost the
+race for one answers even the question what it owns with 500."""
+_ATTEMPTS_MAX = 4
+_LOCKS = 64
+"""More than there are unloads at a time; ranges that share one only wait for each other."""
+_NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle with fewer than two topics loaded at its owner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of an action that was tried."""
+
+    outcome: Literal["succeeded", "failed"]
+    reason: str | None = None
+    broker: str | None = None
+    """Who owns the bundle after an unload."""
+    bundles: tuple[str, ...] = ()
+    """The children after a split."""
+    was_done_before: bool = False
+    """Whether its aim had been reached already, so that nothing was called."""
+
+
+class Executor:
+    """Carries out actions on one cluster; thread-safe. ``pulsar_cluster`` is Pulsar's own name of it."""
+
+    def __init__(
+        self,
+        admin: PulsarAdmin,
+        *,
+        pulsar_cluster: str,
+        verify_timeout_s: float,
+        dry_run: bool = False,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._admin = admin
+        self._pulsar_cluster = pulsar_cluster
+        self._verify_timeout_s = verify_timeout_s
+        self._dry_run = dry_run
+        self._pause = pause
+        self._ranges = [threading.Lock() for _ in range(_LOCKS)]
+
+    def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+        """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand.
+
+        A namespace that is deleted in the middle of it is a skip, too: neither a failure nor worth waiting for.
+
+        ``still`` is called right before each call that changes anything, and raises ``Held`` where that may not be now.
+        """
+        try:
+            return self._carry_out(order, still)
+        except AdminError as error:
+            gone = self._gone(order.bundle, error)
+            if gone is None:
+                raise
+            return gone
+
+    def _carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
+        action = order.action
+        if isinstance(action, UnloadOrder):
+            with self._ranges[topic_hash(order.bundle.range) % _LOCKS]:
+                return self._unload(order, action, still)
+        return self._split(order, action, still)
+
+    def _unload(self, order: Order, action: UnloadOrder, still: Callable[[], None]) -> Done | Skip:
+        bundle, destination = order.bundle, action.destination_broker
+        found = self._boundaries(bundle)
+        if isinstance(found, Skip):
+            return found
+        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner, destination)))
+        if destination is not None and owner == destination:
+            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+        if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
+            return self._left(order, action, owner, still)
+        skip = self._changed(order, found, owner) or self._unreachable(destination)
+        if skip is not None:
+            return skip
+        if self._dry_run:
+            return Skip(
+                "executor-dry-run", f"{bundle} would be moved from {owner} to {destination or 'another'}"
+            )
+        topic = self._topic_of(bundle)
+        failure = self._insist(lambda: self._admin.unload(bundle, destination=destination), still)
+        return self._landed(order, action, still, topic=topic, failure=failure)
+
+    def _left(
+        self, order: Order, action: UnloadOrder, owner: str | None, still: Callable[[], None]
+    ) -> Done | Skip:
+        """An unload without destination whose bundle is not at its broker: its aim is reached, by it before a crash or not."""
+        if owner is not None:
+            return Done(outcome="succeeded", broker=owner, was_done_before=True)
+        if self._dry_run:
+            return Skip("executor-dry-run", f"{order.bundle} belongs to nobody and would be looked up")
+        return self._landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
+
+    def _topic_of(self, bundle: BundleName) -> str | None:
+        return next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
+
+    def _split(self, order: Order, action: SplitOrder, still: Callable[[], None]) -> Done | Skip:
+        bundle, boundaries = order.bundle, sorted(set(action.boundaries))
+        if not boundaries or not all(bundle.low < each < bundle.high for each in boundaries):
+            return Skip("bad-boundaries", f"{action.boundaries} are not all strictly inside {bundle.range}")
+        found, children = self._boundaries(bundle), bundle.cut(boundaries)
+        if isinstance(found, Skip):
+            return found
+        if _has(found, children):
+            return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
+        owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner,)))
+        skip = self._changed(order, found, owner)
+        if skip is not None:
+            return skip
+        if self._dry_run:
+            return Skip(
+                "executor-dry-run", f"{bundle} would be cut into {', '.join(each.range for each in children)}"
+            )
+        failure = self._insist(lambda: self._admin.split(bundle, boundaries), still)
+        return self._cut(bundle, children, failure=failure)
+
+    def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
+        """Boundaries of the bundle's namespace, unless it is gone."""
+        try:
+            return self._patiently(lambda: self._admin.boundaries(bundle.namespace))
+        except AdminError as error:
+            if error.failure != "not-found":
+                raise
+            return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.said}")
+
+    def _gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
+        """Whether a "not found" is because the bundle's namespace was deleted meanwhile: then nothing is left to do."""
+        if error.failure != "not-found":
+            return None
+        with suppress(AdminError):
+            found = self._boundaries(bundle)
+            return found if isinstance(found, Skip) else None
+        return None
+
+    def _changed(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
+        """Whether range and owner are still those the action was decided on."""
+        bundle, expected = order.bundle, order.action.precondition.owner
+        if not _has(boundaries, [bundle]):
+            said = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
+            return Skip("bundle-gone", said)
+        if owner != expected:
+            return Skip("owner-changed", f"{owner or 'nobody'} owns it, not {expected}")
+        return None
+
+    def _unreachable(self, destination: str | None) -> Skip | None:
+        if destination is None:
+            return None
+        if destination in self._patiently(lambda: self._admin.brokers(self._pulsar_cluster)):
+            return None
+        return Skip("destination-gone", f"broker {destination} is not alive")
+
+    def _owner(self, bundle: BundleName, *, first: tuple[str | None, ...] = ()) -> str | None:
+        """Who owns a bundle; asks the likely ones first. None: nobody. A broker that is not alive owns nothing."""
+        alive = self._admin.brokers(self._pulsar_cluster)
+        likely = [broker for broker in dict.fromkeys(first) if broker in alive]
+        for broker in (*likely, *(each for each in alive if each not in likely)):
+            if str(bundle) in self._admin.owned_bundles(self._pulsar_cluster, broker):
+                return broker
+        return None
+
+    def _patiently(self, call: Callable[[], Value]) -> Value:
+        """Call, again a few times where that may help. Raises ``AdminError``."""
+        for attempt in range(1, _ATTEMPTS_MAX):
+            try:
+                return call()
+            except AdminError as error:
+                if error.failure not in _PASSING:
+                    raise
+                self._pause(_POLL_S * 2**attempt)
+        return call()
+
+    def _insist(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
+        """Call patiently. The error is no verdict yet: what is seen afterwards counts.
+
+        Raises ``Held`` only where nothing has been called: a call that failed may have been heard.
+        """
+        failure: AdminError | None = None
+
+        def attempt() -> None:
+            nonlocal failure
+            still()
+            try:
+                call()
+            except AdminError as error:
+                failure = error
+                raise
+
+        try:
+            self._patiently(attempt)
+        except AdminError as error:
+            return error
+        except Held:
+            if failure is None:
+                raise
+            return failure
+        return None
+
+    def _landed(
+        self,
+        order: Order,
+        action: UnloadOrder,
+        still: Callable[[], None],
+        *,
+        topic: str | None,
+        failure: AdminError | None,
+    ) -> Done | Skip:
+        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then.
+
+        What a question is answered with is no verdict: it is asked again.
+        """
+        source, destination = action.precondition.owner, action.destination_broker
+        deadline_s, unloads_count = time.monotonic() + self._verify_timeout_s, 1
+        seen: str | None = None
+        while True:
+            blind: AdminError | None = None
+            try:
+                self._assign(order.bundle, topic)
+                seen = self._owner(order.bundle, first=(destination, source))
+            except AdminError as error:
+                blind, gone = error, self._gone(order.bundle, error)
+                if gone is not None:
+                    return gone
+            if seen is not None and seen != source:
+                return self._moved(order.bundle, seen, destination)
+            is_back = seen == source and blind is None and (failure is None or failure.failure != "no-answer")
+            will_not = is_back and (failure is not None or unloads_count == _ATTEMPTS_MAX)
+            if will_not or time.monotonic() > deadline_s:
+                return self._unmoved(seen, failure or blind, unloads_count)
+            if is_back:
+                unloads_count += 1
+                try:
+                    failure = self._insist(
+                        lambda: self._admin.unload(order.bundle, destination=destination), still
+                    )
+                except Held as held:
+                    return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
+            self._pause(_POLL_S * 2 ** (unloads_count - 1))
+
+    def _unmoved(self, seen: str | None, failure: AdminError | None, unloads_count: int) -> Done:
+        why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
+        if unloads_count == _ATTEMPTS_MAX and failure is None:
+            why = f"it took it back after each of {unloads_count} unloads"
+        where = f"still on {seen}" if seen else "owned by nobody that can be asked"
+        return Done(outcome="failed", reason=f"{where}: {why}", broker=seen)
+
+    def _moved(self, bundle: BundleName, seen: str, destination: str | None) -> Done:
+        """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
+        if destination is None or seen == destination:
+            return Done(outcome="succeeded", broker=seen)
+        reason = f"it landed on {seen}, not on {destination}"
+        if self._is_foreign(bundle, seen):
+            reason += f", and {seen} is of another isolation group than {bundle.namespace}"
+            return Done(outcome="failed", reason=reason, broker=seen)
+        return Done(outcome="succeeded", reason=reason, broker=seen)
+
+    def _is_foreign(self, bundle: BundleName, broker: str) -> bool:
+        """Whether a broker is of another isolation group than a bundle's namespace."""
+        try:
+            found = self._patiently(lambda: self._admin.isolation_policies(self._pulsar_cluster))
+            groups = Groups(
+                tuple(Isolation(name, each.namespaces, each.primary) for name, each in sorted(found.items()))
+            )
+            return bool(groups.of_brokers([broker])[0] != groups.of_namespaces([bundle.namespace])[0])
+        except Exception as error:  # noqa: BLE001  it moved all the same; a pattern may be Java's only
+            _LOG.warning(
+                "the isolation groups cannot be told, so %s counts as right for %s: %s", broker, bundle, error
+            )
+            return False
+
+    def _assign(self, bundle: BundleName, topic: str | None) -> None:
+        """A bundle without topics is looked up by a name that would be in it; some clusters do not answer that."""
+        try:
+            self._admin.lookup(topic or _probe(bundle))
+        except AdminError as error:
+            if topic is not None or error.failure != "not-found" or self._gone(bundle, error):
+                raise
+
+    def _cut(
+        self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None
+    ) -> Done | Skip:
+        wanted = {edge for child in children for edge in (child.low, child.high)}
+        deadline_s = time.monotonic() + self._verify_timeout_s
+        while True:
+            found: list[int] = []
+            blind: AdminError | None = None
+            try:
+                found = self._admin.boundaries(bundle.namespace)
+            except AdminError as error:
+                blind, gone = error, self._gone(bundle, error)
+                if gone is not None:
+                    return gone
+            if wanted <= set(found):
+                return Done(outcome="succeeded", bundles=tuple(map(str, children)))
+            refused = blind is None and failure is not None and failure.failure != "no-answer"
+            if refused or time.monotonic() > deadline_s:
+                why = str(failure or blind or _NOT_CUT)
+                return Done(outcome="failed", reason=f"the bundles are as before: {why}")
+            self._pause(_POLL_S)
+
+
+def _has(boundaries: list[int], bundles: list[BundleName]) -> bool:
+    """Whether each of the bundles is exactly one range between neighbouring boundaries."""
+    ranges = set(pairwise(boundaries))
+    return all((each.low, each.high) in ranges for each in bundles)
+
+
+def _probe(bundle: BundleName) -> str:
+    """A topic that does not exist and would be in the bundle; looking it up does not make it."""
+    for number in range(_PROBE_TOPICS_MAX):
+        topic = f"persistent://{bundle.namespace}/trimtab-probe-{number}"
+        if bundle.holds(topic_hash(topic)):
+            return topic
+    raise AdminError("refused", call=f"look {bundle} up", said="no topic name falls into so narrow a range")

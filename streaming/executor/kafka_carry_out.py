@@ -1,0 +1,299 @@
+"""Carrying one throttle action out on a real cluster, and looking whether it is there.
+
+Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
+kept; a rate that was there before ours comes back, unless somebody changed ours meanwhile, which stays. What is set is
+read back, because Kafka also accepts a key that it does not know.
+
+Two executors may be at it for a while, one of them frozen and awake again. Each writes to the memory only what follows from
+what it holds, and says afterwards what it set, so that whoever takes the throttle off knows of all of it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+from kafka import KafkaAdminClient
+
+from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
+from policies.throttle.rates import BrokerRole
+from streaming.executor.kafka_orders import ThrottleAction
+from streaming.executor.orders import Held, Skip
+from streaming.kafka.cluster import read_partitions, read_reassignments
+from streaming.kafka.connection import ClusterError
+from streaming.kafka.memory import HeldMemory, Rate, Remembered, Taken
+from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
+from streaming.systems.actions import Memory
+
+_LOG = logging.getLogger(__name__)
+_OWN_UP_ATTEMPTS = 5
+"""Each takes the memory from the other, who then does the same at most once for each action he is at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paced:
+    """What became of an action that was tried."""
+
+    outcome: Literal["succeeded", "failed"]
+    reason: str | None = None
+    was_done_before: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Aim:
+    """What shall be; everything not named stays."""
+
+    add: ThrottledLists = field(default_factory=ThrottledLists)
+    remove: ThrottledLists = field(default_factory=ThrottledLists)
+    rates: Mapping[BrokerRole, int] = field(default_factory=dict)
+    clear: Sequence[BrokerRole] = ()
+    is_planned: bool = False
+
+
+class ThrottleExecutor:
+    """Carries out throttle actions on one cluster. For one thread."""
+
+    def __init__(self, memory: Memory, *, dry_run: bool = False) -> None:
+        self._memory = memory
+        self._dry_run = dry_run
+
+    def carry_out(
+        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
+    ) -> Paced | Skip:
+        """Check what must hold, set it, look.
+
+        ``still`` is called right before the cluster is changed, and raises ``Held`` where that may not be now.
+
+        Raises ``ClusterError``, or a ``KafkaError`` that ``admin_of`` turns into one, where the cluster does not take it,
+        and ``PublishError`` where it cannot be remembered.
+        """
+        changed = _changed(admin, action)
+        if changed is not None:
+            return changed
+        return self._set(admin, action, still)
+
+    def sweep(self, admin: KafkaAdminClient, still: Callable[[], None]) -> list[str]:
+        """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
+        if self._dry_run or self._memory.read().is_empty:
+            return []
+        with self._memory.held() as held:
+            remembered = held.remembered
+            is_running = bool(read_reassignments(admin))
+            if is_running and remembered.is_planned:
+                held.write(msgspec.structs.replace(remembered, is_planned=False))
+            if is_running or remembered.is_planned:
+                return []
+            return self._become(admin, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
+
+    def _set(
+        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
+    ) -> Paced | Skip:
+        if self._dry_run:
+            return Skip("executor-dry-run", _shown(action, self._memory.read()))
+        with self._memory.held() as held:
+            done = self._become(admin, held, _aim(action, held.remembered), still)
+        missing = [line for line in done if line.startswith("NOT")]
+        return Paced(
+            outcome="failed" if missing else "succeeded",
+            reason="; ".join(missing) or None,
+            was_done_before=not done,
+        )
+
+    def _become(
+        self, admin: KafkaAdminClient, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
+    ) -> list[str]:
+        """Remember, set, read back, remember what is left; what was done, a line each."""
+        remembered = held.remembered
+        existing = _existing(admin, aim.add, aim.remove)
+        roles = [*aim.rates, *aim.clear]
+        found = read_throttle(admin, topics=existing, brokers={role.broker for role in roles})
+        there = found.throttle
+        lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
+        wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in found.failed}
+        restored = _restored(
+            there, remembered, [role for role in aim.clear if role.broker not in found.failed]
+        )
+        changes = changes_of(there, lists, {**restored, **wanted})
+        ours = {str(role): _ours(role, rate, remembered, there) for role, rate in wanted.items()}
+        during = Remembered(
+            added=union(remembered.added, added),
+            rates={**remembered.rates, **ours},
+            is_planned=aim.is_planned,
+        )
+        after = Remembered(
+            added=_less(during.added, aim.remove),
+            rates={
+                name: msgspec.structs.replace(rate, earlier=None)
+                for name, rate in during.rates.items()
+                if name in ours or _role(name) not in restored
+            },
+            is_planned=aim.is_planned,
+        )
+        if changes or during != remembered:
+            held.write(during)
+        self._put(admin, held, changes, during, after, still)
+        return [
+            *(f"set and read back: {change}" for change in changes),
+            *(
+                f"NOT set or taken off, broker {broker}: {why}"
+                for broker, why in sorted(found.failed.items())
+            ),
+        ]
+
+    def _put(
+        self,
+        admin: KafkaAdminClient,
+        held: HeldMemory,
+        changes: Sequence[Change],
+        during: Remembered,
+        after: Remembered,
+        still: Callable[[], None],
+    ) -> None:
+        """Set and remember what is there then; what is held in the middle is a failure, for some of it has been done."""
+        settled = held.remembered
+        try:
+            for count, change in enumerate(changes):
+                try:
+                    still()
+                except Held as why:
+                    if count == 0:
+                        raise
+                    raise ClusterError(f"{count} of {len(changes)} settings made, then {why}") from why
+                settled = during
+                apply(admin, [change])
+            settled = after
+        finally:
+            if changes or settled != during:
+                self._settle(held, settled, during)
+
+    def _settle(self, held: HeldMemory, settled: Remembered, during: Remembered) -> None:
+        """Remember what is there now. Where another took the memory meanwhile, he learns what we set behind his back."""
+        try:
+            held.write(settled)
+        except Taken:
+            self._own_up(during)
+            raise
+
+    def _own_up(self, during: Remembered) -> None:
+        for _ in range(_OWN_UP_ATTEMPTS):
+            with suppress(Taken), self._memory.held() as again:
+                again.write(again.remembered.with_(during))
+                return
+        _LOG.error("what was set on the cluster could not be remembered: %s", during)
+
+
+def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
+    said = action.precondition.reassignments
+    remove, clear = action.remove, action.clear
+    if said == "none":
+        remove, clear = remembered.added, (*clear, *_roles(remembered))
+    return _Aim(add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned")
+
+
+def _shown(action: ThrottleAction, remembered: Remembered) -> str:
+    aim = _aim(action, remembered)
+    return f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
+
+
+def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:
+    """Whether what moves is still as it was when the action was decided, as far as it matters."""
+    expected = action.precondition.reassignments
+    if expected not in {"running", "none"}:
+        return None
+    running = read_reassignments(admin)
+    if expected == "running" and not running:
+        return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
+    if expected == "none" and running:
+        return Skip("still-moving", f"{len(running)} partitions move, so their throttle stays")
+    return None
+
+
+def _existing(admin: KafkaAdminClient, *lists: ThrottledLists) -> set[str]:
+    """Topics that were deleted meanwhile have no lists."""
+    topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
+    return {topic for topic, _ in read_partitions(admin, topics)} if topics else set()
+
+
+def _lists(
+    there: ThrottledLists,
+    ours: ThrottledLists,
+    add: ThrottledLists,
+    remove: ThrottledLists,
+    existing: set[str],
+) -> tuple[ThrottledLists, ThrottledLists]:
+    """The lists as they shall be, and the entries that this adds; of entries to remove only those that are ours."""
+    add, remove = _only(add, existing), _only(_common(remove, ours), existing)
+    left = without(there, remove)
+    less = ThrottledLists(
+        leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
+    )
+    more, added = merged(less, add)
+    return (
+        ThrottledLists(leader={**left.leader, **more.leader}, follower={**left.follower, **more.follower}),
+        added,
+    )
+
+
+def _only(lists: ThrottledLists, topics: set[str]) -> ThrottledLists:
+    return ThrottledLists(
+        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
+        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
+    )
+
+
+def _common(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
+    return ThrottledLists(
+        leader=_common_entries(one.leader, other.leader),
+        follower=_common_entries(one.follower, other.follower),
+    )
+
+
+def _common_entries(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    common = {topic: entries_of(text) & entries_of(other.get(topic, "")) for topic, text in one.items()}
+    return {topic: text_of(entries) for topic, entries in common.items() if entries}
+
+
+def _less(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
+    left = without(lists, removed)
+    return ThrottledLists(
+        leader={topic: text for topic, text in {**lists.leader, **left.leader}.items() if text},
+        follower={topic: text for topic, text in {**lists.follower, **left.follower}.items() if text},
+    )
+
+
+def _restored(
+    there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
+) -> dict[BrokerRole, int | None]:
+    """What each rate to take off becomes; one that somebody changed since stays as it is."""
+    found = {}
+    for role in clear:
+        ours = remembered.rates.get(str(role))
+        now = there.rates_bytes_per_s.get(role)
+        if ours is not None:
+            found[role] = ours.before if now is not None and now in (ours.ours, ours.earlier) else now
+    return found
+
+
+def _ours(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+    """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen.
+
+    A rate that is kept because somebody set it in place of ours is not ours, and stays in the end.
+    """
+    known = remembered.rates.get(str(role))
+    if known is None:
+        return Rate(rate, there.rates_bytes_per_s.get(role))
+    is_others = there.rates_bytes_per_s.get(role) == rate != known.earlier
+    if known.ours == rate or is_others:
+        return known
+    return Rate(rate, known.before, earlier=known.ours)
+
+
+def _roles(remembered: Remembered) -> tuple[BrokerRole, ...]:
+    return tuple(map(_role, remembered.rates))
+
+
+def _role(name: str) -> BrokerRole:
+    kind, _, broker = name.partition(":")
+    return BrokerRole("leader" if kind == "leader" else "follower", int(broker))

@@ -1,0 +1,111 @@
+"""Throttle actions as the executor reads them."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from policies.throttle.lists import BadList, ThrottledLists, entries_of
+from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.rates import BrokerRole
+from streaming.contract.messages import Time
+from streaming.executor.orders import BadOrder, epoch_of, read_envelope
+
+THROTTLE_TYPE = "trimtab.action.throttle.v1"
+
+Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
+"""At 0 nothing would ever move, and Kafka takes it."""
+
+
+class Precondition(msgspec.Struct, frozen=True):
+    """What must still hold of the cluster's reassignments."""
+
+    reassignments: Literal["running", "planned", "none", "unknown"] = "unknown"
+
+
+class ThrottleAction(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor reads of a `trimtab.action.throttle.v1`."""
+
+    precondition: Precondition
+    expires_at: Time
+    dry_run: bool
+    add_leader_throttled_replicas: dict[str, str]
+    add_follower_throttled_replicas: dict[str, str]
+    remove_leader_throttled_replicas: dict[str, str]
+    remove_follower_throttled_replicas: dict[str, str]
+    leader_rate_bytes_per_s: dict[str, Rate]
+    follower_rate_bytes_per_s: dict[str, Rate]
+    clear_leader_rates: list[int]
+    clear_follower_rates: list[int]
+
+    @property
+    def add(self) -> ThrottledLists:
+        """Entries to add."""
+        return ThrottledLists(
+            leader=self.add_leader_throttled_replicas, follower=self.add_follower_throttled_replicas
+        )
+
+    @property
+    def remove(self) -> ThrottledLists:
+        """Entries to remove."""
+        return ThrottledLists(
+            leader=self.remove_leader_throttled_replicas, follower=self.remove_follower_throttled_replicas
+        )
+
+    @property
+    def rates(self) -> dict[BrokerRole, int]:
+        """Rates to set."""
+        return {
+            **{
+                BrokerRole("leader", int(broker)): rate
+                for broker, rate in self.leader_rate_bytes_per_s.items()
+            },
+            **{
+                BrokerRole("follower", int(broker)): rate
+                for broker, rate in self.follower_rate_bytes_per_s.items()
+            },
+        }
+
+    @property
+    def clear(self) -> tuple[BrokerRole, ...]:
+        """Rates to take off."""
+        return (
+            *(BrokerRole("leader", broker) for broker in self.clear_leader_rates),
+            *(BrokerRole("follower", broker) for broker in self.clear_follower_rates),
+        )
+
+
+class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """An action with who said it; ``epoch`` is None where its record carries none."""
+
+    id: str
+    source: str
+    epoch: int | None
+    action: ThrottleAction
+
+    @property
+    def kind(self) -> Literal["throttle"]:
+        return "throttle"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+_action = msgspec.json.Decoder(ThrottleAction)
+
+
+def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> ThrottleOrder | None:
+    """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
+    try:
+        said = read_envelope(value)
+        if said.cluster != cluster or said.type != THROTTLE_TYPE:
+            return None
+        action = _action.decode(said.data)
+        for lists in (action.add, action.remove):
+            for text in (*lists.leader.values(), *lists.follower.values()):
+                entries_of(text)
+        _ = action.rates
+        epoch = epoch_of(epoch_header)
+    except (msgspec.MsgspecError, ValueError, BadList) as error:
+        raise BadOrder(str(error)) from error
+    return ThrottleOrder(id=said.id, source=said.source, epoch=epoch, action=action)

@@ -1,0 +1,253 @@
+"""The loop of every executor: take actions from their topic, deal with them, tell what became of each.
+
+The results of a batch are written, then the position is committed. So an action may be taken up again after a crash; it
+must then find its aim reached, and give the same result under the same id. How an order is read and carried out is said
+by the executor of each kind of cluster.
+
+A batch is worked on in a thread of its own, while this one stays in the consumer group. Whatever goes wrong with the
+topics ends the batch: what was not committed is forgotten here, comes again from the topic, to whoever has it then, and
+is gated anew. So does a stop: no further call is made, what has been done is told, and nothing of the batch is committed.
+"""
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+import msgspec
+
+from streaming.contract.encode import encode_input
+from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
+from streaming.executor.metrics import ExecutorMetrics
+from streaming.executor.orders import BadOrder, Epochs, Gated, Held, Skip, gate
+from streaming.kafka.actions import ActionRecord
+from streaming.kafka.events import EventSink
+from streaming.ports.publishing import PublishError
+from streaming.process.pulse import Pulse
+from streaming.process.serve import Check
+from streaming.systems.actions import Actions
+from streaming.systems.control import ControlView
+
+__all__ = ["ActionLoop"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 1.0
+_RETRY_S = 5.0
+"""Between attempts to go on after the brokers failed."""
+
+OrderKind = TypeVar("OrderKind", bound=Gated)
+DoneKind = TypeVar("DoneKind")
+
+
+class _Stopping(Exception):
+    """A stop was asked for: what is not done yet is left to whoever comes next."""
+
+
+class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
+    """Takes actions from their topic, has them carried out, tells their results. ``run`` is for one thread."""
+
+    def __init__(
+        self,
+        metrics: ExecutorMetrics,
+        *,
+        cluster: str,
+        actions: Actions,
+        control: ControlView,
+        results: EventSink,
+        epochs: Epochs,
+        clock_s: Callable[[], float],
+    ) -> None:
+        self.metrics = metrics
+        self._cluster = cluster
+        self._actions = actions
+        self._control = control
+        self._results = results
+        self._epochs = epochs
+        self._clock_s = clock_s
+        self._stop = threading.Event()
+        self._pulse = Pulse()
+        metrics.polled(clock_s())
+        self._gating = threading.Lock()
+        self._lost: PublishError | None = None
+        """Why the batch in progress is not ours to go on with."""
+
+    def run(self, *, once: bool = False) -> None:
+        """Until ``stop``; with ``once`` until everything that is there has been dealt with. Raises ``PublishError`` then."""
+        with ThreadPoolExecutor(1, thread_name_prefix="batch") as worker:
+            while not self._stop.is_set():
+                self._pulse.turned()
+                try:
+                    if self._turn(worker, once=once):
+                        return
+                except PublishError as error:
+                    if once:
+                        raise
+                    self._drop(error)
+                except _Stopping:
+                    _LOG.info("stopping: what is left of the batch comes to whoever asks for actions next")
+                else:
+                    self._pulse.problem = ""
+
+    def stop(self) -> None:
+        """End ``run`` after the actions in progress: nothing further is begun. For signal handlers."""
+        self._stop.set()
+
+    def readiness(self) -> Sequence[Check]:
+        """Whether the brokers answer those who ask for actions."""
+        return self._pulse.readiness()
+
+    def liveness(self) -> Sequence[Check]:
+        """Whether actions are asked for at all, and a batch in progress moves on."""
+        return self._pulse.liveness()
+
+    @abstractmethod
+    def _read(self, record: ActionRecord) -> OrderKind | None:
+        """The order in a record; None for another executor's. Raises ``BadOrder``."""
+
+    @abstractmethod
+    def _deal_with(self, orders: Iterable[OrderKind]) -> None:
+        """``_carry_out`` each, in the order that suits; ends only when nothing of it runs any more. Raises ``PublishError``."""
+
+    @abstractmethod
+    def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
+        """What became of it; a cluster that does not take it is a failure, not an error.
+
+        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` where that may not be any more,
+        and what ends the batch. Raises ``PublishError``.
+        """
+
+    @abstractmethod
+    def _tell_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
+        """Count, log and ``_tell`` it. Raises ``PublishError``."""
+
+    def _due(self) -> Callable[[], None] | None:
+        """What is to be done when there is no action; it raises ``PublishError``. None: nothing now."""
+        return None
+
+    def _turn(self, worker: Executor, *, once: bool) -> bool:
+        """Ask for actions and deal with them; whether that was all there will be. Raises ``PublishError``."""
+        records = self._actions.poll(timeout_s=_POLL_S)
+        self._polled()
+        if records:
+            self._stay_for(worker, lambda: self._take_up(records))
+            self._actions.commit()
+            return False
+        due = self._due()
+        if not (once or due) or not self._actions.is_at_end():
+            return False
+        if due:
+            self._stay_for(worker, due)
+        return once
+
+    def _stay_for(self, worker: Executor, work: Callable[[], None]) -> None:
+        """Have it done and stay in the group meanwhile; it is over when this returns or raises."""
+        self._lost = None
+        self._pulse.progressed()
+        begun = worker.submit(work)
+        while wait([begun], timeout=_POLL_S).not_done:
+            self._pulse.turned()
+            try:
+                self._actions.stay()
+            except PublishError as error:
+                self._lost = self._lost or error
+            else:
+                self._polled()
+        self._pulse.ended()
+        begun.result(timeout=0)
+        if self._lost is not None:
+            raise self._lost
+
+    def _take_up(self, records: Sequence[ActionRecord]) -> None:
+        try:
+            self._deal_with(self._orders(records))
+        except _Stopping:
+            self._results.flush()
+            raise
+        self._results.flush()
+
+    def _drop(self, error: PublishError) -> None:
+        """Forget what was not committed, and wait a little before it is asked for again."""
+        self._pulse.problem = str(error)
+        self.metrics.count_dropped()
+        _LOG.warning("%s", error)
+        self._actions.drop()
+        self._stop.wait(_RETRY_S)
+
+    def _polled(self) -> None:
+        self._pulse.polled()
+        self.metrics.polled(self._clock_s())
+
+    def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
+        for record in records:
+            try:
+                order = self._read(record)
+            except BadOrder as error:
+                self.metrics.count_unreadable()
+                _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
+            else:
+                if order is not None:
+                    yield order
+
+    def _carry_out(self, order: OrderKind) -> None:
+        """Gate an order, try it where that may be, and tell what became of it. Thread-safe. Raises ``PublishError``."""
+        self._pulse.progressed()
+        began_s = time.monotonic()
+        try:
+            self._gate(order)
+        except Held as held:
+            self._tell_skip(order, held.skip, took_s=None)
+            return
+        try:
+            done = self._try(order, lambda: self._gate(order))
+        except Held as held:
+            done = held.skip
+        took_s = time.monotonic() - began_s
+        if isinstance(done, Skip):
+            self._tell_skip(order, done, took_s=took_s)
+        else:
+            self._tell_done(order, done, took_s=took_s)
+
+    def _gate(self, order: OrderKind) -> None:
+        """Raises ``Held`` where it may not be tried now, and ``PublishError`` where that is not known, or not ours to know.
+
+        Raises ``_Stopping`` where a stop was asked for.
+        """
+        with self._gating:
+            self._require_going_on()
+            if self._lost is not None:
+                raise self._lost
+            try:
+                control = self._control.newest()
+            except PublishError as error:  # the others of the batch need not wait for it, too
+                self._lost = error
+                raise
+            now = datetime.fromtimestamp(self._clock_s(), UTC)
+            skip = gate(order, epochs=self._epochs, control=control, now=now)
+        if skip is not None:
+            raise Held(skip)
+
+    def _require_going_on(self) -> None:
+        if self._stop.is_set():
+            raise _Stopping
+
+    def _tell_skip(self, order: OrderKind, skip: Skip, *, took_s: float | None) -> None:
+        self.metrics.count_skipped(order.kind, skip.reason)
+        _LOG.info("%s skipped: %s", order, skip)
+        self._tell(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
+
+    def _tell(self, order: OrderKind, data: ActionResultData) -> None:
+        """One id an action: what is told twice is known to be the same."""
+        event = encode_input(
+            type_=type_of(ActionResultMessage),
+            id_=f"result/{order.id}",
+            source=f"/trimtab/execute/{self._cluster}",
+            subject=order.id,
+            time_ms=int(1000 * self._clock_s()),
+            cluster=self._cluster,
+            data=msgspec.json.encode(data),
+        )
+        self._results.send(self._cluster, event)

@@ -1,0 +1,229 @@
+"""Actions as an executor reads them, and every reason not to carry one out. Pure: time is passed in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+import msgspec
+
+from streaming.contract.messages import ControlData, Time
+from streaming.pulsar.admin.bundles import BundleName
+
+__all__ = [
+    "BadOrder",
+    "Envelope",
+    "Epochs",
+    "Gated",
+    "Held",
+    "Order",
+    "Skip",
+    "SkipReason",
+    "SplitOrder",
+    "UnloadOrder",
+    "epoch_of",
+    "gate",
+    "read_envelope",
+    "read_order",
+]
+
+UNLOAD_TYPE = "trimtab.action.unload.v1"
+SPLIT_TYPE = "trimtab.action.split.v1"
+
+SkipReason = Literal[
+    "dry-run",
+    "executor-dry-run",
+    "no-epoch",
+    "old-epoch",
+    "expired",
+    "paused",
+    "bundle-gone",
+    "namespace-gone",
+    "owner-changed",
+    "destination-gone",
+    "bad-boundaries",
+    "not-moving",
+    "still-moving",
+]
+"""Why an action is not carried out; each is the value of a metric's label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """An action that is not carried out, and why, for a person."""
+
+    reason: SkipReason
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+class Held(Exception):
+    """An action may not be tried any more; ``skip`` says why."""
+
+    def __init__(self, skip: Skip) -> None:
+        super().__init__(str(skip))
+        self.skip = skip
+
+
+class Precondition(msgspec.Struct, frozen=True):
+    """What must still hold."""
+
+    owner: str
+    range: str
+
+
+class UnloadOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor reads of a `trimtab.action.unload.v1`."""
+
+    bundle: str
+    precondition: Precondition
+    expires_at: Time
+    dry_run: bool
+    destination_broker: str | None = None
+
+
+class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor reads of a `trimtab.action.split.v1`."""
+
+    bundle: str
+    precondition: Precondition
+    expires_at: Time
+    dry_run: bool
+    boundaries: list[int]
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What an executor reads of any action before it knows its kind."""
+
+    id: str
+    source: str
+    type: str
+    cluster: str
+    data: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An action with who said it; ``epoch`` is None where its record carries none."""
+
+    id: str
+    source: str
+    epoch: int | None
+    action: UnloadOrder | SplitOrder
+    bundle: BundleName
+
+    @property
+    def kind(self) -> Literal["unload", "split"]:
+        return "unload" if isinstance(self.action, UnloadOrder) else "split"
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.bundle} ({self.id})"
+
+
+class BadOrder(Exception):
+    """A record on the actions topic is no action that can be read; the text says why."""
+
+
+read_envelope = msgspec.json.Decoder(Envelope).decode
+_unload = msgspec.json.Decoder(UnloadOrder)
+_split = msgspec.json.Decoder(SplitOrder)
+
+
+def epoch_of(header: bytes | None) -> int | None:
+    """The controller's epoch in a record's header. Raises ``ValueError``."""
+    return None if header is None else int(header)
+
+
+def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Order | None:
+    """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
+    try:
+        said = read_envelope(value)
+        if said.cluster != cluster:
+            return None
+        if said.type == UNLOAD_TYPE:
+            action: UnloadOrder | SplitOrder = _unload.decode(said.data)
+        elif said.type == SPLIT_TYPE:
+            action = _split.decode(said.data)
+        else:
+            return None
+        bundle = BundleName.parse(action.bundle)
+        epoch = epoch_of(epoch_header)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadOrder(str(error)) from error
+    if bundle.range != action.precondition.range.lower():
+        raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
+    return Order(id=said.id, source=said.source, epoch=epoch, action=action, bundle=bundle)
+
+
+@dataclass(slots=True)
+class Epochs:
+    """The highest epoch heard of each source: an older controller's actions are not obeyed any more."""
+
+    highest: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, source: str, epoch: int) -> bool:
+        """Whether the epoch is the highest so far; remembers it if so."""
+        if epoch < self.highest.get(source, 0):
+            return False
+        self.highest[source] = epoch
+        return True
+
+    def merge(self, others: Mapping[str, int]) -> None:
+        """Learn what was heard before."""
+        for source, epoch in others.items():
+            self.hear(source, epoch)
+
+
+class Expiring(Protocol):
+    """What every action says of when it counts."""
+
+    @property
+    def expires_at(self) -> datetime: ...
+    @property
+    def dry_run(self) -> bool: ...
+
+
+class Gated(Protocol):
+    """An order of any kind; as a string it says what it is, for the log."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def epoch(self) -> int | None: ...
+    @property
+    def action(self) -> Expiring: ...
+
+
+def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: datetime) -> Skip | None:
+    """Why an action may not even be tried now; None where it may. Remembers its epoch."""
+    if order.epoch is None:
+        return Skip(
+            "no-epoch", "its record has no trimtab-epoch header, so nobody knows whether it is the newest"
+        )
+    if not epochs.hear(order.source, order.epoch):
+        newest = epochs.highest[order.source]
+        return Skip("old-epoch", f"{order.source} had epoch {order.epoch} then and has {newest} now")
+    if order.action.dry_run:
+        return Skip("dry-run", "it was only to be shown")
+    if now >= order.action.expires_at:
+        age_s = (now - order.action.expires_at).total_seconds()
+        return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
+    return _held(control)
+
+
+def _held(control: ControlData | None) -> Skip | None:
+    """A pause, and a return to dry-run, are obeyed at once, not at the next round."""
+    if control is None:
+        return None
+    by = f"by {control.who or 'somebody'}: {control.why or 'no reason given'}"
+    if control.paused:
+        return Skip("paused", f"the cluster is paused {by}")
+    if control.mode == "dry-run":
+        return Skip("paused", f"the cluster was set to dry-run {by}")
+    return None

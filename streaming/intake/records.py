@@ -1,0 +1,172 @@
+"""From records to outputs: decode, give each event to its cluster's controller, refuse what cannot be used.
+
+The one way in for the Spark operator and for ``trimtab replay``: what differs between them is only where records come
+from and where memory lives.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from state.bulkhead import PASSES_THROUGH, refusal
+from state.controller import REJECTED, USED, Controller, Result
+from state.events import (
+    ActionResult,
+    ClusterFacts,
+    Control,
+    Event,
+    KafkaLoadReport,
+    LoadReport,
+    Reassignment,
+    Rejection,
+    RejectReason,
+    Tick,
+    TopicStats,
+)
+from state.outputs import Output
+from streaming.contract.decode import decode
+from streaming.contract.encode import Refused, refused
+from streaming.contract.messages import (
+    ActionResultMessage,
+    ControlMessage,
+    KafkaLoadReportMessage,
+    LoadReportMessage,
+    PulsarClusterMessage,
+    ReassignmentMessage,
+    TickMessage,
+    TopicStatsMessage,
+    type_of,
+)
+from streaming.contract.origin import Origin
+from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+
+UNKNOWN_TYPE = "unknown"
+"""Type under which records are counted that did not become an event."""
+
+_TYPE_NAMES: dict[type[Event], str] = {
+    LoadReport: type_of(LoadReportMessage),
+    TopicStats: type_of(TopicStatsMessage),
+    KafkaLoadReport: type_of(KafkaLoadReportMessage),
+    Reassignment: type_of(ReassignmentMessage),
+    ClusterFacts: type_of(PulsarClusterMessage),
+    Tick: type_of(TickMessage),
+    ActionResult: type_of(ActionResultMessage),
+    Control: type_of(ControlMessage),
+}
+EVENT_TYPES = (*_TYPE_NAMES.values(), UNKNOWN_TYPE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record, before anything is known of it."""
+
+    value: bytes | None
+    origin: Origin
+    key: str | None = None
+    """Record key; None where there is none to compare, as in files."""
+    appended_ms: int | None = None
+    is_control: bool | None = None
+    """Whether it came on the control topic; None where there is one stream for both, as in files."""
+    oversize: tuple[int, str] | None = None
+    """Size and SHA-256 of a record above ``max_record_bytes``, of which ``value`` is only the head."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """How the records of one stretch ended, for metrics and for the summary of a replay."""
+
+    results: Counter[tuple[str, str, Result]] = field(default_factory=Counter)
+    """By (cluster, type, result)."""
+    reasons: Counter[RejectReason] = field(default_factory=Counter)
+    action_results: Counter[str] = field(default_factory=Counter)
+    """Used results of actions, by outcome."""
+
+    def of(self, result: Result) -> int:
+        """How many records ended so."""
+        return sum(count for (_, _, ended), count in self.results.items() if ended == result)
+
+
+class Intake:
+    """Takes records of one or of many clusters; ``controller_of`` finds or makes a cluster's controller."""
+
+    def __init__(
+        self,
+        controller_of: Callable[[str], Controller],
+        *,
+        max_record_bytes: int,
+        accepted: AcceptedClusters = EVERY_CLUSTER,
+    ) -> None:
+        self._controller_of = controller_of
+        self._accepted = accepted
+        self._max_record_bytes = max_record_bytes
+        self.tally = Tally()
+
+    def take(self, record: Record) -> tuple[list[Output], Refused | None]:
+        """Outputs of the rounds the record closes, or the record for the dead letter."""
+        cluster, event = self._event(record)
+        if isinstance(event, Rejection):
+            self.tally.results[cluster, UNKNOWN_TYPE, REJECTED] += 1
+            return [], self._refuse(record, event, cluster)
+        controller = self._controller_of(cluster)
+        step = controller.step(event)
+        counted = self._count(cluster, controller)
+        if step.rejection is not None:
+            return [], self._refuse(record, step.rejection, cluster)
+        if isinstance(event, ActionResult) and counted[ActionResult, USED]:
+            self.tally.action_results[event.outcome] += 1
+        return step.outputs, None
+
+    def close_open(self, cluster: str) -> list[Output]:
+        """Close the open rounds of a cluster, as at the end of a recording."""
+        controller = self._controller_of(cluster)
+        outputs = controller.close_open()
+        self._count(cluster, controller)
+        return outputs
+
+    def _event(self, record: Record) -> tuple[str, Event | Rejection]:
+        if record.oversize is not None:
+            detail = (
+                f"{record.oversize[0]} bytes, at most {self._max_record_bytes} are taken: send fewer bundles a "
+                f"report, or raise controller.max_record_bytes and the topic's max.message.bytes"
+            )
+            return "", Rejection(reason="too-large", detail=detail)
+        partition = None if record.is_control else _partition(record)
+        try:
+            cluster, event = decode(
+                record.value, key=record.key, appended_ms=record.appended_ms, partition=partition
+            )
+        except PASSES_THROUGH:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+            return "", refusal(error)
+        if isinstance(event, Event) and record.is_control not in {None, isinstance(event, Control)}:
+            belongs = "control" if isinstance(event, Control) else "input"
+            detail = (
+                f"{_TYPE_NAMES[type(event)]} belongs on the {belongs} topic, it came on {record.origin.topic}"
+            )
+            return cluster, Rejection(reason="wrong-topic", detail=detail)
+        if isinstance(event, Event):
+            return cluster, self._accepted.refusal(cluster, event) or event
+        return cluster, event
+
+    def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:
+        self.tally.reasons[rejection.reason] += 1
+        found = refused(
+            record.value or b"",
+            origin=record.origin,
+            rejection=rejection,
+            cluster=cluster,
+            appended_ms=record.appended_ms,
+        )
+        return found if record.oversize is None else found.of_size(*record.oversize)
+
+    def _count(self, cluster: str, controller: Controller) -> Counter[tuple[type[Event], Result]]:
+        """Move what the controller counted since the last look into the tally; returns it."""
+        counted = controller.take_results()
+        for (kind, result), count in counted.items():
+            self.tally.results[cluster, _TYPE_NAMES[kind], result] += count
+        return counted
+
+
+def _partition(record: Record) -> int | None:
+    return None if record.is_control is None else record.origin.partition

@@ -1,0 +1,1 @@
+"""Everything that uses the Kafka client, and every way around its faults."""

@@ -1,0 +1,215 @@
+"""The executor's view of the actions topic on Kafka: each action at least once and in order.
+
+Positions are committed after the results of a batch are written, together with the highest epoch of each controller:
+a restart neither skips an action nor forgets whose are out of date. Standbys of the same cluster share a consumer
+group, so one of them acts. Who drops out of the group (frozen, or cut off for longer than its session lasts) loses the
+batch it had: nothing of it is committed, and after joining again it begins where the group is then.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.structs import OffsetAndMetadata
+
+from streaming.executor.orders import Epochs
+from streaming.kafka.denied import told
+from streaming.kafka.log import partitions_of
+from streaming.kafka.permissions import ANYBODY, Subject, unseen
+from streaming.ports.publishing import PublishError
+from streaming.process.closing import Closing
+
+__all__ = ["ActionRecord", "ActionsTopic"]
+
+EPOCH_HEADER = "trimtab-epoch"
+LOOKBACK_S = 3600.0
+"""How far back a first start reads actions: those that have not expired are younger, the others get their result."""
+_REQUEST_TIMEOUT_MS = 20_000
+_STAY_MS = 200
+"""Long enough to join the group again, in a few turns, while a batch is worked on."""
+_LOOK_INTERVAL_S = 10.0
+"""Between looks whether the group's coordinator answers, while there is nothing to do: polling does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRecord:
+    """A record of the actions topic."""
+
+    value: bytes
+    epoch_header: bytes | None
+
+
+class ActionsTopic(Closing):
+    """Consumer of the actions topic in the group of ``cluster``'s executors. Not for several threads."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        cluster: str,
+        epochs: Epochs,
+        records_max: int,
+        now_s: float,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached."""
+        self._epochs = epochs
+        self._group = f"trimtab-execute-{cluster}"
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        self._topic = topic
+        with self._explained(f"no consumer at {bootstrap}"):
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=self._group,
+                isolation_level="read_committed",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                max_poll_records=records_max,
+                bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
+                metrics_enabled=False,
+                **client_options,
+            )
+        self._start_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._assigned = _Assigned(self._consumer)
+        self._looked_s = time.monotonic()
+        self._consumer.subscribe([topic], listener=self._assigned)
+
+    def require(self) -> None:
+        """Raise ``PublishError`` unless there is such a topic."""
+        with self._explained("the topics cannot be listed"):
+            found = partitions_of(self._consumer, self._topic, timeout_s=_REQUEST_TIMEOUT_MS / 1000)
+        if not found:
+            raise PublishError(unseen(self._subject, self._topic, "Read"))
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        """Records in order, partition by partition. Raises ``PublishError``."""
+        with self._explained(f"{self._topic} cannot be read"):
+            self._consumer.resume(*(self._consumer.assignment() - self._assigned.new))
+            self._assigned.are_kept = True
+            batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
+        with self._explained(f"the position in {self._topic} cannot be read"):
+            self._begin()
+            if not batches:
+                self._look()
+        return [
+            ActionRecord(value=record.value, epoch_header=dict(record.headers).get(EPOCH_HEADER))
+            for partition in sorted(batches)
+            for record in batches[partition]
+        ]
+
+    def stay(self) -> None:
+        """Stay in the group while what was polled is worked on. Raises ``PublishError`` once it is another's."""
+        with self._explained(f"the group of {self._topic} cannot be kept"):
+            self._consumer.pause(*self._consumer.assignment())
+            self._consumer.poll(timeout_ms=_STAY_MS)
+        self._require_kept()
+
+    def commit(self) -> None:
+        """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        self._require_kept()
+        metadata = json.dumps(self._epochs.highest, separators=(",", ":"))
+        with self._explained(f"the position in {self._topic} could not be committed"):
+            self._consumer.commit(
+                {
+                    partition: OffsetAndMetadata(self._position(partition), metadata, -1)
+                    for partition in self._consumer.assignment()
+                },
+                timeout_ms=_REQUEST_TIMEOUT_MS,
+            )
+
+    def drop(self) -> None:
+        """Begin again where the group is, at the next ``poll``."""
+        self._assigned.begin_again()
+
+    def is_at_end(self) -> bool:
+        """Whether partitions are assigned and all there was at this moment has been polled. Raises ``PublishError``."""
+        assigned = self._consumer.assignment()
+        if not assigned or self._assigned.new:
+            return False
+        with self._explained(f"the end of {self._topic} cannot be read"):
+            ends = self._consumer.end_offsets(assigned, timeout_ms=_REQUEST_TIMEOUT_MS)
+            return all(self._position(partition) >= end for partition, end in ends.items())
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close(autocommit=False, timeout_ms=_REQUEST_TIMEOUT_MS)
+
+    def _begin(self) -> None:
+        """Begin new partitions: where the group was, with the epochs it knew, or an hour back."""
+        for partition in sorted(self._assigned.new):
+            self._begin_at(partition)
+            self._consumer.resume(partition)
+            self._assigned.new.discard(partition)
+
+    def _begin_at(self, partition: TopicPartition) -> None:
+        committed = self._consumer.committed(partition, metadata=True, timeout_ms=_REQUEST_TIMEOUT_MS)
+        if committed is not None:
+            self._epochs.merge(json.loads(committed.metadata or "{}"))
+            self._consumer.seek(partition, committed.offset)
+            return
+        asked = {partition: self._start_ms}
+        found = self._consumer.offsets_for_times(asked, timeout_ms=_REQUEST_TIMEOUT_MS)[partition]
+        if found is None:
+            self._consumer.seek_to_end(partition)
+        else:
+            self._consumer.seek(partition, found.offset)
+
+    def _look(self) -> None:
+        if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:
+            return
+        self._consumer.committed(TopicPartition(self._topic, 0), timeout_ms=_REQUEST_TIMEOUT_MS)
+        self._looked_s = time.monotonic()
+
+    def _position(self, partition: TopicPartition) -> int:
+        position = self._consumer.position(partition, timeout_ms=_REQUEST_TIMEOUT_MS)
+        if position is None:
+            raise KafkaTimeoutError(f"the position in {partition} is not known")
+        return int(position)
+
+    def _require_kept(self) -> None:
+        if not self._assigned.are_kept:
+            raise PublishError(
+                f"the actions at hand were taken from this executor: it was out of the group {self._group} for a while, or "
+                "another one joined it; whoever has them now takes them up again"
+            )
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            why = told(error, self._subject, "Read", topic=self._topic, group=self._group)
+            raise PublishError(f"{what}: {why}") from error
+
+
+class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """Keeps new partitions from being read until it is known where to begin; a listener may not ask Kafka itself.
+
+    Called in the client's own thread.
+    """
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self.new: set[TopicPartition] = set()
+        self.are_kept = True
+        """Whether all that was assigned at the last poll has been ours ever since."""
+
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        self.are_kept = self.are_kept and not revoked
+        self.new -= set(revoked)
+
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        self.new |= set(assigned)
+        self._consumer.pause(*assigned)
+
+    def begin_again(self) -> None:
+        """As if all that is assigned were new."""
+        self.on_partitions_assigned(self._consumer.assignment())

@@ -1,0 +1,150 @@
+"""Writing events to the input topic, for collectors and executors.
+
+Not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing. An event
+that cannot be written in time is given up and counted: load is only worth something while it is fresh.
+"""
+
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import BinaryIO, Protocol
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.future import Future
+
+from streaming.kafka.denied import told
+from streaming.kafka.ending import end
+from streaming.kafka.permissions import ANYBODY, Subject
+from streaming.ports.publishing import PublishError
+from streaming.process.closing import Closing
+
+__all__ = ["EventSink", "KafkaEvents", "LineEvents", "NoInputTopic"]
+
+RECORD_HEADROOM_BYTES = 64 * 1024
+"""Key, headers and batch header on top of the largest value."""
+
+
+class NoInputTopic(Exception):
+    """The input topic does not exist."""
+
+
+class EventSink(Protocol):
+    """Somewhere events go. Thread-safe."""
+
+    def send(self, key: str, value: bytes) -> None:
+        """Hand an event over; raises ``PublishError`` if that is impossible. ``flush`` tells what became of it."""
+
+    def flush(self) -> None:
+        """Wait until all events handed over are written; raises ``PublishError`` naming how many are not."""
+
+    def close(self) -> None:
+        """Close connections."""
+
+
+class KafkaEvents(Closing):
+    """A producer of the input topic. ``client_options`` are passed to the client (security)."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        max_record_bytes: int,
+        timeout_s: float = 10.0,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
+        self._topic = topic
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        self._timeout_s = timeout_s
+        timeout_ms = round(timeout_s * 1000)
+        try:
+            self._producer = KafkaProducer(
+                bootstrap_servers=bootstrap,
+                acks="all",
+                linger_ms=5,
+                bootstrap_timeout_ms=timeout_ms,
+                max_block_ms=timeout_ms,
+                request_timeout_ms=timeout_ms,
+                delivery_timeout_ms=timeout_ms + 5,
+                max_request_size=max_record_bytes + RECORD_HEADROOM_BYTES,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+                **client_options,
+            )
+            self._require_topic()
+        except KafkaError as error:
+            raise PublishError(f"no producer at {bootstrap}: {error!r}") from error
+        self._lock = threading.Lock()
+        self._sent: list[Future] = []
+
+    def send(self, key: str, value: bytes) -> None:
+        """See ``EventSink``."""
+        try:
+            future = self._producer.send(self._topic, key=key.encode(), value=value)
+        except KafkaError as error:
+            raise PublishError(f"an event of {len(value)} bytes could not be sent: {error!r}") from error
+        with self._lock:
+            self._sent.append(future)
+
+    def flush(self) -> None:
+        """See ``EventSink``."""
+        with self._lock:
+            sent, self._sent = self._sent, []
+        failures: list[KafkaError] = []
+        for future in sent:
+            try:
+                future.get(timeout=self._timeout_s)
+            except KafkaError as error:
+                failures.append(error)
+        if failures:
+            raise PublishError(
+                f"{len(failures)} of {len(sent)} events were not written to {self._topic} at "
+                f"{self._subject.bootstrap}; the first: {self._told(failures[0])}"
+            )
+
+    def close(self) -> None:
+        """Close the connection; what is not written within a second is given up."""
+        end(self._producer, wait_s=1)
+
+    def _require_topic(self) -> None:
+        """Kafka hides a topic from those who may not describe it, and tells whoever asks for it by name."""
+        try:
+            partitions = self._producer.partitions_for(self._topic)
+        except TopicAuthorizationFailedError as error:
+            end(self._producer)
+            raise PublishError(self._told(error)) from error
+        except KafkaError:
+            partitions = None
+        if not partitions:
+            end(self._producer)
+            raise NoInputTopic(
+                f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
+            )
+
+    def _told(self, error: KafkaError) -> str:
+        return told(error, self._subject, "Write", topic=self._topic)
+
+
+class LineEvents:
+    """Events as lines of a file, for ``trimtab replay``."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+
+    def send(self, key: str, value: bytes) -> None:
+        """See ``EventSink``; the key is in the event."""
+        del key
+        with self._lock:
+            self._file.write(value + b"\n")
+
+    def flush(self) -> None:
+        """See ``EventSink``."""
+        with self._lock:
+            self._file.flush()
+
+    def close(self) -> None:
+        """The file is the caller's."""

@@ -1,0 +1,48 @@
+"""Which topics the input's are: a topic that was deleted and made anew has the same name and another id.
+
+On Kafka the brokers give each topic an id (2.8 and later). Pulsar has none, and needs none here: ids of ledgers are never
+used again, so a position tells a topic from the one before it (``streaming.pulsar.positions``).
+"""
+
+from collections.abc import Mapping
+
+from kafka import KafkaAdminClient
+
+from streaming.kafka.link import input_link
+from streaming.settings import Settings
+
+__all__ = ["exchanged", "input_ids"]
+
+_TIMEOUT_MS = 10_000
+
+
+def input_ids(settings: Settings) -> dict[str, str]:
+    """Ids of the input and control topic, as far as there are any. Raises ``KafkaError``."""
+    if settings.input.is_pulsar:
+        return {}
+    link = input_link(settings)
+    names = [settings.topics.input, settings.topics.control]
+    with KafkaAdminClient(
+        bootstrap_servers=link.bootstrap,
+        bootstrap_timeout_ms=_TIMEOUT_MS,
+        request_timeout_ms=_TIMEOUT_MS,
+        **link.client_options(),
+    ) as admin:
+        described = admin.describe_topics(names)
+    return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
+
+
+def exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """What to say of topics that are others than before; None where all are the same, or nobody can know."""
+    names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    if not names:
+        return None
+    ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
+    return (
+        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, and "
+        "those the checkpoint would pass over were never read. Start over with --fresh"
+    )
+
+
+def _has_id(topic: Mapping[str, object]) -> bool:
+    return topic["error_code"] == 0 and int(str(topic.get("topic_id") or "0").replace("-", ""), 16) > 0

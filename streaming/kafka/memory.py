@@ -1,0 +1,203 @@
+"""What the executor put on a cluster, remembered on a compacted topic, so that exactly that is taken off again.
+
+It is written before anything is set: after a crash there may be less on the cluster than remembered, never more. Who means
+to change it takes it: from then on whoever had it before, a frozen executor perhaps, cannot write any more (its
+transactional id is fenced), and what is read afterwards is the newest. So nobody overwrites what he has not read.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, Self
+
+import msgspec
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
+
+from policies.throttle.lists import ThrottledLists, union
+from streaming.kafka.denied import told
+from streaming.kafka.ending import end
+from streaming.kafka.log import partitions_of, read_to_end
+from streaming.kafka.permissions import ANYBODY, Subject, lacking, unseen
+from streaming.ports.publishing import LARGEST_RECORD_BYTES, PublishError
+from streaming.process.within import within
+
+_TIMEOUT_S = 20.0
+
+
+class Taken(PublishError):
+    """Another executor has taken the memory since; nothing was written."""
+
+
+class HeldMemory(Protocol):
+    """The memory of a cluster while it is ours."""
+
+    @property
+    def remembered(self) -> "Remembered":
+        """What it was when it was taken."""
+
+    def write(self, remembered: "Remembered") -> None:
+        """Replace it. Raises ``Taken`` where another took it, and ``PublishError``."""
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A rate of ours on a broker."""
+
+    ours: int
+    before: int | None
+    """What was there before; None: nothing."""
+    earlier: int | None = None
+    """Ours before that one, while nobody knows which of them is there."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """All of one cluster; plain values, stored as JSON."""
+
+    added: ThrottledLists = ThrottledLists()
+    """Entries that were not there before."""
+    rates: dict[str, Rate] = {}
+    """By role, as in ``leader:101``."""
+    is_planned: bool = False
+    """Whether it is for a move that had not begun when it was looked at last, and so is no leftover."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of ours is there."""
+        return not (self.added.leader or self.added.follower or self.rates)
+
+    def with_(self, ours: Self) -> Self:
+        """What is there after ``ours`` was put on the cluster by one who did not know of this."""
+        rates = {
+            name: msgspec.structs.replace(now, earlier=ours.rates[name].ours) if name in ours.rates else now
+            for name, now in self.rates.items()
+        }
+        return msgspec.structs.replace(
+            self, added=union(self.added, ours.added), rates={**ours.rates, **rates}
+        )
+
+    @classmethod
+    def parse(cls, value: bytes | None) -> Self:
+        """Of the value of a record; without one nothing is remembered."""
+        return cls() if value is None else msgspec.json.decode(value, type=cls)
+
+    def value(self) -> bytes | None:
+        """For a record; None where nothing of ours is there."""
+        return None if self.is_empty else msgspec.json.encode(self)
+
+
+@dataclass(slots=True)
+class ExecutorMemory:
+    """The newest value of one cluster on ``topic``. Not for several threads."""
+
+    bootstrap: str
+    topic: str
+    cluster: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    principal: str = ANYBODY
+
+    def read(self) -> Remembered:
+        """Look at it: read the topic to its end. Raises ``PublishError``."""
+        try:
+            found = self._newest()
+        except KafkaError as error:
+            why = told(error, self._subject, "Read", topic=self.topic)
+            raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
+        return Remembered.parse(found)
+
+    @contextmanager
+    def held(self) -> Iterator[HeldMemory]:
+        """Take it, to the end of the block. Raises ``PublishError``."""
+        producer: KafkaProducer | None = None
+        try:
+            with self._writing():
+                producer = self._producer()
+                producer.init_transactions()
+            yield _Held(self, producer, self.read())
+        finally:
+            end(producer)
+
+    def _producer(self) -> KafkaProducer:
+        timeout_ms = round(1000 * _TIMEOUT_S)
+        return KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            transactional_id=self._transactional_id,
+            bootstrap_timeout_ms=timeout_ms,
+            max_block_ms=timeout_ms,
+            request_timeout_ms=timeout_ms,
+            delivery_timeout_ms=timeout_ms,
+            max_request_size=LARGEST_RECORD_BYTES,
+            allow_auto_create_topics=False,
+            metrics_enabled=False,
+            **self.options,
+        )
+
+    def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
+        """A tombstone where nothing is left."""
+        with self._writing():
+            producer.begin_transaction()
+            sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())
+            sent.get(timeout=_TIMEOUT_S)
+            try:
+                within(_TIMEOUT_S, producer.commit_transaction, what="commit")
+            except TimeoutError as error:
+                raise KafkaTimeoutError(str(error)) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (ProducerFencedError, InvalidProducerEpochError) as error:
+            raise Taken(
+                f"another executor of {self.cluster} has taken over what is remembered on {self.topic}: {error!r}"
+            ) from error
+        except TransactionalIdAuthorizationFailedError as error:
+            raise PublishError(
+                lacking(self._subject, "transactional-id", self._transactional_id, ["Write"])
+            ) from error
+        except KafkaError as error:
+            why = told(error, self._subject, "Write", topic=self.topic)
+            raise PublishError(f"{self.topic} could not be written: {why}") from error
+
+    @property
+    def _transactional_id(self) -> str:
+        return f"trimtab-execute-{self.cluster}"
+
+    @property
+    def _subject(self) -> Subject:
+        return Subject(bootstrap=self.bootstrap, principal=self.principal)
+
+    def _newest(self) -> bytes | None:
+        with KafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            **self.options,
+        ) as consumer:
+            if not partitions_of(consumer, self.topic, timeout_s=_TIMEOUT_S):
+                raise PublishError(unseen(self._subject, self.topic, "Read"))
+            at = TopicPartition(self.topic, 0)
+            consumer.assign([at])
+            consumer.seek_to_beginning(at)
+            found: bytes | None = None
+            for record in read_to_end(consumer, timeout_s=_TIMEOUT_S):
+                if record.key == self.cluster.encode():
+                    found = record.value
+            return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    memory: ExecutorMemory
+    producer: KafkaProducer
+    remembered: Remembered
+
+    def write(self, remembered: Remembered) -> None:
+        """See ``HeldMemory``."""
+        self.memory._write(self.producer, remembered)  # noqa: SLF001 - two halves of one thing

@@ -1,0 +1,316 @@
+"""Publishes micro-batches to Kafka exactly once, and hands over cleanly from one controller to the next.
+
+One transaction holds a batch's records and a marker saying "this batch of this query is out" (KIP-98). The
+order at start is fixed: `init_transactions` fences older incarnations and ends their transaction; only then
+are marker and checkpoint read, compared, and the marker written again with the next epoch. That last write is
+the claim: whoever has the highest epoch on the commits topic is the controller, which is how a fenced
+process tells a successor (it must end) from a transaction that timed out or a newcomer that refused to start
+(it may go on).
+
+Every record carries the epoch in the header `trimtab-epoch`. Consumers must read with `read_committed`.
+This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from kafka import KafkaProducer
+from kafka.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from kafka.producer.future import FutureRecordMetadata
+
+from streaming.kafka.ending import end
+from streaming.kafka.marker_topic import MarkerTopic
+from streaming.kafka.permissions import Subject, acl_command
+from streaming.ports.marker import (
+    UNNAMED,
+    Checkpoint,
+    Marker,
+    RanWith,
+    Seen,
+    encode_marker,
+    next_start,
+    published,
+    seen,
+    taken_over,
+)
+from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
+from streaming.ports.publishing import (
+    EPOCH_HEADER,
+    LARGEST_RECORD_BYTES,
+    CheckpointMismatch,
+    Fenced,
+    NotAllowed,
+    PublishError,
+)
+from streaming.process.closing import Closing
+from streaming.process.within import within
+
+__all__ = ["EPOCH_HEADER", "KafkaPublisher"]
+
+_TRANSACTION_TIMEOUT_MS = 60_000
+"""Of ordinary batches: one that a killed controller left open holds readers back for no longer."""
+_TRANSACTION_TIMEOUT_MOST_MS = 900_000
+"""A broker refuses more than its ``transaction.max.timeout.ms``, 15 minutes by default."""
+_FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
+
+
+class KafkaPublisher(Closing):
+    """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
+
+    `ran_with` is noted with each batch. `client_options` are passed to every Kafka client (security); `principal` is who
+    they make us there. `timeout_s` bounds each wait for the broker
+    while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
+    publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
+    called from another.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        name: str,
+        commits_topic: str,
+        ran_with: RanWith = UNNAMED,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = "User:ANONYMOUS",
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._name = name
+        self._commits_topic = commits_topic
+        self._ran_with = ran_with
+        self._options = client_options
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        self._timeout_s = timeout_s
+        self._claim_wait_s = claim_wait_s
+        self._markers = MarkerTopic(
+            bootstrap,
+            topic=commits_topic,
+            name=name,
+            client_options=client_options,
+            request_timeout_ms=self._timeout_ms,
+        )
+        self._producer: KafkaProducer | None = None
+        self._transaction_timeout_ms = _TRANSACTION_TIMEOUT_MS
+        self._marker: Marker | None = None
+
+    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+        """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
+
+        The marker is read before the checkpoint, because a batch is planned before it is published.
+        """
+        marker = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
+        next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+
+    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+        """Take over as the controller of this name and return its epoch, above every one there was.
+
+        `read` reads the checkpoint; it is called when nobody else can publish any more. Raises
+        `CheckpointMismatch` when it disagrees with the marker and neither `fresh` nor `adopt` is set,
+        `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
+        be reached, and whatever `read` raises.
+        """
+        self._producer = self._connect()
+        try:
+            marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
+            claim = next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+            self._commit((), claim)
+        except Exception:
+            self.close()
+            raise
+        return claim.epoch
+
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+        """Make a batch's records visible, all or none, if they are not out already.
+
+        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
+        there is a successor is asked all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`,
+        after which the same batch may be tried again.
+        """
+        marker = self._owned_marker()
+        batch_digest = digest(records)
+        version = self._ran_with.version
+        found = seen(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, version=version)
+        if found and records:
+            ordered = sort_records(records)
+            self._cover(ordered)
+            done = published(
+                marker,
+                batch_id=batch_id,
+                query_id=query_id,
+                batch_digest=batch_digest,
+                ran_with=self._ran_with,
+            )
+            self._commit(ordered, done)
+        else:
+            self.ensure_owner()
+        return found
+
+    @property
+    def marker(self) -> Marker:
+        """What stands for what is out; raises `PublishError` before `open`."""
+        if self._marker is None:
+            raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
+        return self._marker
+
+    def ensure_owner(self) -> None:
+        """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.
+
+        Raises `PublishError` when there is no answer. The own claim may not be readable yet: the coordinator answers
+        a commit before everybody can see it.
+        """
+        epoch = self.marker.epoch
+        newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
+        if newest is not None and newest.epoch > epoch:
+            raise taken_over(self._name, epoch=epoch)
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
+
+        Without it a controller that has nothing to publish would not notice its successor.
+        """
+        if self._marker is None:
+            return False
+        return self._markers.wait_for_epoch_above(self._marker.epoch, timeout_s=0)
+
+    def close(self) -> None:
+        """Close all connections. A transaction left open is ended by the next `open`, or its timeout."""
+        self._drop_producer()
+        self._markers.close()
+
+    def _cover(self, records: Sequence[OutboundRecord]) -> None:
+        """Make sure that a transaction may last as long as all its pieces may take; it is fixed with the producer."""
+        pieces_count = sum(1 for _ in pieces(records))
+        needed_ms = min(_TRANSACTION_TIMEOUT_MOST_MS, (pieces_count + 2) * self._timeout_ms)
+        if needed_ms > self._transaction_timeout_ms:
+            self._drop_producer()
+            self._transaction_timeout_ms = needed_ms
+            self._owned_marker()
+
+    def _owned_marker(self) -> Marker:
+        """The marker to go on from, after getting a producer again if the last publish failed."""
+        if self._producer is None:
+            self._take_back(self.marker.epoch)
+        return self.marker
+
+    def _take_back(self, epoch: int) -> None:
+        """Get a new producer unless a successor has claimed a higher epoch: it must not be fenced by us.
+
+        Whether the transaction that failed was committed after all is read from the marker, once fencing has
+        ended that transaction one way or the other; until then it may be open, and cannot be read past.
+        """
+        self.ensure_owner()
+        self._producer = self._connect()
+        try:
+            self._marker = self._read_own_marker(epoch)
+        except (CheckpointMismatch, PublishError, Fenced):
+            self._drop_producer()
+            raise
+
+    def _read_own_marker(self, epoch: int) -> Marker:
+        newest = self._markers.read_to_end(timeout_s=self._timeout_s)
+        if newest is None or newest.epoch < epoch:
+            raise CheckpointMismatch(
+                f'the marker of "{self._name}" has vanished from {self._commits_topic} while in use (epoch '
+                f"{epoch}): was the topic deleted? Restart with --adopt to trust the checkpoint."
+            )
+        if newest.epoch > epoch:
+            raise taken_over(self._name, epoch=epoch)
+        return newest
+
+    def _connect(self) -> KafkaProducer:
+        """A producer that has fenced its predecessors; raises `PublishError`."""
+        producer = None
+        try:
+            producer = KafkaProducer(
+                bootstrap_servers=self._bootstrap,
+                transactional_id=self._name,
+                transaction_timeout_ms=self._transaction_timeout_ms,
+                bootstrap_timeout_ms=self._timeout_ms,
+                max_block_ms=self._timeout_ms,
+                request_timeout_ms=self._timeout_ms,
+                delivery_timeout_ms=self._timeout_ms,
+                retry_backoff_ms=5,  # back-to-back transactions take 15 ms instead of 117 ms
+                reconnect_backoff_max_ms=1_000,
+                max_request_size=LARGEST_RECORD_BYTES,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+                **self._options,
+            )
+            producer.init_transactions()
+        except TransactionalIdAuthorizationFailedError as error:
+            end(producer)
+            raise NotAllowed(self._not_allowed()) from error
+        except KafkaError as error:
+            end(producer)
+            raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
+        return producer
+
+    def _not_allowed(self) -> str:
+        needed = acl_command(self._subject, "transactional-id", self._name, ["Write"])
+        return (
+            f"{self._subject.principal} lacks the permission Write on transactional id {self._name} "
+            f"(controller.name). Run: {needed}"
+        )
+
+    @property
+    def _timeout_ms(self) -> int:
+        return round(self._timeout_s * 1000)
+
+    def _commit(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+        """One transaction of the records and the marker; raises `Fenced` or `PublishError`."""
+        try:
+            self._transact(records, marker)
+        except KafkaError as error:
+            self._drop_producer()
+            self._explain(error, marker)
+        self._marker = marker
+
+    def _transact(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+        producer = self._producer
+        assert producer is not None, "a producer is opened before anything is published"
+        headers = [(EPOCH_HEADER, str(marker.epoch).encode())]
+        producer.begin_transaction()
+        for piece in pieces(records):
+            self._wait_for(
+                producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
+                for record in piece
+            )
+        said = encode_marker(marker)
+        self._wait_for([producer.send(self._commits_topic, key=self._name.encode(), value=said, partition=0)])
+        try:  # kafka-python waits for its coordinator without limit
+            within(self._timeout_s, producer.commit_transaction, what="commit")
+        except TimeoutError as error:
+            raise KafkaTimeoutError(str(error)) from error
+
+    def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
+        """Until the broker has all of them; a piece has ``timeout_s``, so a batch is never too large to be sent in time."""
+        futures = list(sent)
+        assert self._producer is not None, "a producer is opened before anything is published"
+        self._producer.flush(timeout=self._timeout_s)
+        for future in futures:  # flush() does not raise for a record that failed
+            future.get(timeout=0)
+
+    def _explain(self, error: KafkaError, marker: Marker) -> None:
+        """Turn a failed transaction into the error that says what to do.
+
+        Fencing alone does not mean a successor: the coordinator also fences a transaction that timed out,
+        and a newcomer fences before it may refuse its checkpoint. The claim decides.
+        """
+        wait_s = self._claim_wait_s if isinstance(error, _FENCING_ERRORS) else 0.0
+        if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):
+            raise taken_over(self._name, epoch=marker.epoch) from error
+        batch = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
+        raise PublishError(f"{batch} could not be published to {self._bootstrap}: {error!r}") from error
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        end(producer)  # what is not committed by now must not be sent any more

@@ -1,0 +1,145 @@
+"""Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError
+
+from streaming.kafka.denied import denied
+from streaming.kafka.link import Link
+from streaming.kafka.log import partitions_of
+from streaming.kafka.permissions import Operation, lacking, unseen
+from streaming.ports.reading import Begin
+from streaming.process.closing import Closing
+from streaming.process.exits import Refused
+
+__all__ = ["TopicReader", "explained"]
+
+_REACH_TIMEOUT_MS = 8_000
+_POLL_MS = 200
+_SILENCE_S = 30.0
+"""A partition that has lost its leader answers no fetch, and is no error to the client."""
+
+
+@contextmanager
+def explained(link: Link, topic: str, operation: Operation) -> Iterator[None]:
+    """Turn Kafka's errors into refusals that name the brokers, or the permission that is missing."""
+    try:
+        yield
+    except KafkaError as error:
+        if denied(error) == "topic":
+            raise Refused(lacking(link.subject, "topic", topic, [operation])) from error
+        raise Refused(
+            f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
+            f"right, that the brokers are up, and [{link.section}.security]."
+        ) from error
+
+
+class TopicReader(Closing):
+    """All partitions of one topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
+
+    def __init__(
+        self, link: Link, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+    ) -> None:
+        self._link = link
+        self.topic = topic
+        with self._explained():
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=link.bootstrap,
+                bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
+                isolation_level="read_committed",
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                allow_auto_create_topics=False,
+                fetch_max_wait_ms=_POLL_MS,
+                metrics_enabled=False,
+                **link.client_options(),
+            )
+            self._partitions = self._assign(partition)
+            self.seek(begin)
+
+    def seek(self, begin: Begin) -> None:
+        """Go on reading from there."""
+        with self._explained():
+            if begin == "earliest":
+                self._consumer.seek_to_beginning(*self._partitions)
+            elif begin == "latest":
+                self._consumer.seek_to_end(*self._partitions)
+            else:
+                self._seek_to_time(int(begin))
+
+    def to_end(self) -> Iterator[ConsumerRecord]:
+        """The records up to the end of the topic at the time of the call.
+
+        A partition without any is asked for them too: Kafka tells its end to whoever may describe it, and only a fetch says
+        who may not read it.
+        """
+        with self._explained():
+            ends = self._consumer.end_offsets(self._partitions)
+        heard_s = time.monotonic()
+        while not self._is_answered() or self._is_before(ends):
+            records = self._poll()
+            yield from records
+            if records:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > _SILENCE_S:
+                raise Refused(
+                    f"the topic {self.topic} at {self._link.bootstrap} could not be read to its end: nothing came for "
+                    f"{_SILENCE_S:g} s. Check that each of its partitions has a leader."
+                )
+
+    def follow(self) -> Iterator[ConsumerRecord]:
+        """The records from here on, for ever."""
+        while True:
+            yield from self._poll()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close(autocommit=False)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        with explained(self._link, self.topic, "Read"):
+            yield
+
+    @property
+    def partitions_count(self) -> int:
+        """How many the topic has, read here or not."""
+        return len(partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S))
+
+    def _assign(self, partition: int | None) -> list[TopicPartition]:
+        numbers = partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S)
+        if not numbers:
+            raise Refused(unseen(self._link.subject, self.topic, "Read"))
+        wanted = sorted(numbers) if partition is None else [partition]
+        partitions = [TopicPartition(self.topic, number) for number in wanted]
+        self._consumer.assign(partitions)
+        return partitions
+
+    def _seek_to_time(self, begin_ms: int) -> None:
+        found = self._consumer.offsets_for_times(dict.fromkeys(self._partitions, max(0, begin_ms)))
+        ends = self._consumer.end_offsets(self._partitions)
+        for at in self._partitions:
+            self._consumer.seek(at, ends[at] if found[at] is None else found[at].offset)
+
+    def _is_answered(self) -> bool:
+        """Whether every partition has answered a fetch: the client knows no high watermark before."""
+        return all(self._consumer.highwater(at) is not None for at in self._partitions)
+
+    def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
+        with self._explained():
+            return any(self._position(at) < end for at, end in ends.items())
+
+    def _position(self, at: TopicPartition) -> int:
+        """-1 where it is not known in time."""
+        found = self._consumer.position(at, timeout_ms=_POLL_MS)
+        return -1 if found is None else int(found)
+
+    def _poll(self) -> list[ConsumerRecord]:
+        with self._explained():
+            polled = self._consumer.poll(timeout_ms=_POLL_MS)
+        return [record for at in self._partitions for record in polled.get(at, ())]

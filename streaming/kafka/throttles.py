@@ -1,0 +1,228 @@
+"""The throttle on a cluster: read it, put it on, take it off, and look whether it is there.
+
+Kafka accepts a misspelt key and a rate of 0, and reports errors in its answer instead of raising: so a rate below 1 is
+refused here, every answer is looked at, and everything is read back. Lists and rates that are right already are not set
+again. Config keys: ``leader.replication.throttled.rate``, ``…replicas`` and the same for ``follower``.
+
+A rate may also be the default of all brokers (``kafka-configs --entity-default``): a broker's own goes before it, and it
+is never touched here. In ``server.properties`` Kafka takes no notice of a rate. Source: ``BrokerConfigHandler``.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import LARGEST_NUMBER
+from policies.throttle.rates import BrokerRole, Role
+from streaming.kafka.connection import ClusterError
+
+ROLES: tuple[Role, Role] = ("leader", "follower")
+_ALWAYS_THERE = {ConfigResourceType.TOPIC: "cleanup.policy", ConfigResourceType.BROKER: "node.id"}
+"""A key that every answer has; without it the request was refused, which the client does not say."""
+_OWN = {
+    ConfigResourceType.TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ConfigResourceType.BROKER: "DYNAMIC_BROKER_CONFIG",
+}
+"""Where a setting of the topic or broker itself comes from."""
+_SEEN_TIMEOUT_S = 10.0
+"""A change is acknowledged before the broker shows it; it takes some ten milliseconds."""
+_POLL_S = 0.05
+
+
+def rate_key(role: Role) -> str:
+    """The broker setting."""
+    return f"{role}.replication.throttled.rate"
+
+
+def list_key(role: Role) -> str:
+    """The topic setting."""
+    return f"{role}.replication.throttled.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttle:
+    """Lists by topic and rates by role; only what is set."""
+
+    lists: ThrottledLists = field(default_factory=ThrottledLists)
+    rates_bytes_per_s: Mapping[BrokerRole, int] = field(default_factory=dict)
+    """Brokers' own."""
+    defaults_bytes_per_s: Mapping[Role, int] = field(default_factory=dict)
+    """Of all brokers that have none of their own."""
+
+
+class _Value(NamedTuple):
+    """One setting."""
+
+    own: str | None
+    """Of the topic or broker itself."""
+    default: str | None = None
+    """Of all brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One setting as it shall be; None: not set."""
+
+    kind: ConfigResourceType
+    name: str
+    key: str
+    value: str | None
+
+    def __str__(self) -> str:
+        what = f"{self.kind.name.lower()} {self.name}: {self.key}"
+        return f"{what} removed" if self.value is None else f"{what} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThrottlesFound:
+    """What is set, and the brokers that could not be asked."""
+
+    throttle: Throttle
+    failed: Mapping[int, str]
+
+
+def read_throttle(
+    admin: KafkaAdminClient, *, topics: Iterable[str], brokers: Iterable[int]
+) -> ThrottlesFound:
+    """Lists of the topics, which must exist, and rates of the brokers. Raises ``ClusterError`` where a topic is refused."""
+    lists = _read(admin, ConfigResourceType.TOPIC, sorted(set(topics)), [list_key(role) for role in ROLES])
+    rates: dict[BrokerRole, int] = {}
+    defaults: dict[Role, int] = {}
+    failed: dict[int, str] = {}
+    for broker in sorted(set(brokers)):
+        try:
+            (found,) = _read(
+                admin, ConfigResourceType.BROKER, [str(broker)], [rate_key(role) for role in ROLES]
+            ).values()
+        except (KafkaError, ClusterError) as error:
+            failed[broker] = str(error) or repr(error)
+            continue
+        for role in ROLES:
+            own, default = map(_rate, found.get(rate_key(role), _Value(None)))
+            if own is not None:
+                rates[BrokerRole(role, broker)] = own
+            if default is not None:
+                defaults[role] = default
+    throttle = Throttle(
+        lists=ThrottledLists(leader=_lists(lists, "leader"), follower=_lists(lists, "follower")),
+        rates_bytes_per_s=rates,
+        defaults_bytes_per_s=defaults,
+    )
+    return ThrottlesFound(throttle=throttle, failed=failed)
+
+
+def _lists(found: Mapping[str, Mapping[str, _Value]], role: Role) -> dict[str, str]:
+    values = {topic: settings.get(list_key(role), _Value(None)).own for topic, settings in found.items()}
+    return {topic: text for topic, text in values.items() if text}
+
+
+def _rate(value: str | None) -> int | None:
+    """None also for the largest number, which is how Kafka writes that there is none."""
+    return None if value is None or int(value) == LARGEST_NUMBER else int(value)
+
+
+def _read(
+    admin: KafkaAdminClient, kind: ConfigResourceType, names: list[str], keys: list[str]
+) -> dict[str, dict[str, _Value]]:
+    """The keys that are there, by resource name."""
+    if not names:
+        return {}
+    asked = [ConfigResource(kind, name, dict.fromkeys([*keys, _ALWAYS_THERE[kind]])) for name in names]
+    found = admin.describe_configs(asked, include_synonyms=True, config_filter="all")
+    answers = found.get(kind.name.lower(), {})
+    for name in names:
+        if _ALWAYS_THERE[kind] not in answers.get(name, {}):
+            raise ClusterError(
+                f"the settings of {kind.name.lower()} {name} cannot be read; does it exist, and is "
+                "DESCRIBE_CONFIGS allowed (ALTER_CONFIGS includes it)?"
+            )
+    return {
+        name: {key: _value(kind, answers[name][key]) for key in keys if key in answers[name]}
+        for name in names
+    }
+
+
+def _value(kind: ConfigResourceType, entry: Mapping[str, Any]) -> _Value:
+    """What is set at which place: ``value`` alone would show the default as if it were the broker's own."""
+    set_at = {each["source"]: each["value"] for each in entry["synonyms"]}
+    return _Value(set_at.get(_OWN[kind]), set_at.get("DYNAMIC_DEFAULT_BROKER_CONFIG"))
+
+
+def changes_of(
+    before: Throttle, lists: ThrottledLists, rates: Mapping[BrokerRole, int | None]
+) -> list[Change]:
+    """What has to be set for the lists and rates to be as given, rates first; an empty list and None mean: remove.
+
+    Raises ``ValueError`` for a rate below 1: at 0 nothing would ever move, and Kafka takes it.
+    """
+    return [*_rate_changes(before, rates), *_list_changes(before.lists, lists)]
+
+
+def _rate_changes(before: Throttle, rates: Mapping[BrokerRole, int | None]) -> Iterator[Change]:
+    for role, rate in rates.items():
+        if rate is not None and not 1 <= rate <= LARGEST_NUMBER:
+            raise ValueError(f"{role}: a rate of {rate} is refused; expected 1 to {LARGEST_NUMBER}")
+        if before.rates_bytes_per_s.get(role) != rate:
+            yield Change(
+                kind=ConfigResourceType.BROKER,
+                name=str(role.broker),
+                key=rate_key(role.role),
+                value=None if rate is None else str(rate),
+            )
+
+
+def _list_changes(before: ThrottledLists, lists: ThrottledLists) -> Iterator[Change]:
+    for role in ROLES:
+        there: Mapping[str, str] = getattr(before, role)
+        wanted: Mapping[str, str] = getattr(lists, role)
+        for topic, text in wanted.items():
+            if there.get(topic, "") != text:
+                yield Change(
+                    kind=ConfigResourceType.TOPIC, name=topic, key=list_key(role), value=text or None
+                )
+
+
+def apply(admin: KafkaAdminClient, changes: Iterable[Change]) -> None:
+    """Set them one after the other, each read back. Raises ``ClusterError`` at the first that does not take."""
+    for change in changes:
+        value = ("DELETE", None) if change.value is None else change.value
+        resource = ConfigResource(change.kind, change.name, {change.key: value})
+        try:
+            answer = admin.alter_configs([resource], raise_on_unknown=False)
+        except KafkaError as error:
+            raise ClusterError(f"{change}: not set, {error!r}{_hint(change, repr(error))}") from error
+        outcome = answer.get(change.kind.name.lower(), {}).get(change.name)
+        if outcome != "OK":
+            raise ClusterError(f"{change}: refused by Kafka: {outcome}{_hint(change, str(outcome))}")
+        _wait_until_seen(admin, change)
+
+
+def _hint(change: Change, said: str) -> str:
+    """What is to be allowed, where that is why."""
+    if "authoriz" not in said.lower():
+        return ""
+    what = "the cluster" if change.kind is ConfigResourceType.BROKER else f"topic {change.name}"
+    return f"; is ALTER_CONFIGS on {what} allowed?"
+
+
+def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:
+    deadline = time.monotonic() + _SEEN_TIMEOUT_S
+    while (found := _shown(admin, change)) != change.value:
+        if time.monotonic() > deadline:
+            raise ClusterError(
+                f"{change}: accepted by Kafka, but it shows {found} after {_SEEN_TIMEOUT_S:.0f} s"
+            )
+        time.sleep(_POLL_S)
+
+
+def _shown(admin: KafkaAdminClient, change: Change) -> str | None:
+    value = (
+        _read(admin, change.kind, [change.name], [change.key])[change.name].get(change.key, _Value(None)).own
+    )
+    return None if value in ("", str(LARGEST_NUMBER)) else value

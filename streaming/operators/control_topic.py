@@ -1,0 +1,95 @@
+"""The control topic and what an operator's command does on it: read what stands, write, read the write back.
+
+It is on the input's side, whichever system that is. Writing waits for the brokers. Two operators at once can still take no
+note of each other, because an event replaces the whole overlay; the second read notices, and says so.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from state.events import System
+from streaming.kafka.link import input_link
+from streaming.operators.overlay import ControlRecord, Planned
+from streaming.ports.reading import input_reader, output_reader
+from streaming.process.exits import Refused
+from streaming.pulsar.link import input_on_pulsar
+from streaming.settings import Settings
+
+__all__ = ["ControlTopic", "check_written", "clusters_heard_of"]
+
+
+class ControlTopic:
+    """Reads and writes control events. Raises ``exits.Refused``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._topic = settings.topics.control
+
+    def read(self) -> list[ControlRecord]:
+        """The newest record of each cluster, and of older ones what is not compacted yet, in order."""
+        with input_reader(self._settings, self._topic, compacted=True) as reader:
+            return [
+                ControlRecord(
+                    key=None if record.key is None else record.key.decode(errors="replace"),
+                    value=record.value,
+                    appended_ms=record.timestamp,
+                    offset=record.offset,
+                )
+                for record in reader.to_end()
+            ]
+
+    def write(self, events: Sequence[Planned]) -> None:
+        """Write and wait for the brokers; returns when they have it."""
+        pulsar = input_on_pulsar(self._settings)
+        if pulsar is not None:
+            from streaming.pulsar.append import write_to_pulsar  # noqa: PLC0415  Pulsar's client
+
+            write_to_pulsar(pulsar, self._topic, events)
+        else:
+            from streaming.kafka.append import write_to_kafka  # noqa: PLC0415  Kafka's client
+
+            write_to_kafka(input_link(self._settings), self._topic, events)
+
+
+def check_written(
+    events: Iterable[Planned], before: Sequence[ControlRecord], after: Sequence[ControlRecord]
+) -> None:
+    """Raise ``Refused`` unless each event is there and nobody else wrote for its cluster since ``before`` was read."""
+    seen = max((record.offset for record in before), default=-1)
+    for event in events:
+        since = [record for record in after if record.offset > seen and record.key == event.cluster]
+        if not any(record.value == event.value for record in since):
+            raise Refused(
+                f"{event.cluster}: the event {event.id} was acknowledged, but is not on the topic: run the command again"
+            )
+        if any(record.value != event.value for record in since):
+            raise Refused(
+                f"{event.cluster}: somebody else wrote a control event at the same moment, and the newer one replaces the "
+                f"other whole: see what stands with `trimtab policy show --cluster {event.cluster}`, then run the command "
+                "again if something is missing"
+            )
+
+
+def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, System | None]:
+    """Clusters with a round summary since then, with what kind of cluster each is as the newest one says."""
+    with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
+        return {record.key.decode(): _system(record.value) for record in reader.to_end() if record.key}
+
+
+class _Said(msgspec.Struct, frozen=True):
+    system: System
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    data: _Said
+
+
+_summaries = msgspec.json.Decoder(_Summary)
+
+
+def _system(value: bytes | None) -> System | None:
+    try:
+        return _summaries.decode(value or b"").data.system
+    except msgspec.MsgspecError:  # somebody else's record tells that there is such a cluster, and no more
+        return None

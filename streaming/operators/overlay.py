@@ -1,0 +1,304 @@
+"""What stands for a cluster, and what a change makes of it. Pure: no Kafka, no clock.
+
+A control event replaces the overlay of its cluster whole, so a change begins with the newest event the controller
+takes, by the controller's own rules: greatest (time, id), settings that fit, not ahead of its log.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from state.control import first_round
+from state.events import Control, System
+from state.kafka.adoption import rounds_of
+from state.outputs import rfc3339
+from state.settings import ClusterSettings, OverlayError, SettingsSource
+from streaming.contract.decode import decode
+from streaming.contract.messages import ControlData, ControlMessage, type_of
+from streaming.settings.catalog import values
+from streaming.settings.effective import toml_value
+from streaming.settings.errors import dotted
+from streaming.settings.reader import TreeReader
+from streaming.settings.sections import ClusterSection
+from streaming.settings.tree import Tree, merged
+
+Edit = Callable[[ControlData], ControlData]
+"""A change of one cluster's overlay; raises ``BadChange`` where it makes no sense."""
+
+
+class BadChange(Exception):
+    """A change cannot be made; the text names the key or cluster, the value and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRecord:
+    """One record of the control topic."""
+
+    key: str | None
+    value: bytes | None
+    appended_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """The newest control event of a cluster that the controller takes, and what a newer one was refused for."""
+
+    event: Control | None = None
+    refused: str | None = None
+
+    @property
+    def overlay(self) -> ControlData:
+        """What it says, to be changed in part."""
+        if self.event is None:
+            return ControlData()
+        event = self.event
+        return ControlData(
+            paused=event.paused,
+            mode=event.mode,
+            settings=msgspec.json.decode(event.overlay),
+            who=event.who,
+            why=event.why,
+            resumed_at=None
+            if event.resumed_ms is None
+            else datetime.fromtimestamp(event.resumed_ms / 1000, UTC),
+        )
+
+
+def standing(
+    records: Iterable[ControlRecord],
+    settings: SettingsSource,
+    systems: Mapping[str, System] = MappingProxyType({}),
+) -> dict[str, Standing]:
+    """What stands for every cluster on the control topic; ``systems`` of those that are known."""
+    found: dict[str, list[tuple[Control, str | None]]] = {}
+    for record in records:
+        cluster, event = decode(record.value, key=record.key, appended_ms=record.appended_ms)
+        if isinstance(event, Control):
+            found.setdefault(cluster, []).append(
+                (event, _refusal(cluster, event, settings, systems.get(cluster)))
+            )
+    return {cluster: _newest(events) for cluster, events in found.items()}
+
+
+def _newest(events: Sequence[tuple[Control, str | None]]) -> Standing:
+    newest_first = sorted(events, key=lambda each: each[0].age_key, reverse=True)
+    taken = next((event for event, refused in newest_first if refused is None), None)
+    return Standing(event=taken, refused=newest_first[0][1])
+
+
+def _refusal(cluster: str, event: Control, settings: SettingsSource, system: System | None) -> str | None:
+    """Why the controller does not take an event; None where it does."""
+    limit_ms = rounds_of(system, settings.base(cluster)).max_ahead_ms
+    if event.appended_ms is not None and event.time_ms > event.appended_ms + limit_ms:
+        return f"{event.id} of {rfc3339(event.time_ms)} was ahead of its log"
+    try:
+        settings.overlaid(cluster, event.overlay)
+    except OverlayError as error:
+        return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Who wants a change, and why; both are shown in the round summaries."""
+
+    who: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A control event ready to be written, and what it changes."""
+
+    cluster: str
+    id: str
+    time_ms: int
+    value: bytes
+    before: ControlData
+    after: ControlData
+    changes: tuple[str, ...]
+    """Settings in force that become others, ``key: old -> new``."""
+    first_round: int
+    """The first round it holds for, unless that has closed by the time the event arrives."""
+    first_round_ms: int
+
+
+def plan(
+    cluster: str,
+    *,
+    edit: Edit,
+    asker: Asker,
+    stands: Standing,
+    settings: SettingsSource,
+    now_ms: int,
+    nonce: str,
+    system: System | None = None,
+) -> Planned:
+    """The event that makes a change; ``nonce`` makes its id unique. Raises ``BadChange``.
+
+    ``system`` tells how long the cluster's rounds are; None: nobody knows yet, and the controller takes it for Pulsar's.
+
+    Its time is after that of what stands, so that it is the newer one whatever clock wrote the other.
+    """
+    before = stands.overlay
+    after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
+    old = _in_force(cluster, before, settings)
+    new = _in_force(cluster, after, settings)
+    time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
+    rounds = rounds_of(system, settings.base(cluster))
+    number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
+    event_id = f"control/{rfc3339(time_ms)}/{nonce}"
+    return Planned(
+        cluster=cluster,
+        id=event_id,
+        time_ms=time_ms,
+        value=_encoded(cluster, after, id_=event_id, time_ms=time_ms),
+        before=before,
+        after=after,
+        changes=tuple(differences(old, new)),
+        first_round=number,
+        first_round_ms=number * rounds.length_ms,
+    )
+
+
+def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
+    try:
+        return settings.overlaid(cluster, msgspec.json.encode(data.settings))
+    except OverlayError as error:
+        raise BadChange(f"{cluster}: {error} ({error.reason})") from error
+
+
+def _encoded(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:
+    message = ControlMessage(
+        specversion="1.0",
+        id=id_,
+        source=f"/operator/{quote(data.who or '', safe='')}",
+        subject="control",
+        time=datetime.fromtimestamp(time_ms / 1000, UTC),
+        cluster=cluster,
+        data=data,
+    )
+    event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
+    if not data.forget:
+        del event["data"]["forget"]
+    assert event["type"] == type_of(ControlMessage)
+    return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
+
+
+def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
+    """Settings that differ, each as ``key: old -> new``."""
+    before, after = _by_key(old), _by_key(new)
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            yield f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
+
+
+def _by_key(settings: ClusterSettings) -> dict[str, object]:
+    return {
+        dotted((system, *path)): value
+        for system, section in (("pulsar", settings.pulsar), ("kafka", settings.kafka))
+        for path, value in values(section)
+    }
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None or value == {} else toml_value(value)
+
+
+def paused() -> Edit:
+    """Hold everything; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=True)
+
+
+def resumed(at: datetime) -> Edit:
+    """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=False, resumed_at=at)
+
+
+def forgotten() -> Edit:
+    """Begin anew with the cluster's memory; pause, mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, forget=True)
+
+
+def with_mode(mode: str) -> Edit:
+    """``act``, ``dry-run``, or ``configured``: as the settings file has it."""
+    wanted: Any = None if mode == "configured" else mode
+    return lambda data: msgspec.structs.replace(data, mode=wanted)
+
+
+def with_settings(assignments: Sequence[str]) -> Edit:
+    """Each ``key=value`` as a line of ``trimtab.toml`` laid over the settings; raises ``BadChange``."""
+    tree: Tree = {}
+    for assignment in assignments:
+        tree = merged(tree, _assignment(assignment))
+    reader = TreeReader("")
+    reader.table(tree, ClusterSection)
+    if reader.problems:
+        raise BadChange("; ".join(map(str, reader.problems)))
+    return lambda data: msgspec.structs.replace(data, settings=merged(data.settings, tree))
+
+
+def _assignment(text: str) -> Tree:
+    """A line of TOML; a text may stand without its quotes, because a shell takes them away."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise BadChange(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")
+    for line in (text, f"{key} = {msgspec.json.encode(value.strip()).decode()}"):
+        try:
+            return tomllib.loads(line)
+        except tomllib.TOMLDecodeError as error:
+            problem = error
+    raise BadChange(f"{text!r} is no line of TOML: {problem}")
+
+
+def without_settings(keys: Sequence[str]) -> Edit:
+    """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``BadChange``."""
+    paths = [_key(key) for key in keys]
+
+    def edit(data: ControlData) -> ControlData:
+        tree: Mapping[str, Any] = data.settings
+        for path in paths:
+            tree = _without(tree, path, path)
+        return msgspec.structs.replace(data, settings=dict(tree))
+
+    return edit
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """The path a dotted key names, quotes as in TOML."""
+    try:
+        node: Any = tomllib.loads(f"{text} = 0")
+    except tomllib.TOMLDecodeError as error:
+        raise BadChange(f"{text!r} is no key of trimtab.toml: {error}") from error
+    path = []
+    while isinstance(node, dict):
+        ((name, node),) = node.items()
+        path.append(name)
+    return tuple(path)
+
+
+def _without(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str]) -> Tree:
+    name, *rest = path
+    below = tree.get(name) if isinstance(tree, Mapping) else None
+    if below is None or (rest and not isinstance(below, Mapping)):
+        raise BadChange(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
+    kept = _without(below, rest, whole) if rest else {}
+    others = {key: value for key, value in tree.items() if key != name}
+    return {**others, name: kept} if kept else others
+
+
+def written(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every value of an overlay as a line of TOML."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from written(value, (*path, name))
+        else:
+            at = dotted((*path, name))
+            yield f"{at} = {toml_value(tuple(value) if isinstance(value, list) else value)}"

@@ -1,0 +1,1 @@
+"""``trimtab split`` and ``trimtab throttle``: plans for a person, made before anything moves."""

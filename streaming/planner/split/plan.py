@@ -1,0 +1,347 @@
+"""A split worked out for a person or a program: one request in JSON, one plan, its answer in JSON.
+
+Everything about a request that can be wrong is a ``BadRequest`` that names it; a plan is made of valid parts only. Names
+of topics are hashed exactly as written. What is odd but possible is a warning, and never changes the plan. Reads and
+writes no file.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from policies.snapshot import Ints
+from policies.splitting.algorithms import divide
+from policies.splitting.balanced_flow_divide import NAME as BALANCED
+from policies.splitting.cut import (
+    MIB,
+    PULSAR_MAX_MESSAGES_PER_S,
+    BundleLimits,
+    ChildLoad,
+    Cut,
+    SplitQuestion,
+    children,
+)
+from policies.splitting.positions import is_full_name, positions_of
+from policies.splitting.ranges import FULL_UPPER, Bundle
+from policies.splitting.specified_positions_divide import NAME as SPECIFIED
+from policies.splitting.topics import TopicLoads, topic_loads
+from policies.usage import Floats
+from streaming.contract.messages import MAX_NUMBER
+
+_SHOWN_TOPICS = 5
+_SHOWN_CHARACTERS = 200
+_MOST_DIGITS = 310
+"""Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
+
+_PLACE = re.compile(r"at `\$\.(\w+)")
+"""Where in a request msgspec found the slip, up to the request's own field."""
+
+Position = Annotated[int, Meta(ge=0, le=FULL_UPPER)]
+
+
+class BadRequest(ValueError):
+    """The request cannot be answered; the message names what is wrong and what was expected."""
+
+
+class NotJson(BadRequest):
+    """The text is no JSON at all."""
+
+
+class TopicEntry(msgspec.Struct, frozen=True):
+    """Load of one topic, with Pulsar's field names; other fields of its statistics are ignored."""
+
+    msgRateIn: float | None = None  # noqa: N815
+    msgRateOut: float | None = None  # noqa: N815
+    msgThroughputIn: float | None = None  # noqa: N815
+    msgThroughputOut: float | None = None  # noqa: N815
+    position: Position | None = None
+    """Where the topic is; without it, where its name hashes to."""
+
+
+_RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where should this bundle be cut?"""
+
+    bundle: str
+    """``tenant/namespace/0x00000000_0x40000000``."""
+    algorithm: str = BALANCED
+    """One of ``ALGORITHMS``."""
+    topics: dict[str, TopicEntry | None] | list[str] | None = None
+    """Load by topic name, or names alone."""
+    positions: list[int] | None = None
+    """Boundaries, for ``specified_positions_divide``."""
+    max_msg_rate: float = PULSAR_MAX_MESSAGES_PER_S
+    """Messages/s a bundle may carry, in and out."""
+    max_bandwidth_mbytes: float = 100.0
+    """MiB/s a bundle may carry, in and out."""
+    difference_threshold_percentage: float = 10.0
+    """For ``flow_or_qps_equally_divide``; may be 0 or less."""
+    flow_or_qps_boundary: Literal["shipped", "proposal"] = "shipped"
+    """For ``flow_or_qps_equally_divide``."""
+    k: Annotated[int, Meta(ge=1)] | None = None
+    """For ``balanced_flow_divide``: boundaries at most; without it, as few as ``max_child_ratio`` takes."""
+    max_child_ratio: float = 0.7
+    """For ``balanced_flow_divide``: share of the limits below which every child is brought."""
+
+
+class ChildAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one child takes over."""
+
+    range: str
+    topics: int
+    """How many."""
+    msg_rate: float
+    throughput_bytes_per_s: float
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to cut."""
+
+    boundaries: list[int] | None
+    """Ascending; null: do not split."""
+    reason: str
+    children: list[ChildAnswer]
+    """Ascending; empty without boundaries."""
+    warnings: list[str]
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The answer to a bad request among others."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """A request worked out."""
+
+    bundle: Bundle
+    algorithm: str
+    question: SplitQuestion
+    cut: Cut
+    children: tuple[ChildLoad, ...]
+    warnings: tuple[str, ...]
+
+    def answer(self) -> PlanAnswer:
+        """What is printed."""
+        return PlanAnswer(
+            boundaries=list(self.cut.boundaries) or None,
+            reason=self.cut.reason,
+            children=[
+                ChildAnswer(
+                    range=str(child.range),
+                    topics=child.topics_count,
+                    msg_rate=child.messages_per_s,
+                    throughput_bytes_per_s=child.bytes_per_s,
+                )
+                for child in self.children
+            ],
+            warnings=list(self.warnings),
+        )
+
+
+_decoder = msgspec.json.Decoder(PlanRequest)
+
+
+def read_request(text: bytes) -> PlanRequest:
+    """The request in ``text``. Raises ``NotJson`` or ``BadRequest``; NaN and Infinity are read, to be refused by name."""
+    try:
+        return _decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _read_patiently(text)
+
+
+def _read_patiently(text: bytes) -> PlanRequest:
+    """The same for what the quick reader refused: it stops at the first slip, with half of the text unread."""
+    try:
+        found = json.loads(text, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(f"not JSON: {str(error)[:_SHOWN_CHARACTERS]}") from error
+    try:
+        return msgspec.convert(found, PlanRequest)
+    except (msgspec.ValidationError, UnicodeError) as error:
+        raise _described(error, found) from error
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; one that no double holds is infinite, as ``1e999`` is."""
+    return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
+
+
+def _described(error: Exception, found: object) -> BadRequest:
+    text = str(error)
+    if "unknown field" in text:
+        text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
+    place = _PLACE.search(text)
+    if place is not None and isinstance(found, dict):
+        text += f": {_slip(place[1], found.get(place[1]))[:_SHOWN_CHARACTERS]}"
+    return BadRequest(f"bad request: {text}")
+
+
+def _slip(field: str, value: object) -> str:
+    """The field with its value; of topics with statistics the first one that is wrong."""
+    for name, entry in value.items() if field == "topics" and isinstance(value, dict) else ():
+        try:
+            msgspec.convert(entry, TopicEntry | None)
+        except (msgspec.ValidationError, UnicodeError):
+            return f"topic {name!r} has {entry!r}"
+    return f"{field} is {value!r}"
+
+
+def make_plan(request: PlanRequest) -> Plan:
+    """Work out the request. Raises ``BadRequest``."""
+    try:
+        bundle = Bundle.parse(request.bundle)
+        limits = BundleLimits(
+            messages_per_s=_number(request, "max_msg_rate"),
+            bytes_per_s=_number(request, "max_bandwidth_mbytes") * MIB,
+        )
+        found = _topics(request)
+        question = SplitQuestion(
+            range=bundle.range,
+            topics=found.within(bundle.range),
+            limits=limits,
+            positions=tuple(request.positions or ()),
+            difference_threshold_percent=_number(request, "difference_threshold_percentage"),
+            boundary=request.flow_or_qps_boundary,
+            boundaries_count=request.k,
+            max_child_ratio=_number(request, "max_child_ratio"),
+        )
+        cut = divide(request.algorithm, question)
+    except BadRequest:
+        raise
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    return Plan(
+        bundle=bundle,
+        algorithm=request.algorithm,
+        question=question,
+        cut=cut,
+        children=children(question, cut.boundaries),
+        warnings=tuple(_warnings(request, bundle, found)),
+    )
+
+
+_POSITIVE = frozenset({"max_msg_rate", "max_bandwidth_mbytes", "max_child_ratio"})
+
+
+def _number(request: PlanRequest, name: str) -> float:
+    value: float = getattr(request, name)
+    if name in _POSITIVE and not 0 < value <= MAX_NUMBER:
+        raise BadRequest(f"{name} is {value}; expected a number above 0")
+    if not math.isfinite(value):
+        raise BadRequest(f"{name} is {value}; expected a finite number")
+    return value
+
+
+def _topics(request: PlanRequest) -> TopicLoads:
+    """All topics of the request in order, those outside the bundle included."""
+    given = request.topics if isinstance(request.topics, dict) else dict.fromkeys(request.topics or ())
+    names, entries = list(given), list(given.values())
+    rates = _rates(names, entries)
+    return topic_loads(
+        names,
+        positions=_positions(names, entries),
+        messages_per_s=rates[:, 0] + rates[:, 1],
+        bytes_per_s=rates[:, 2] + rates[:, 3],
+    )
+
+
+def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats:
+    """(n, 4) in the order of ``_RATES``; absent ones are 0. Raises ``BadRequest`` for what is no rate."""
+    rows = [
+        (0.0, 0.0, 0.0, 0.0)
+        if entry is None
+        else (
+            entry.msgRateIn or 0.0,
+            entry.msgRateOut or 0.0,
+            entry.msgThroughputIn or 0.0,
+            entry.msgThroughputOut or 0.0,
+        )
+        for entry in entries
+    ]
+    rates = np.array(rows, dtype=np.float64).reshape(len(rows), len(_RATES))
+    bad = np.argwhere(~((rates >= 0) & (rates <= MAX_NUMBER)))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise BadRequest(
+            f"{_RATES[column]} of topic {names[row][:_SHOWN_CHARACTERS]!r} is {rates[row, column]}; "
+            f"expected a number from 0 to {MAX_NUMBER:g}"
+        )
+    return rates
+
+
+def _positions(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Ints:
+    """Where each topic is, (n,): as given, else where its name hashes to."""
+    hashed = hash_names(names)
+    for row, entry in enumerate(entries):
+        if entry is not None and entry.position is not None:
+            hashed[row] = entry.position
+    return hashed
+
+
+def hash_names(names: Sequence[str]) -> Ints:
+    """Positions of the names, (n,). Raises ``BadRequest`` for one that UTF-8 cannot write."""
+    try:
+        return positions_of(names)
+    except UnicodeEncodeError as error:
+        raise BadRequest(
+            f"{error.object[:_SHOWN_CHARACTERS]!r} is no topic: it is not valid Unicode"
+        ) from error
+
+
+def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterator[str]:
+    if isinstance(request.topics, dict):
+        hashed = [name for name, entry in request.topics.items() if entry is None or entry.position is None]
+    else:
+        hashed = list(dict.fromkeys(request.topics or ()))
+        if len(hashed) < len(request.topics or ()):
+            yield f"{len(request.topics or ()) - len(hashed)} topics are given more than once and counted once"
+    yield from name_warnings(hashed, bundle)
+    inside = bundle.range.contains_each(found.positions)
+    outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]
+    if outside:
+        yield f"outside {bundle.range} and ignored: {_shown(outside)}"
+    yield from _shared_positions(found.within(bundle.range))
+    if request.positions and request.algorithm != SPECIFIED:
+        yield f"positions are ignored: only {SPECIFIED} looks at them"
+    if request.k is not None and request.algorithm != BALANCED:
+        yield f"k is ignored: only {BALANCED} looks at it"
+
+
+def name_warnings(hashed: Sequence[str], bundle: Bundle | None) -> Iterator[str]:
+    """What is odd about names that are hashed as written; ``bundle``: where the topics should be, if it is known."""
+    bare = [name for name in hashed if not is_full_name(name)]
+    if bare:
+        namespace = "tenant/namespace" if bundle is None else bundle.namespace
+        yield (
+            f"hashed as written, but Pulsar hashes full names such as persistent://{namespace}/topic: {_shown(bare)}"
+        )
+    if bundle is not None:
+        foreign = [name for name in hashed if is_full_name(name) and not bundle.holds_name(name)]
+        if foreign:
+            yield f"of another namespace than {bundle.namespace}: {_shown(foreign)}"
+
+
+def _shared_positions(topics: TopicLoads) -> Iterator[str]:
+    shared = np.flatnonzero(np.diff(topics.positions) == 0)
+    if len(shared):
+        at = int(topics.positions[shared[0]])
+        names = [topics.names[row] for row in np.flatnonzero(topics.positions == at).tolist()]
+        more = len(np.unique(topics.positions[shared])) - 1
+        others = f"; so it is at {more} more positions" if more else ""
+        yield f"at one position, 0x{at:08x}, and never separated: {_shown(names)}{others}"
+
+
+def _shown(names: Sequence[str]) -> str:
+    text = ", ".join(name[:_SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
+    return text if len(names) <= _SHOWN_TOPICS else f"{text} and {len(names) - _SHOWN_TOPICS} more"

@@ -1,0 +1,237 @@
+"""A reassignment looked up on a cluster: its replicas, leaders, log sizes, write rates, and the throttle that is there.
+
+Write rates come from two readings some seconds apart. Numbers that the file gives win over measured ones: a person may
+know the peak. Sets nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from policies.snapshot import Ints
+from policies.throttle.lists import BadList, foreign, lists_of
+from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
+from policies.throttle.needs import needs_of
+from policies.throttle.write_rates import LogReading, write_rates
+from streaming.kafka.cluster import (
+    LogSizes,
+    Partition,
+    PartitionState,
+    read_brokers,
+    read_end_offsets,
+    read_log_sizes,
+    read_partitions,
+    read_reassignments,
+)
+from streaming.kafka.throttles import Throttle, read_throttle
+from streaming.planner.throttle.request import (
+    BadRequest,
+    PartitionRow,
+    ThrottleRequest,
+    checked,
+    shown,
+    whole_numbers,
+)
+
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """What was found."""
+
+    reassignment: Reassignment
+    throttle: Throttle
+    """On the topics and brokers of the reassignment."""
+    unreachable: Mapping[int, str]
+    """Brokers of the reassignment whose settings could not be read, with the reason."""
+    notes: tuple[str, ...]
+    """What a person should know about where the numbers come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Placed:
+    """The rows with what the cluster says of each."""
+
+    rows: Sequence[PartitionRow]
+    states: Sequence[PartitionState]
+    adding: Sequence[tuple[int, ...]]
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return [(row.topic, row.partition) for row in self.rows]
+
+    @property
+    def added(self) -> list[set[int]]:
+        return [
+            set(row.target) - set(state.replicas) | set(adding) & set(row.target)
+            for row, state, adding in zip(self.rows, self.states, self.adding, strict=True)
+        ]
+
+
+def survey(
+    admin: KafkaAdminClient,
+    request: ThrottleRequest,
+    *,
+    interval_s: float,
+    wait: Callable[[float], None] = time.sleep,
+) -> Survey:
+    """Look everything up; takes ``interval_s``. Raises ``BadRequest`` where cluster and request do not fit together.
+
+    Raises ``KafkaError`` where the cluster as a whole does not answer.
+    """
+    placed = _place(admin, request)
+    before, _ = _read_logs(admin, placed)
+    wait(interval_s)
+    after, sizes = _read_logs(admin, placed)
+    reassignment = checked(_columns(placed, write_rates(before, after), after, sizes))
+    _refuse_full_disks(reassignment, sizes)
+    moves = reassignment.moves
+    brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
+    topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
+    found = read_throttle(admin, topics=topics, brokers=brokers)
+    return Survey(
+        reassignment=reassignment,
+        throttle=found.throttle,
+        unreachable=found.failed,
+        notes=tuple(_notes(reassignment, sizes, found.throttle, found.failed, interval_s)),
+    )
+
+
+def _place(admin: KafkaAdminClient, request: ThrottleRequest) -> _Placed:
+    rows = request.partitions
+    brokers = read_brokers(admin)
+    states = read_partitions(admin, [row.topic for row in rows])
+    running = read_reassignments(admin)
+    for row in rows:
+        state = states.get((row.topic, row.partition))
+        if state is None:
+            raise BadRequest(_unknown(row, states))
+        strangers = sorted(set(row.target) - brokers.keys())
+        if strangers:
+            raise BadRequest(
+                f"{row.name}: broker {shown(map(str, strangers))} of the target is not in the cluster, "
+                f"which has {shown(map(str, sorted(brokers)), 10)}"
+            )
+        move = running.get((row.topic, row.partition))
+        if move is not None and set(move.target) != set(row.target):
+            raise BadRequest(
+                f"{row.name}: already being reassigned, to {list(move.target)} and not to {row.target}; "
+                "cancel that move first, or plan with its targets"
+            )
+        if row.current_replicas is not None and set(row.current_replicas) != set(state.replicas):
+            raise BadRequest(
+                f"{row.name}: current_replicas is {row.current_replicas}, and the cluster has {list(state.replicas)}"
+            )
+    return _Placed(
+        rows=rows,
+        states=[states[row.topic, row.partition] for row in rows],
+        adding=[
+            running[row.topic, row.partition].adding if (row.topic, row.partition) in running else ()
+            for row in rows
+        ],
+    )
+
+
+def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> str:
+    known = sorted(partition for topic, partition in states if topic == row.topic)
+    if not known:
+        return f"{row.name}: the cluster has no topic {row.topic!r}"
+    return f"{row.name}: topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
+
+
+def _read_logs(admin: KafkaAdminClient, placed: _Placed) -> tuple[LogReading, LogSizes]:
+    """Leaders' logs now, and everything that was read for it."""
+    states = read_partitions(admin, [row.topic for row in placed.rows])
+    leaders = [states[where].leader if where in states else NO_LEADER for where in placed.partitions]
+    led = [where for where, leader in zip(placed.partitions, leaders, strict=True) if leader != NO_LEADER]
+    try:
+        offsets = read_end_offsets(admin, led)
+    except KafkaError:
+        offsets = {}  # they only tell a log that shrank from one that nobody wrote to
+    brokers = {*leaders, *(broker for added in placed.added for broker in added)} - {NO_LEADER}
+    at_ms = round(time.time() * _MS_PER_S)
+    sizes = read_log_sizes(admin, placed.partitions, brokers)
+    reading = LogReading(
+        at_ms=at_ms,
+        leader=_column(leaders),
+        log_size_bytes=_column(
+            sizes.sizes_bytes.get(where, {}).get(leader, UNKNOWN)
+            for where, leader in zip(placed.partitions, leaders, strict=True)
+        ),
+        end_offset=_column(offsets.get(where, UNKNOWN) for where in placed.partitions),
+    )
+    return reading, sizes
+
+
+def _column(values: Iterator[int] | Sequence[int]) -> Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _columns(placed: _Placed, rates: Ints, now: LogReading, sizes: LogSizes) -> MoveColumns:
+    rows = placed.rows
+    return MoveColumns(
+        topics=[row.topic for row in rows],
+        partitions=[row.partition for row in rows],
+        current=[state.replicas for state in placed.states],
+        adding=placed.adding,
+        target=[row.target for row in rows],
+        leaders=now.leader.tolist(),
+        write_bytes_per_s=_given_or(whole_numbers(rows, "write_bytes_per_s"), rates),
+        log_size_bytes=_given_or(whole_numbers(rows, "log_size_bytes"), now.log_size_bytes),
+        in_sync=[state.in_sync for state in placed.states],
+        present_bytes=[
+            {
+                broker: sizes.sizes_bytes.get(where, {}).get(broker, 0)
+                for broker in added
+                if broker not in sizes.failed
+            }
+            for where, added in zip(placed.partitions, placed.added, strict=True)
+        ],
+    )
+
+
+def _given_or(given: Sequence[int | None], measured: Ints) -> list[int | None]:
+    return [
+        value if value is not None else None if found == UNKNOWN else found
+        for value, found in zip(given, measured.tolist(), strict=True)
+    ]
+
+
+def _refuse_full_disks(reassignment: Reassignment, sizes: LogSizes) -> None:
+    for broker, needed in needs_of(reassignment.moves).follower_bytes_to_receive.items():
+        free = sizes.usable_bytes.get(broker)
+        if needed is not None and free is not None and needed > free:
+            raise BadRequest(
+                f"broker {broker} would receive {needed} bytes and has {free} free: the plan is larger than its disks"
+            )
+
+
+def _notes(
+    reassignment: Reassignment,
+    sizes: LogSizes,
+    throttle: Throttle,
+    failed: Mapping[int, str],
+    interval_s: float,
+) -> Iterator[str]:
+    yield f"write rates are those of the last {interval_s:g} s unless the request gives them; traffic has peaks"
+    for broker, reason in {**sizes.failed, **failed}.items():
+        yield f"broker {broker} does not answer, so its numbers are unknown: {reason}"
+    try:
+        strange = foreign(throttle.lists, lists_of(reassignment.moves))
+    except BadList as error:
+        raise BadRequest(f"a throttled replica list on the cluster cannot be read: {error}") from error
+    for role, lists in (("leader", strange.leader), ("follower", strange.follower)):
+        for topic, text in lists.items():
+            yield f"topic {topic} has {role}.replication.throttled.replicas that are not of this plan, and keeps them: {text}"
+    for key, rate in throttle.rates_bytes_per_s.items():
+        yield f"broker {key.broker} has {key.role}.replication.throttled.rate {rate} already"
+    for role, rate in throttle.defaults_bytes_per_s.items():
+        yield (
+            f"all brokers have {role}.replication.throttled.rate {rate} by default; the rates of this plan go before it, "
+            "and it is kept"
+        )

@@ -1,0 +1,234 @@
+"""The marker: what a controller published last, and whether it agrees with Spark's checkpoint.
+
+The marker travels in the same transaction as the records it stands for. Comparing it with the checkpoint at
+start and with every batch is what turns "a batch may be run twice" into "its actions are published once", and
+what catches a checkpoint that was deleted, restored from a backup or swapped. Pure: no Kafka here.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from streaming.ports.publishing import CheckpointMismatch, Fenced
+
+__all__ = [
+    "UNNAMED",
+    "Checkpoint",
+    "Marker",
+    "RanWith",
+    "Seen",
+    "decode_marker",
+    "encode_marker",
+    "next_start",
+    "published",
+    "seen",
+    "taken_over",
+]
+
+
+class RanWith(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch ran with: trimtab's version, and the digest of the settings that shaped its outputs."""
+
+    version: str
+    settings: str
+
+
+UNNAMED = RanWith(version="", settings="")
+"""Of a publisher that was not told."""
+
+
+class Seen(Enum):
+    """What a publisher made of a batch; true where it has published something."""
+
+    NEW = "new"
+    OUT = "out"
+    """It was out already, exactly as it is now."""
+    OTHERWISE = "otherwise"
+    """It was out already with other contents, from another version or by `--adopt`."""
+
+    def __bool__(self) -> bool:
+        return self is Seen.NEW
+
+
+class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The newest batch a controller has published; `batch_id` and `digest` are None before its first one.
+
+    `query_id` is Spark's id of the query, None while any query is accepted that is not over (first start, `--fresh`).
+    `epoch` rises at every start of the controller, to the seconds of its clock or by one.
+    """
+
+    query_id: str | None
+    batch_id: int | None
+    digest: str | None
+    epoch: int
+    over: tuple[str, ...] = ()
+    """Queries given up by `--fresh` or `--adopt`, the newest last: their checkpoints are not gone on with."""
+    ran_with: RanWith | None = None
+    """Of the batch. None: nobody knows any more, so whatever it is in a re-run, it stays as it was published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What the checkpoint says: its query id, the newest batch id of its `offsets` log, if any, and its start's epoch."""
+
+    query_id: str | None
+    last_batch_id: int | None
+    epoch: int = 0
+
+    def __str__(self) -> str:
+        if self.query_id is None:
+            return "the checkpoint is new (it holds no query)"
+        newest = "no batch yet" if self.last_batch_id is None else f"batch {self.last_batch_id} as its newest"
+        return f"the checkpoint belongs to query {self.query_id} and has {newest}"
+
+
+_MOST_OVER = 100
+"""Queries remembered as over: 4 KB of a marker."""
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Marker)
+
+
+def encode_marker(marker: Marker) -> bytes:
+    """The marker as the JSON value of a record of the commits topic."""
+    return _ENCODER.encode(marker)
+
+
+def decode_marker(value: bytes, *, topic: str, offset: int) -> Marker:
+    """Read a record of the commits topic back; raises `CheckpointMismatch` when it is not a marker."""
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise CheckpointMismatch(
+            f"the record at offset {offset} of {topic} is not a marker ({error}): "
+            "is the topic used by something else, or written by a newer version of trimtab?"
+        ) from error
+
+
+def next_start(
+    marker: Marker | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
+) -> Marker:
+    """The marker a starting controller writes: the old one with the next epoch.
+
+    `fresh` forgets what was published; `adopt` takes the checkpoint's word for what comes next, and leaves its newest
+    batch as it was published, if it was. Raises `CheckpointMismatch` when neither is asked for and marker and
+    checkpoint disagree.
+    """
+    epoch = _next_epoch(marker, checkpoint, now_s)
+    if fresh:
+        over = _over(marker, checkpoint.query_id, going_on=None)
+        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
+    if adopt:
+        return _adopted(marker, checkpoint, epoch)
+    problem = _disagreement(marker, checkpoint)
+    if problem is not None:
+        raise CheckpointMismatch(_start_refusal(problem, marker, checkpoint, name))
+    if marker is None:
+        return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
+    return msgspec.structs.replace(marker, epoch=epoch)
+
+
+def _adopted(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
+    query_id = checkpoint.query_id
+    over = _over(marker, going_on=query_id)
+    newest = (query_id, checkpoint.last_batch_id)
+    if None not in newest and marker is not None and (marker.query_id, marker.batch_id) == newest:
+        return msgspec.structs.replace(marker, epoch=epoch, over=over, ran_with=None)
+    return Marker(query_id=query_id, batch_id=None, digest=None, epoch=epoch, over=over)
+
+
+def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> int:
+    """Above every epoch there was, also where the commits topic was lost: consumers remember the highest."""
+    known = 0 if marker is None else marker.epoch
+    return max(known + 1, checkpoint.epoch + 1, int(now_s))
+
+
+def _over(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
+    """The queries that are over once this start has claimed its epoch; ``going_on`` is not, whatever it was before."""
+    before = () if marker is None else (*marker.over, marker.query_id)
+    ended = dict.fromkeys(each for each in (*before, *others) if each is not None and each != going_on)
+    return tuple(ended)[-_MOST_OVER:]
+
+
+def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
+    newest = -1 if checkpoint.last_batch_id is None else checkpoint.last_batch_id
+    if marker is None:
+        return "the checkpoint has batches, but no marker says which were published" if newest >= 0 else None
+    if checkpoint.query_id in marker.over:
+        return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
+    if marker.query_id is None:
+        return None
+    if marker.query_id != checkpoint.query_id:
+        gone = checkpoint.query_id is None
+        return (
+            f"the checkpoint {'was deleted or replaced by a new one' if gone else 'belongs to another query'}"
+        )
+    if marker.batch_id is not None and marker.batch_id > newest:
+        return "the checkpoint is older than what was published (restored from a backup?)"
+    return None
+
+
+def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, name: str) -> str:
+    return (
+        f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
+        "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --fresh to "
+        "begin with a new checkpoint and forget the marker; or with --adopt to trust the checkpoint as it is "
+        "(batches after it are published, even if they already were)."
+    )
+
+
+def _describe(marker: Marker | None) -> str:
+    if marker is None:
+        return "The marker is missing"
+    return (
+        f"The marker says query {marker.query_id}, batch {marker.batch_id}, "
+        f"digest {marker.digest and marker.digest[:12]}, epoch {marker.epoch}"
+    )
+
+
+def taken_over(name: str, *, epoch: int) -> Fenced:
+    """What the publisher of a controller says when a newer one of its name has claimed a higher epoch."""
+    return Fenced(
+        f'another controller called "{name}" has taken over (this one has epoch {epoch}): this '
+        "process ends. To run two controllers side by side, give each its own [controller] name."
+    )
+
+
+def published(
+    marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None
+) -> Marker:
+    """The marker of a batch, after ``marker``."""
+    return msgspec.structs.replace(
+        marker, query_id=query_id, batch_id=batch_id, digest=batch_digest, ran_with=ran_with
+    )
+
+
+def seen(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, version: str) -> Seen:
+    """Whether the batch has still to be published by this version of trimtab.
+
+    Raises `CheckpointMismatch` for another query, an older batch, or the same batch of the same version with other
+    contents.
+    """
+    is_other = marker.query_id is not None and marker.query_id != query_id
+    if is_other or query_id in marker.over:
+        raise _batch_refusal("it belongs to another query", marker, batch_id, query_id, batch_digest)
+    if marker.batch_id is None or marker.batch_id < batch_id:
+        return Seen.NEW
+    if marker.batch_id > batch_id:
+        raise _batch_refusal("a newer batch is already out", marker, batch_id, query_id, batch_digest)
+    if marker.digest == batch_digest:
+        return Seen.OUT
+    if marker.ran_with is None or marker.ran_with.version != version:
+        return Seen.OTHERWISE
+    raise _batch_refusal("it was published with other contents", marker, batch_id, query_id, batch_digest)
+
+
+def _batch_refusal(
+    problem: str, marker: Marker, batch_id: int, query_id: str, batch_digest: str
+) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"batch {batch_id} of query {query_id} (digest {batch_digest[:12]}) is not published: {problem}. "
+        f"{_describe(marker)}. If the input was changed between the two runs of the batch, restart with --adopt to "
+        "leave it as it was published and go on; with --fresh to begin with a new checkpoint."
+    )

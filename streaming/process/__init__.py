@@ -1,0 +1,1 @@
+"""What every program has: exit codes, stopping, waiting, logs, health and metrics pages."""

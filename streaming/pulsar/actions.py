@@ -1,0 +1,203 @@
+"""The executor's view of actions on Pulsar: each at least once and in order, as ``actions_topic`` gives them on Kafka.
+
+Executors of a cluster share a durable failover subscription, so one of them acts. Messages are acknowledged after the
+results of their batch are written. A subscription cannot hold the highest epochs; they are read off the log itself, up to
+whatever is taken up next, so a restart and a standby that takes over both know whose actions are out of date. After any
+failure the client is made anew.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import msgspec
+import pulsar
+
+from streaming.executor.orders import Epochs
+from streaming.kafka.actions import EPOCH_HEADER, LOOKBACK_S, ActionRecord
+from streaming.ports.publishing import PublishError
+from streaming.process.closing import Closing
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.clients import close
+from streaming.pulsar.denied import told
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.topic_names import topic_path
+
+__all__ = ["PulsarActions"]
+
+_TIMEOUT_S = 20.0
+_NEXT_MS = 5
+"""How long to wait for one more message once there is one."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    source: str
+    cluster: str
+
+
+class _Backlog(msgspec.Struct, frozen=True):
+    msgBacklog: int  # noqa: N815  Pulsar's name
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    subscriptions: dict[str, _Backlog]
+
+
+_said = msgspec.json.Decoder(_Said)
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A client with what it reads."""
+
+    client: pulsar.Client
+    consumer: pulsar.Consumer
+    log: pulsar.Reader
+    ahead: pulsar.Message | None = None
+    """Read off the log, and not yet known to be of before."""
+
+
+class PulsarActions(Closing):
+    """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
+
+    def __init__(
+        self, link: PulsarLink, *, topic: str, cluster: str, epochs: Epochs, records_max: int, now_s: float
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
+        self._link = link
+        self._topic = link.full_name(topic)
+        self._cluster = cluster
+        self._epochs = epochs
+        self._records_max = records_max
+        self._subscription = f"trimtab-execute-{cluster}"
+        self._taken: list[pulsar.Message] = []
+        self._begin_ms = round((now_s - LOOKBACK_S) * 1000)
+        self._subscribe_from(self._begin_ms)
+        self._connection: _Connection | None = self._open()
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        """Records in order. Raises ``PublishError``."""
+        if self._connection is None:
+            self._connection = self._open()
+        wait_ms = round(1000 * timeout_s)
+        found: list[pulsar.Message] = []
+        try:
+            while len(found) < self._records_max:
+                found.append(self._connection.consumer.receive(timeout_millis=wait_ms))
+                wait_ms = _NEXT_MS
+        except pulsar.Timeout:
+            self._require_connected(self._connection)
+        except pulsar.PulsarException as error:
+            raise self._unreadable(error) from error
+        if found:
+            self._hear_before(self._connection, found[0].message_id())
+        self._taken += found
+        return [ActionRecord(value=each.data(), epoch_header=_epoch_of(each)) for each in found]
+
+    def stay(self) -> None:
+        """The client does that by itself."""
+
+    def commit(self) -> None:
+        """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        assert self._connection is not None, "what is committed was polled"
+        try:
+            for message in self._taken:
+                self._connection.consumer.acknowledge(message)
+        except pulsar.PulsarException as error:
+            raise PublishError(f"actions on {self._topic} could not be acknowledged: {error!r}") from error
+        self._taken = []
+
+    def drop(self) -> None:
+        """What is not acknowledged comes again, to a client made anew: this one may never recover."""
+        connection, self._connection = self._connection, None
+        self._taken = []
+        if connection is not None:
+            close(connection.client)
+
+    def is_at_end(self) -> bool:
+        """Whether everything there was at this moment has been dealt with. Raises ``PublishError``."""
+        try:
+            with self._link.admin() as admin:
+                stats = admin.read(f"{topic_path(self._topic)}/stats", _Stats)
+        except (AdminError, CredentialsError) as error:
+            raise self._unreadable(error) from error
+        return stats.subscriptions[self._subscription].msgBacklog == 0
+
+    def close(self) -> None:
+        """Let a standby take over."""
+        self.drop()
+
+    def _open(self) -> "_Connection":
+        client = self._link.client(timeout_s=_TIMEOUT_S)
+        try:
+            consumer = client.subscribe(
+                self._topic, self._subscription, consumer_type=pulsar.ConsumerType.Failover
+            )
+            log = client.create_reader(self._topic, pulsar.MessageId.earliest)
+            log.seek(self._begin_ms)
+        except pulsar.PulsarException as error:
+            close(client)
+            raise self._unreadable(error) from error
+        return _Connection(client, consumer, log)
+
+    def _require_connected(self, connection: "_Connection") -> None:
+        """The client tries again by itself, and says nothing; nothing polled may mean that nobody was asked."""
+        if not connection.consumer.is_connected():
+            raise PublishError(f"{self._topic} at {self._link.service_url} cannot be read: not connected")
+
+    def _subscribe_from(self, begin_ms: int) -> None:
+        """Make the subscription where there is none yet, to begin then: older actions have expired."""
+        path = topic_path(self._topic)
+        own = f"{path}/subscription/{quote(self._subscription, safe='')}"
+        try:
+            with self._link.admin() as admin:
+                if self._subscription in admin.read(f"{path}/subscriptions", list[str]):
+                    return
+                earliest = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
+                admin.call("PUT", own, body=earliest)
+                admin.call("POST", f"{own}/resetcursor/{max(0, begin_ms)}")
+        except AdminError as error:
+            if error.failure == "refused":  # there is nothing to go back to
+                return
+            if error.failure == "not-found":
+                raise PublishError(f"there is no topic {self._topic}: run `trimtab topics create`") from error
+            raise self._unreadable(error) from error
+        except CredentialsError as error:
+            raise self._unreadable(error) from error
+
+    def _hear_before(self, connection: "_Connection", first: pulsar.MessageId) -> None:
+        """Learn the epochs of what was taken up before, here or by another executor."""
+        try:
+            while True:
+                if connection.ahead is None:
+                    if not connection.log.has_message_available():
+                        return
+                    connection.ahead = connection.log.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
+                if _place(connection.ahead.message_id()) >= _place(first):
+                    return
+                self._hear(connection.ahead)
+                connection.ahead = None
+        except pulsar.PulsarException as error:
+            raise self._unreadable(error) from error
+
+    def _hear(self, message: pulsar.Message) -> None:
+        epoch = _epoch_of(message)
+        try:
+            said = _said.decode(message.data())
+            if epoch is not None and said.cluster == self._cluster:
+                self._epochs.hear(said.source, int(epoch))
+        except (msgspec.MsgspecError, ValueError):
+            return  # it was told to be unreadable when it was taken up
+
+    def _unreadable(self, error: Exception) -> PublishError:
+        why = told(error, self._topic, "consume")
+        return PublishError(f"{self._topic} at {self._link.service_url} cannot be read: {why}")
+
+
+def _epoch_of(message: pulsar.Message) -> bytes | None:
+    text = message.properties().get(EPOCH_HEADER)
+    return None if text is None else text.encode()
+
+
+def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:
+    return (id_.ledger_id(), id_.entry_id(), id_.batch_index())

@@ -1,0 +1,13 @@
+"""A client of Pulsar's admin REST API, of as much of it as a balancer needs.
+
+``HttpClient`` speaks HTTP as Pulsar expects it: every redirect is followed with method, body and authorization, every
+call ends in time, every failure is an ``AdminError`` that names the remedy. ``PulsarAdmin`` knows the paths and gives
+typed answers. Nothing here decides anything. ``httpx`` is loaded with this package, so import it late.
+"""
+
+from streaming.pulsar.admin.admin import BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.admin.bundles import BundleName
+from streaming.pulsar.admin.errors import AdminError, Failure
+from streaming.pulsar.admin.http import HttpClient
+
+__all__ = ["AdminError", "BrokerConfiguration", "BundleName", "Failure", "HttpClient", "PulsarAdmin"]

@@ -1,0 +1,219 @@
+"""The calls of the admin API a balancer needs, with typed answers.
+
+Requests about one broker are sent to that broker, whose address is its id; all others go to the first address that
+answers: those of ``admin_url``, then the brokers found before. Answers of 4xx are answers; only a broker that cannot be
+reached is stepped over.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from state.facts import SPLIT_ALGORITHM
+from streaming.pulsar.admin.bundles import BundleName, topic_hash
+from streaming.pulsar.admin.errors import AdminError
+from streaming.pulsar.admin.http import HttpClient, Method, addresses
+from streaming.settings.targets import PulsarTarget
+
+__all__ = ["BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
+
+Value = TypeVar("Value")
+
+
+class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
+    """What matters here of a broker's effective configuration; Pulsar answers every value as text."""
+
+    cluster_name: str
+    load_manager_class_name: str = ""
+    load_balancer_enabled: str = ""
+    load_balancer_shedding_enabled: str = ""
+    load_balancer_auto_bundle_split_enabled: str = ""
+    supported_namespace_bundle_split_algorithms: str = ""
+
+    @property
+    def load_manager(self) -> str:
+        """Its class without the package."""
+        return self.load_manager_class_name.rpartition(".")[2]
+
+    @property
+    def sheds(self) -> bool:
+        """Whether Pulsar's own shedding is on at this broker."""
+        return self.load_balancer_enabled == self.load_balancer_shedding_enabled == "true"
+
+    @property
+    def splits(self) -> bool:
+        """Whether Pulsar's own splitting of bundles is on at this broker."""
+        return self.load_balancer_enabled == self.load_balancer_auto_bundle_split_enabled == "true"
+
+    @property
+    def split_algorithms(self) -> list[str] | None:
+        """What a split may be asked for with, ascending; None where this broker does not say."""
+        text = self.supported_namespace_bundle_split_algorithms
+        names = (each.strip() for each in text.strip("[] ").split(","))
+        return sorted(filter(None, names)) if text else None
+
+
+class IsolationPolicy(msgspec.Struct, frozen=True):
+    """Pulsar's ``NamespaceIsolationData``: regular expressions of namespaces and of brokers."""
+
+    namespaces: list[str] = []
+    primary: list[str] = []
+    secondary: list[str] = []
+
+
+class _Bundles(msgspec.Struct, frozen=True):
+    boundaries: list[str]
+
+
+class _Lookup(msgspec.Struct, frozen=True):
+    httpUrl: str | None = None  # noqa: N815  Pulsar's names
+    httpUrlTls: str | None = None  # noqa: N815
+
+
+class PulsarAdmin:
+    """The cluster behind a target. Thread-safe. Every method raises ``AdminError``."""
+
+    def __init__(self, http: HttpClient, target: PulsarTarget) -> None:
+        self._http = http
+        self._target = target
+        self._scheme = target.admin_url.partition("://")[0]
+        self._entries = addresses(target.admin_url)
+        self._found: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+
+    def address_of(self, broker: str) -> str:
+        """``http://host:port`` of a broker's web service."""
+        host, _, port = broker.rpartition(":")
+        return f"{self._scheme}://{host}:{self._target.web_port or port}"
+
+    def configuration(self, broker: str | None = None) -> BrokerConfiguration:
+        """The effective configuration of a broker, or of any."""
+        path = "/admin/v2/brokers/configuration/runtime"
+        return self.read(path, BrokerConfiguration, broker=broker)
+
+    def brokers(self, cluster: str) -> list[str]:
+        """Ids of the brokers that are alive, ascending; ``cluster`` is Pulsar's own name."""
+        found = sorted(self.read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
+        with self._lock:
+            self._found = tuple(map(self.address_of, found))
+        return found
+
+    def load_report(self, broker: str) -> bytes:
+        """A broker's load report as it answers it; empty where its load manager has none."""
+        return self.get("/admin/v2/broker-stats/load-report", broker=broker)
+
+    def topic_stats(self, broker: str) -> bytes:
+        """A broker's statistics by namespace, range, persistence and topic, as it answers them."""
+        return self.get("/admin/v2/broker-stats/topics", broker=broker)
+
+    def owned_bundles(self, cluster: str, broker: str) -> set[str]:
+        """Full names of the bundles a broker owns; asked of that broker, which alone knows."""
+        path = f"/admin/v2/brokers/{quote(cluster)}/{quote(broker)}/ownedNamespaces"
+        return set(self.read(path, dict[str, object], broker=broker))
+
+    def boundaries(self, namespace: str) -> list[int]:
+        """Boundaries of a namespace's bundles, ascending, both ends included."""
+        found = self.read(f"/admin/v2/namespaces/{quote(namespace)}/bundles", _Bundles)
+        return sorted(int(each, 16) for each in found.boundaries)
+
+    def topics(self, bundle: BundleName) -> list[str]:
+        """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
+
+        All of the namespace are listed and sorted out here. Pulsar's own filter (``?bundle=``) looks bundles up on its
+        metadata thread: asked while a split changes them, it blocks that thread, and with it the broker, for ever
+        (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
+        """
+        found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
+        return sorted(each for each in found if not _is_own(each) and bundle.holds(topic_hash(each)))
+
+    def lookup(self, topic: str) -> str | None:
+        """Address (``host:port``) of the broker that owns a topic's bundle; assigns it to one if nobody does."""
+        domain, _, name = topic.partition("://")
+        answer = self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
+        url = answer.httpUrlTls if self._scheme == "https" and answer.httpUrlTls else answer.httpUrl
+        return None if url is None else url.partition("://")[2]
+
+    def unload(self, bundle: BundleName, *, destination: str | None) -> None:
+        """Ask the owner to let go of a bundle. Answered at once: whether and where it went is to be looked up."""
+        query = {} if destination is None else {"destinationBroker": destination}
+        path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/unload"
+        self.call("PUT", path, query=query)
+
+    def split(self, bundle: BundleName, boundaries: Sequence[int]) -> None:
+        """Ask for a cut at these hashes, ascending and each strictly inside (others Pulsar ignores, or never answers)."""
+        query = {"splitAlgorithmName": SPLIT_ALGORITHM, "unload": "false"}
+        path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/split"
+        self.call("PUT", path, query=query, body=list(boundaries))
+
+    def isolation_policies(self, cluster: str) -> dict[str, IsolationPolicy]:
+        """Policies by name; Pulsar says 404 until the first one is made."""
+        path = f"/admin/v2/clusters/{quote(cluster)}/namespaceIsolationPolicies"
+        try:
+            return self.read(path, dict[str, IsolationPolicy])
+        except AdminError as error:
+            if error.failure != "not-found":
+                raise
+            return {}
+
+    def tenants(self) -> list[str]:
+        """Names, ascending."""
+        return sorted(self.read("/admin/v2/tenants", list[str]))
+
+    def namespaces(self, tenant: str) -> list[str]:
+        """``tenant/namespace``, ascending."""
+        return sorted(self.read(f"/admin/v2/namespaces/{quote(tenant)}", list[str]))
+
+    def anti_affinity_group(self, namespace: str) -> str | None:
+        """The group of a namespace, None where it has none; Pulsar answers the bare name, in quotes or not."""
+        text = (
+            self.get(f"/admin/v2/namespaces/{quote(namespace)}/antiAffinity").decode(errors="replace").strip()
+        )
+        return None if text in {"", "null"} else text.strip('"')
+
+    def read(
+        self,
+        path: str,
+        kind: type[Value],
+        *,
+        query: Mapping[str, str] | None = None,
+        broker: str | None = None,
+    ) -> Value:
+        """A GET, decoded; of ``broker`` or of whoever answers."""
+        text = self.get(path, query=query, broker=broker)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.DecodeError as error:
+            said = f"unreadable answer ({error}): {text[:100]!r}"
+            raise AdminError("not-pulsar", call=f"GET {path}", said=said) from error
+
+    def get(self, path: str, *, query: Mapping[str, str] | None = None, broker: str | None = None) -> bytes:
+        """A GET as it is answered; of ``broker`` or of whoever answers."""
+        if broker is not None:
+            return self._http.call("GET", self.address_of(broker) + path, query=query)
+        return self._anywhere(lambda base: self._http.call("GET", base + path, query=query))
+
+    def call(
+        self, method: Method, path: str, *, query: Mapping[str, str] | None = None, body: object = None
+    ) -> None:
+        """A call that changes something, at whoever answers."""
+        self._anywhere(lambda base: self._http.call(method, base + path, query=query, body=body))
+
+    def _anywhere(self, ask: Callable[[str], bytes]) -> bytes:
+        """The answer of the first address that can be reached; raises the last one's error."""
+        with self._lock:
+            bases = list(dict.fromkeys((*self._entries, *self._found)))
+        for base in bases[:-1]:
+            try:
+                return ask(base)
+            except AdminError as error:
+                if error.failure not in {"unreachable", "untrusted"}:
+                    raise
+        return ask(bases[-1])
+
+
+def _is_own(topic: str) -> bool:
+    """Whether a topic is Pulsar's own, such as ``__change_events``."""
+    return topic.rpartition("/")[2].startswith("__")

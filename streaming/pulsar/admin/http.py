@@ -1,0 +1,225 @@
+"""HTTP as Pulsar's brokers expect it.
+
+A broker that does not own what a request is about answers 307 with the address of the one that does; the request must
+then be sent there whole: method, body, authorization. Client libraries drop the authorization when the host changes,
+so redirects are followed here.
+
+Invariants: every call returns or raises within ``timeout_s`` and a little, however slowly a broker trickles; a token
+is never sent over plain HTTP to a broker that a redirect from HTTPS names, and is never logged or part of an error.
+Not asynchronous: callers run calls in threads; one client serves all of them.
+"""
+
+import os
+import ssl
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+import msgspec
+
+from streaming.process.closing import Closing
+from streaming.pulsar.admin.errors import AdminError, Failure, failure_of_status
+from streaming.settings.targets import PulsarTarget
+
+__all__ = ["CredentialsError", "HttpClient", "Method"]
+
+Method = Literal["GET", "PUT", "POST"]
+
+REDIRECTS_MAX = 8
+"""Leader, owner, and some motion in between; more means that brokers point at each other."""
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+"""Topic statistics of a broker with 100,000 topics are about 100 MB."""
+REASON_CHARS_MAX = 64 * 1024
+"""A broker's reason is told whole: with an exception in it, what matters stands at its end. No honest one is longer."""
+PAGE_CHARS_MAX = 300
+"""Of what is no answer of Pulsar's, such as the page of a proxy."""
+_REDIRECTED = range(300, 400)
+
+
+class CredentialsError(Exception):
+    """The token or the certificates of a target cannot be read; the text says which and why."""
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    reason: str = ""
+
+
+class HttpClient(Closing):
+    """Calls brokers with the credentials of a target. Thread-safe. Raises ``CredentialsError`` when they cannot be read."""
+
+    def __init__(self, target: PulsarTarget, *, environ: Mapping[str, str] = os.environ) -> None:
+        self._target = target
+        self._environ = environ
+        self._timeout_s = target.timeout_s
+        self._token()
+        self._client = httpx.Client(
+            verify=_tls_of(target),
+            trust_env=False,
+            follow_redirects=False,
+            timeout=target.timeout_s,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+        )
+
+    def call(
+        self,
+        method: Method,
+        url: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """The body of the answer (empty for 204). Raises ``AdminError`` for any answer of 300 and more, and for none."""
+        deadline_s = time.monotonic() + (timeout_s or self._timeout_s)
+        content = None if body is None else msgspec.json.encode(body)
+        for _ in range(REDIRECTS_MAX):
+            answer, text = self._once(method, url, query=query, content=content, deadline_s=deadline_s)
+            if answer.status_code not in _REDIRECTED:
+                return self._accepted(method, url, answer.status_code, text)
+            url, query = _redirected(method, url, answer), None
+        raise AdminError(
+            "redirect-loop", call=f"{method} {url}", said=f"{REDIRECTS_MAX} redirects", status=307
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def _once(
+        self,
+        method: Method,
+        url: str,
+        *,
+        query: Mapping[str, str] | None,
+        content: bytes | None,
+        deadline_s: float,
+    ) -> tuple[httpx.Response, bytes]:
+        call = f"{method} {url}"
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise AdminError("no-answer", call=call, said=f"no answer within {self._timeout_s:g} s")
+        request = self._client.build_request(
+            method, url, params=query, content=content, headers=self._headers(), timeout=left_s
+        )
+        response: httpx.Response | None = None
+        try:
+            response = self._client.send(request, stream=True)
+            return response, _read(response, deadline_s)
+        except (httpx.ReadTimeout, httpx.WriteTimeout, TimeoutError) as error:
+            raise AdminError(
+                "no-answer", call=call, said=f"no answer within {self._timeout_s:g} s"
+            ) from error
+        except (httpx.RequestError, httpx.InvalidURL) as error:
+            failure: Failure = "untrusted" if _is_untrusted(error) else "unreachable"
+            raise AdminError(failure, call=call, said=f"{type(error).__name__}: {error}") from error
+        finally:
+            if response is not None:
+                response.close()
+
+    def _accepted(self, method: Method, url: str, status: int, text: bytes) -> bytes:
+        if status < _REDIRECTED.start:
+            return text
+        raise AdminError(failure_of_status(status), call=f"{method} {url}", said=_said(text), status=status)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        token = self._token()
+        return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
+
+    def _token(self) -> str | None:
+        """Read at every call: tokens expire, and whoever renews them replaces the file."""
+        target = self._target
+        if target.token_file is not None:
+            return _read_text(target.token_file, "token_file")
+        if target.token_env is None:
+            return None
+        token = self._environ.get(target.token_env, "").strip()
+        if not token:
+            raise CredentialsError(
+                f"token_env names the variable {target.token_env}, which is unset or empty"
+            )
+        return token
+
+
+def addresses(url: str) -> list[str]:
+    """The base addresses of ``http://a:8080,b:8080``, one a host."""
+    scheme, _, hosts = url.rstrip("/").partition("://")
+    return [f"{scheme}://{host}" for host in hosts.split(",")]
+
+
+def _redirected(method: str, url: str, answer: httpx.Response) -> str:
+    location: str | None = answer.headers.get("Location")
+    if location is None:
+        raise AdminError(
+            "not-pulsar",
+            call=f"{method} {url}",
+            said="a redirect without Location",
+            status=answer.status_code,
+        )
+    target = urljoin(url, location)
+    if urlsplit(url).scheme == "https" and urlsplit(target).scheme != "https":
+        raise AdminError(
+            "not-pulsar",
+            call=f"{method} {url}",
+            said=f"a redirect from https to {target}, which would show the token",
+            status=answer.status_code,
+        )
+    return target
+
+
+def _read(response: httpx.Response, deadline_s: float) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    for chunk in response.iter_bytes():
+        chunks.append(chunk)
+        size += len(chunk)
+        if time.monotonic() > deadline_s:
+            raise TimeoutError
+        if size > ANSWER_BYTES_MAX:
+            raise httpx.DecodingError(f"more than {ANSWER_BYTES_MAX} bytes")
+    return b"".join(chunks)
+
+
+def _said(text: bytes) -> str:
+    """The reason in Pulsar's error body, or the beginning of whatever else it is."""
+    try:
+        reason = msgspec.json.decode(text, type=_Reason).reason
+    except msgspec.DecodeError:
+        reason = ""
+    shown = reason[:REASON_CHARS_MAX] or text.decode(errors="replace")[:PAGE_CHARS_MAX]
+    return " ".join(shown.split()) or "no explanation"
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Whether TLS found the broker's certificate wrong: unlike a broker that is down, that does not pass by itself."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _tls_of(target: PulsarTarget) -> ssl.SSLContext | bool:
+    """Certificates are always verified, host names too; plain HTTP needs none."""
+    if not target.admin_url.startswith("https://"):
+        return True
+    try:
+        context = ssl.create_default_context(cafile=target.ca_file)
+        if target.certificate_file is not None:
+            context.load_cert_chain(target.certificate_file, target.key_file)
+    except OSError as error:
+        raise CredentialsError(
+            f"ca_file {target.ca_file!r}, certificate_file {target.certificate_file!r} or key_file cannot be read: {error}"
+        ) from error
+    return context
+
+
+def _read_text(file: str, name: str) -> str:
+    try:
+        text = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialsError(f"{name} {file} cannot be read: {error}") from error
+    if not text:
+        raise CredentialsError(f"{name} {file} is empty")
+    return text

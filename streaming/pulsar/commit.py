@@ -1,0 +1,94 @@
+"""What a controller on Pulsar writes down beside each batch, and the names and numbers that make a re-run harmless.
+
+Pulsar has no transactions for this client, so a batch is visible message by message. Therefore the marker is written
+twice: before the first message of a batch, with the digest of all of it, and after the last. Between the two, what is out
+is a beginning of the batch in publishing order, and a re-run sends all of it again: the broker drops what it has, by
+producer name and sequence id. Both are pure functions of what is written down, so they are the same after any crash.
+Pure: no Pulsar here.
+"""
+
+import msgspec
+
+from streaming.ports.marker import Checkpoint, Marker, RanWith, next_start, published
+from streaming.ports.publishing import CheckpointMismatch
+
+__all__ = [
+    "Commit",
+    "begun",
+    "claimed",
+    "decode_commit",
+    "encode_commit",
+    "finished",
+    "producer_name",
+    "sequence_id",
+]
+
+_PLACE_BITS = 32
+"""Of a sequence id; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """The marker, and how far its batch got."""
+
+    marker: Marker
+    lineage: int
+    """Epoch of the start that last forgot what was published before it. Batch ids may begin anew there, so sequence ids
+    do too, under another producer name: else the broker would drop what is new as duplicates."""
+    is_whole: bool
+    """Whether all of the marker's batch is out."""
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Commit)
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """As the JSON value of a message of the commits topic."""
+    return _ENCODER.encode(commit)
+
+
+def decode_commit(value: bytes, *, topic: str) -> Commit:
+    """Read a message of the commits topic back; raises ``CheckpointMismatch`` when it is none."""
+    try:
+        return _DECODER.decode(value)
+    except msgspec.MsgspecError as error:
+        raise CheckpointMismatch(
+            f"the last message of {topic} is not a marker ({error}): "
+            "is the topic used by something else, or written by a newer version of trimtab?"
+        ) from error
+
+
+def claimed(
+    commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
+) -> Commit:
+    """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
+    before = None if commit is None else commit.marker
+    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, now_s=now_s)
+    if commit is None or fresh or (adopt and marker.batch_id is None):
+        return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
+    return msgspec.structs.replace(commit, marker=marker)
+
+
+def begun(
+    commit: Commit, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None = None
+) -> Commit:
+    """Written before the first message of a batch."""
+    marker = published(
+        commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, ran_with=ran_with
+    )
+    return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
+
+
+def finished(commit: Commit) -> Commit:
+    """Written after the last message of a batch."""
+    return msgspec.structs.replace(commit, is_whole=True)
+
+
+def producer_name(name: str, commit: Commit) -> str:
+    """Of the producers of the outputs; the broker lets one of a name be connected to a topic."""
+    return f"{name}/{commit.lineage}"
+
+
+def sequence_id(batch_id: int, place: int) -> int:
+    """Of the output at a place, from 0, of its batch's publishing order; rises, with gaps. Never 0, which Pulsar replaces."""
+    return (batch_id << _PLACE_BITS) + place + 1

@@ -1,0 +1,47 @@
+"""What Pulsar refuses, told by the permission that is missing and the command that grants it.
+
+Who may do what is known to a token's role alone, which we cannot tell from the token: the commands say ROLE.
+docs/security.md has the permissions of every component.
+"""
+
+from typing import Literal
+
+import pulsar
+
+from streaming.pulsar.admin import AdminError
+
+__all__ = ["AuthAction", "administrator_needed", "is_denied", "told"]
+
+AuthAction = Literal["produce", "consume"]
+"""As ``pulsar-admin topics grant-permission`` has them."""
+
+_UNAUTHORIZED = "Unauthorized to validate"
+"""How the admin API begins to say that a role lacks a permission, with 401 as with 403; a bad token is told otherwise."""
+
+
+def told(error: Exception, topic: str, action: AuthAction) -> str:
+    """The missing permission, where that is what is wrong, and otherwise Pulsar's own words. ``topic`` is a full name."""
+    if not is_denied(error):
+        return repr(error) if isinstance(error, pulsar.PulsarException) else str(error)
+    return (
+        f"the token's role lacks the permission {action} on {topic}. "
+        f"Run: pulsar-admin topics grant-permission {topic} --role ROLE --actions {action}"
+    )
+
+
+def administrator_needed(error: AdminError, namespace: str) -> str | None:
+    """The sentence for a call that only an administrator of the tenant may make; None where that is not what is wrong."""
+    if not is_denied(error):
+        return None
+    tenant = namespace.partition("/")[0]
+    return (
+        f"{error.said}. The token's role must be an administrator of the tenant {tenant}: topics and their policies are "
+        f"looked at. Run: pulsar-admin tenants update {tenant} --admin-roles ROLE (with those it has: the list is replaced)"
+    )
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the role of the token lacks a permission."""
+    if isinstance(error, AdminError):
+        return _UNAUTHORIZED in error.said
+    return isinstance(error, pulsar.AuthorizationError)

@@ -1,0 +1,108 @@
+"""Writing events to an input topic on Pulsar, as ``input_events`` does on Kafka.
+
+A client that failed to write is thrown away with what it still held, and made anew for the next event: after an outage of
+the bookies its producer may never come back.
+"""
+
+import threading
+from dataclasses import dataclass, field
+
+import pulsar
+
+from streaming.kafka.events import NoInputTopic
+from streaming.ports.publishing import PublishError
+from streaming.pulsar.clients import close, connect, ctrl_c_kept
+from streaming.pulsar.denied import told
+from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
+from streaming.settings import Settings
+
+__all__ = ["PulsarEvents"]
+
+_TIMEOUT_S = 10.0
+_FLUSH_S = _TIMEOUT_S + 5.0
+"""The client gives each event up in time; one that does not is not to be waited for."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A client with its producer, and what it was handed since the last flush."""
+
+    client: pulsar.Client
+    producer: pulsar.Producer
+    sent: Acknowledged = field(default_factory=Acknowledged)
+
+
+class PulsarEvents:
+    """A producer of the input topic; an ``EventSink``. A batch of the client is an entry, so batches stay small."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
+        self._url, self._place = settings.input.url, settings.input.pulsar
+        self._topic = self._place.full_name(settings.topics.input)
+        self._lock = threading.Lock()
+        self._connection: _Connection | None = self._connected()
+        self._given_up = ""
+        """Why events since the last flush are lost with the client they were handed to."""
+
+    def send(self, key: str, value: bytes) -> None:
+        """See ``EventSink``."""
+        with self._lock:
+            connection = self._connection = self._connection or self._connected_again()
+            try:
+                connection.sent.wait(timeout_s=_FLUSH_S, most=WINDOW - 1)
+                connection.sent.sending()
+                connection.producer.send_async(value, connection.sent.answer, partition_key=key)
+            except (pulsar.PulsarException, NotSent) as error:
+                self._give_up(f"an event of {len(value)} bytes could not be sent: {error!r}")
+                raise PublishError(self._given_up) from error
+
+    def flush(self) -> None:
+        """See ``EventSink``."""
+        with self._lock:
+            lost, self._given_up = self._given_up, ""
+            connection = self._connection
+            try:
+                if connection is not None:
+                    with ctrl_c_kept():
+                        connection.sent.wait(timeout_s=_FLUSH_S)
+            except NotSent as error:
+                self._give_up("")
+                raise PublishError(f"events were not written to {self._topic}: {error}") from error
+        if lost:
+            raise PublishError(f"events were not written to {self._topic}: {lost}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._give_up("")
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            close(connection.client)
+
+    def _connected_again(self) -> _Connection:
+        try:
+            return self._connected()
+        except NoInputTopic as error:  # it was there at the start
+            raise PublishError(str(error)) from error
+
+    def _connected(self) -> _Connection:
+        place = self._place
+        client = connect(self._url, token_file=place.token_file, ca_file=place.ca_file)
+        try:
+            with ctrl_c_kept():
+                producer = client.create_producer(
+                    self._topic, send_timeout_millis=round(1000 * _TIMEOUT_S), batching_enabled=False
+                )
+        except pulsar.TopicNotFound as error:
+            close(client)
+            raise NoInputTopic(
+                f"there is no topic {self._topic} at {self._url}: run `trimtab topics create`"
+            ) from error
+        except pulsar.PulsarException as error:
+            close(client)
+            why = told(error, self._topic, "produce")
+            raise PublishError(f"no producer of {self._topic} at {self._url}: {why}") from error
+        return _Connection(client, producer)

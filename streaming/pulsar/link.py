@@ -1,0 +1,70 @@
+"""From the settings of a side that is on Pulsar to its clients: of the log, and of the admin API.
+
+Nothing here connects by itself, and Pulsar's client is loaded when one is made.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streaming.settings import PulsarTarget, PulsarTopics, Settings
+
+if TYPE_CHECKING:
+    import pulsar
+
+    from streaming.pulsar.admin import PulsarAdmin
+
+__all__ = ["PulsarLink", "input_on_pulsar", "output_on_pulsar"]
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarLink:
+    """One side's brokers and topics; ``section`` is its name in the settings."""
+
+    service_url: str
+    section: str
+    place: PulsarTopics
+
+    def full_name(self, topic: str) -> str:
+        """``persistent://tenant/namespace/topic``."""
+        return self.place.full_name(topic)
+
+    def client(self, *, timeout_s: float | None = None) -> "pulsar.Client":
+        """A client of the log; ``timeout_s`` bounds the making of producers and readers. Connects when it is used."""
+        from streaming.pulsar.clients import connect  # noqa: PLC0415  loads Pulsar's client
+
+        place = self.place
+        return connect(
+            self.service_url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=timeout_s
+        )
+
+    @contextmanager
+    def admin(self) -> "Iterator[PulsarAdmin]":
+        """A client of the admin API. Raises ``CredentialsError``; its calls raise ``AdminError``."""
+        from streaming.pulsar.admin import HttpClient, PulsarAdmin  # noqa: PLC0415  loads httpx
+
+        place = self.place
+        target = PulsarTarget(
+            admin_url=place.admin_url,
+            token_file=place.token_file,
+            ca_file=place.ca_file if place.admin_url.startswith("https://") else None,
+        )
+        with HttpClient(target) as http:
+            yield PulsarAdmin(http, target)
+
+
+def input_on_pulsar(settings: Settings) -> PulsarLink | None:
+    """Where load reports, results and control events are; None where that is Kafka."""
+    if not settings.input.is_pulsar:
+        return None
+    return PulsarLink(settings.input.url, "input", settings.input.pulsar)
+
+
+def output_on_pulsar(settings: Settings) -> PulsarLink | None:
+    """Where decisions go; the input's link where the output has no address of its own. None where that is Kafka."""
+    if settings.output.url is None:
+        return input_on_pulsar(settings)
+    if not settings.output_is_pulsar:
+        return None
+    return PulsarLink(settings.output.url, "output", settings.output.pulsar)

@@ -1,0 +1,95 @@
+"""Reads a controller's commits topic on Pulsar: its last message is what stands.
+
+Only the controller writes there, one at a time, because its producer is exclusive; so nothing but the end of the log is
+ever read, and it need not be compacted. May be used from several threads.
+"""
+
+import threading
+import time
+
+import pulsar
+
+from streaming.ports.publishing import PublishError
+from streaming.pulsar.clients import close
+from streaming.pulsar.commit import Commit, decode_commit
+from streaming.pulsar.link import PulsarLink
+
+__all__ = ["PulsarMarkers"]
+
+_LOOK_MS = 1
+"""A look takes what the broker has sent already, without asking it."""
+_POLL_MS = 50
+
+
+class PulsarMarkers:
+    """The newest ``Commit`` on ``topic``, by its full name. The connection is opened when it is needed."""
+
+    def __init__(self, link: PulsarLink, topic: str, *, timeout_s: float) -> None:
+        self._link = link
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._client: pulsar.Client | None = None
+        self._reader: pulsar.Reader | None = None
+        self._newest: Commit | None = None
+        self._lock = threading.Lock()
+
+    def newest(self) -> Commit | None:
+        """What stands at the time of the call; None on an empty topic. Raises ``PublishError``."""
+        with self._lock:
+            try:
+                reader = self._follower()
+                while reader.has_message_available():
+                    self._take(reader.read_next(timeout_millis=round(self._timeout_s * 1000)))
+            except pulsar.PulsarException as error:
+                self._drop()  # a reader whose broker was killed may never give out another message
+                raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error
+            return self._newest
+
+    def wait_for_epoch_above(self, epoch: int, *, timeout_s: float) -> bool:
+        """Whether a marker with a higher epoch is there, or appears within ``timeout_s`` (0: one short look).
+
+        False while the broker cannot be reached: publishing will say so.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._look(_POLL_MS if timeout_s else _LOOK_MS) > epoch:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def close(self) -> None:
+        """Close the connection; a later call opens it again."""
+        with self._lock:
+            self._drop()
+
+    def _look(self, wait_ms: int) -> int:
+        """Take what has come; the newest epoch known. Does not wait for somebody who asks the broker."""
+        if self._lock.acquire(blocking=wait_ms > _LOOK_MS):
+            try:
+                while self._reader is not None:
+                    self._take(self._reader.read_next(timeout_millis=wait_ms))
+            except pulsar.Timeout:
+                pass
+            except pulsar.PulsarException:
+                self._drop()
+            finally:
+                self._lock.release()
+        newest = self._newest
+        return 0 if newest is None else newest.marker.epoch
+
+    def _take(self, message: pulsar.Message) -> None:
+        self._newest = decode_commit(message.data(), topic=self._topic)
+
+    def _follower(self) -> pulsar.Reader:
+        if self._reader is None:
+            self._client = self._link.client(timeout_s=self._timeout_s)
+            self._newest = None
+            self._reader = self._client.create_reader(
+                self._topic, pulsar.MessageId.latest, start_message_id_inclusive=True
+            )
+        return self._reader
+
+    def _drop(self) -> None:
+        client, self._client, self._reader = self._client, None, None
+        if client is not None:
+            close(client)

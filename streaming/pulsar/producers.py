@@ -1,0 +1,141 @@
+"""Producers of one connection to Pulsar: one exclusive on the commits topic, one of a fixed name on each output topic.
+
+Messages of a topic reach it in the order in which they are sent, so after any failure what is out is a beginning of what
+was sent. That is why nothing is sent after the first failure, nothing times out by itself, and a failed connection is
+thrown away whole: a gap would never be closed, because the broker drops what comes below the highest sequence id it has.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+
+import pulsar
+
+from streaming.ports.publishing import EPOCH_HEADER
+from streaming.pulsar.clients import close
+from streaming.pulsar.link import PulsarLink
+
+__all__ = ["WINDOW", "Acknowledged", "NotSent", "Producers"]
+
+_NAME_RETRY_S = 0.2
+_COMPRESSION = pulsar.CompressionType.ZSTD
+"""The size limit counts compressed bytes: replica lists of 8 MiB, the largest outputs, become less than Pulsar's 5 MiB."""
+WINDOW = 500
+"""Messages under way at most; below the client's own limit of 1,000, at which sending would block without end."""
+
+
+class NotSent(Exception):
+    """The broker did not take a message, or did not answer in time; ``result`` is None for the latter."""
+
+    def __init__(self, what: str, result: pulsar.Result | None) -> None:
+        super().__init__(what)
+        self.result = result
+
+
+class Acknowledged:
+    """Counts answers of the broker; called from the client's own threads."""
+
+    def __init__(self) -> None:
+        self._answered = threading.Condition()
+        self._under_way = 0
+        self._failure: pulsar.Result | None = None
+        self.new_count = 0
+        """Messages the broker did not have yet."""
+
+    def sending(self) -> None:
+        """One more is under way."""
+        with self._answered:
+            self._under_way += 1
+
+    def answer(self, result: pulsar.Result, id_: pulsar.MessageId | None) -> None:
+        """The callback of a send. A duplicate is answered with an id that no message has."""
+        with self._answered:
+            self._under_way -= 1
+            if result != pulsar.Result.Ok:
+                self._failure = self._failure or result
+            elif id_ is not None and id_.ledger_id() >= 0:
+                self.new_count += 1
+            self._answered.notify_all()
+
+    def wait(self, *, timeout_s: float, most: int = 0) -> None:
+        """Wait until at most so many are under way; raises ``NotSent``."""
+        deadline = time.monotonic() + timeout_s
+        with self._answered:
+            while self._failure is None and self._under_way > most:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise NotSent(f"no answer within {timeout_s:g} s", None)
+                self._answered.wait(left_s)
+            if self._failure is not None:
+                raise NotSent(str(self._failure), self._failure)
+
+
+class Producers:
+    """One connection. Every method raises ``pulsar.PulsarException`` or ``NotSent``; then only ``close`` is left."""
+
+    def __init__(self, link: PulsarLink, *, commits_topic: str, timeout_s: float) -> None:
+        """Fences whoever held the commits topic; ``commits_topic`` is its full name."""
+        self._link = link
+        self._timeout_s = timeout_s
+        self._client = link.client(timeout_s=timeout_s)
+        self._outputs: dict[str, pulsar.Producer] = {}
+        try:
+            self._commits = self._client.create_producer(
+                commits_topic,
+                access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing,
+                send_timeout_millis=0,
+                batching_enabled=False,
+            )
+        except pulsar.PulsarException:
+            self.close()
+            raise
+
+    def commit(self, key: str, value: bytes) -> None:
+        """Write to the commits topic and wait for the broker."""
+        sent = Acknowledged()
+        sent.sending()
+        self._commits.send_async(value, sent.answer, partition_key=key)
+        sent.wait(timeout_s=self._timeout_s)
+
+    def take_names(self, topics: Mapping[str, str], *, wait_s: float) -> None:
+        """Open the producers that are missing: full names of topics with the producer's name on each.
+
+        A name that is in use is waited for: its holder was fenced on the commits topic, and gives up when it notices.
+        """
+        deadline = time.monotonic() + wait_s
+        for topic, name in topics.items():
+            if topic not in self._outputs:
+                self._outputs[topic] = self._take(topic, name, deadline)
+
+    def send(
+        self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Acknowledged
+    ) -> None:
+        """Hand a message over; what became of those before it is looked at first."""
+        sent.wait(timeout_s=self._timeout_s, most=WINDOW - 1)
+        sent.sending()
+        self._outputs[topic].send_async(
+            value,
+            sent.answer,
+            partition_key=key,
+            sequence_id=sequence_id,
+            properties={EPOCH_HEADER: str(epoch)},
+        )
+
+    def close(self) -> None:
+        """Close without waiting: what is not answered by now must not be sent any more."""
+        close(self._client)
+
+    def _take(self, topic: str, name: str, deadline: float) -> pulsar.Producer:
+        while True:
+            try:
+                return self._client.create_producer(
+                    topic,
+                    producer_name=name,
+                    send_timeout_millis=0,
+                    batching_enabled=False,
+                    compression_type=_COMPRESSION,
+                )
+            except pulsar.ProducerBusy:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_NAME_RETRY_S)

@@ -1,0 +1,118 @@
+"""Reads a topic on Pulsar for a person, as ``streaming.kafka.reading`` does on Kafka: no subscription stays behind."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pulsar
+
+from streaming.ports.reading import Begin, TopicRecord
+from streaming.process.closing import Closing
+from streaming.process.exits import Refused
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.clients import close, ctrl_c_kept
+from streaming.pulsar.denied import AuthAction, is_denied, told
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.positions import Position, pack
+from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count
+
+__all__ = ["PulsarTopicReader", "explained", "record_of"]
+
+_TIMEOUT_MS = 10_000
+_POLL_MS = 200
+
+
+@contextmanager
+def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
+    """Turn Pulsar's errors into refusals that name the brokers and the settings, or the permission that is missing.
+
+    ``topic`` is its full name, and ``action`` what is tried on it.
+    """
+    section = link.section
+    try:
+        with ctrl_c_kept():
+            yield
+    except (AdminError, CredentialsError) as error:
+        raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
+    except pulsar.PulsarException as error:
+        if is_denied(error):
+            raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
+        raise Refused(
+            f"Pulsar at {link.service_url} does not answer as expected: {error!r}. Check that {section}.url is right, "
+            f"that the brokers are up, and [{section}.pulsar]."
+        ) from error
+
+
+class PulsarTopicReader(Closing):
+    """All partitions of one topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
+
+    def __init__(
+        self,
+        link: PulsarLink,
+        topic: str,
+        *,
+        begin: Begin = "earliest",
+        partition: int | None = None,
+        compacted: bool = False,
+    ) -> None:
+        self._link = link
+        self._topic = link.full_name(topic)
+        with self._explained():
+            names = self._partitions()
+            self.partitions_count = len(names)
+            partitions = names if partition is None else [names[partition]]
+            self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
+            at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
+            self._readers = [
+                self._client.create_reader(each, at, is_read_compacted=compacted) for each in partitions
+            ]
+            if isinstance(begin, int):
+                for reader in self._readers:
+                    reader.seek(max(0, begin))
+
+    def to_end(self) -> Iterator[TopicRecord]:
+        """The messages up to the end of the topic."""
+        with self._explained():
+            for reader in self._readers:
+                while reader.has_message_available():
+                    yield record_of(reader.read_next(timeout_millis=_TIMEOUT_MS))
+
+    def follow(self) -> Iterator[TopicRecord]:
+        """The messages from here on, for ever."""
+        while True:
+            for reader in self._readers:
+                with self._explained():
+                    try:
+                        found = reader.read_next(timeout_millis=_POLL_MS)
+                    except pulsar.Timeout:
+                        continue
+                yield record_of(found)
+
+    def close(self) -> None:
+        """Close the connections."""
+        close(self._client)
+
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self._link, self._topic, "consume")
+
+    def _partitions(self) -> list[str]:
+        with self._link.admin() as admin:
+            count = partitions_count(admin, self._topic)
+        if count is None:
+            raise Refused(
+                f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
+            )
+        return partition_names(self._topic, count)
+
+
+def record_of(message: pulsar.Message) -> TopicRecord:
+    """A message as a record; one without content takes its key away, as on Kafka one without a value does."""
+    id_ = message.message_id()
+    return TopicRecord(
+        key=message.partition_key().encode() or None,
+        value=message.data() or None,
+        timestamp=message.publish_timestamp(),
+        partition=max(partition_index(message.topic_name()), 0),
+        offset=pack(Position(id_.ledger_id(), id_.entry_id()), id_.batch_index()),
+        headers=[(name, text.encode()) for name, text in message.properties().items()],
+    )

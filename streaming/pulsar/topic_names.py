@@ -1,0 +1,116 @@
+"""What a reader of logs asks the admin API: partitions, ledgers, and the durable subscription that keeps what is unread."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.positions import Ledger, Log, Position
+
+__all__ = [
+    "NonPersistentTopic",
+    "PartitionLogs",
+    "partition_index",
+    "partition_names",
+    "partitions_count",
+    "topic_path",
+]
+
+_PERSISTENT = "persistent://"
+_PARTITION = "-partition-"
+
+
+class NonPersistentTopic(Exception):
+    """A topic without a log cannot be read again after a crash."""
+
+
+class _Partitions(msgspec.Struct, frozen=True):
+    partitions: int
+
+
+class _LedgerStats(msgspec.Struct, frozen=True):
+    ledgerId: int  # noqa: N815  Pulsar's names
+    entries: int
+
+
+class _Cursor(msgspec.Struct, frozen=True):
+    markDeletePosition: str  # noqa: N815
+
+
+class _InternalStats(msgspec.Struct, frozen=True):
+    ledgers: list[_LedgerStats]
+    currentLedgerEntries: int  # noqa: N815
+    lastConfirmedEntry: str | None = None  # noqa: N815
+    cursors: dict[str, _Cursor] = {}
+
+
+class PartitionLogs:
+    """The logs of a topic's partitions, and one durable subscription on each. Every method raises ``AdminError``."""
+
+    def __init__(self, admin: PulsarAdmin, *, subscription: str) -> None:
+        self._admin = admin
+        self._subscription = subscription
+
+    def partitions(self, topic: str) -> list[str]:
+        """Full names of the partitions of a topic; of one without partitions, itself. Raises ``NonPersistentTopic``."""
+        if not topic.startswith(_PERSISTENT):
+            raise NonPersistentTopic(
+                f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
+                f"a crash. Use a {_PERSISTENT}… topic"
+            )
+        found = self._admin.read(f"{topic_path(topic)}/partitions", _Partitions).partitions
+        return partition_names(topic, found)
+
+    def log(self, partition: str) -> Log:
+        """What there is now. The newest ledger is still being written, so its entries are told apart."""
+        stats = self._admin.read(f"{topic_path(partition)}/internalStats", _InternalStats)
+        *closed, open_ = stats.ledgers
+        newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
+        cursor = stats.cursors.get(self._subscription)
+        return Log(
+            [*(Ledger(each.ledgerId, each.entries) for each in closed), newest],
+            written=None if stats.lastConfirmedEntry is None else Position.parse(stats.lastConfirmedEntry),
+            acknowledged=None if cursor is None else Position.parse(cursor.markDeletePosition),
+        )
+
+    def protect(self, partition: str) -> None:
+        """Keep everything that is there now from being trimmed, from its beginning on; once made it stays."""
+        body = {"ledgerId": -1, "entryId": -1, "partitionIndex": partition_index(partition)}
+        try:
+            self._admin.call("PUT", self._path(partition), body=body)
+        except AdminError as error:
+            if error.failure != "conflict":
+                raise
+
+    def _path(self, partition: str) -> str:
+        return f"{topic_path(partition)}/subscription/{quote(self._subscription, safe='')}"
+
+
+def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
+    """How many there are, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
+    path = topic_path(topic)
+    try:
+        found = admin.read(f"{path}/partitions", _Partitions).partitions
+        if not found:
+            admin.get(f"{path}/internalStats")
+    except AdminError as error:
+        if error.failure != "not-found":
+            raise
+        return None
+    return found
+
+
+def partition_names(topic: str, count: int) -> list[str]:
+    """Full names of the partitions; of a topic without partitions, itself."""
+    return [f"{topic}{_PARTITION}{number}" for number in range(count)] if count else [topic]
+
+
+def partition_index(partition: str) -> int:
+    """Number of a partition; -1 for a topic without partitions."""
+    _, mark, number = partition.rpartition(_PARTITION)
+    return int(number) if mark and number.isdigit() else -1
+
+
+def topic_path(topic: str) -> str:
+    """Where a topic is in the admin API."""
+    return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"

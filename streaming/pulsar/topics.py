@@ -1,0 +1,320 @@
+"""The topics on Pulsar: how they must be set up, making them, and checking them at start.
+
+Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Of a topic that exists only
+deduplication is ever switched on, because exactly-once publishing needs it, and its deletion while idle switched off, which is
+Pulsar's default; no message is changed by either. What else differs is named with the command that mends it.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from streaming.kafka.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    Difference,
+    Outcome,
+    StartError,
+    TopicOutcome,
+    TopicsWrong,
+    Unreachable,
+)
+from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.admin.errors import PASSING
+from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.denied import administrator_needed
+from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
+from streaming.pulsar.publisher import commits_topic_of
+from streaming.pulsar.topic_names import partitions_count, topic_path
+from streaming.settings import Settings
+
+__all__ = ["create", "specs_of", "validate"]
+
+Value = TypeVar("Value")
+_MS_PER_MINUTE = 60_000
+_FOR_EVER = -1
+_MARKERS_MB = 100
+"""The newest marker is what counts, however old; half a million of them are about this much."""
+_COMPACTION_BYTES = 1024 * 1024
+_NOT_ALLOWED = 405
+"""What Pulsar answers where policies of single topics are switched off."""
+_APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
+
+
+class _Retention(msgspec.Struct, frozen=True):
+    """Pulsar's ``RetentionPolicies``; -1 is without limit, and kept is what is within both limits."""
+
+    retentionTimeInMinutes: int = 0  # noqa: N815  Pulsar's names
+    retentionSizeInMB: int = 0  # noqa: N815
+
+    def covers(self, other: "_Retention") -> bool:
+        """Whether it keeps at least as much."""
+        return _at_least(self.retentionTimeInMinutes, other.retentionTimeInMinutes) and _at_least(
+            self.retentionSizeInMB, other.retentionSizeInMB
+        )
+
+    def __str__(self) -> str:
+        return f"{self.retentionTimeInMinutes} minutes, {self.retentionSizeInMB} MB (-1: without limit)"
+
+
+class _Inactive(msgspec.Struct, frozen=True):
+    """Pulsar's ``InactiveTopicPolicies``: when a topic is deleted that nobody is connected to."""
+
+    inactiveTopicDeleteMode: str = "delete_when_no_subscriptions"  # noqa: N815  Pulsar's names
+    maxInactiveDurationSeconds: int = 86_400  # noqa: N815
+    deleteWhileInactive: bool = False  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarTopicSpec:
+    """A topic by its full name. ``partitions`` 0 makes one without; ``is_single`` allows none."""
+
+    name: str
+    retention: _Retention
+    partitions: int = 0
+    is_single: bool = False
+    is_deduplicated: bool = False
+    is_compacted: bool = False
+
+
+def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, list[PulsarTopicSpec]]:
+    """The topics of the sides that are on Pulsar."""
+    names = settings.topics
+    found: dict[PulsarLink, list[PulsarTopicSpec]] = {}
+    if (source := input_on_pulsar(settings)) is not None:
+        partitions = input_partitions if input_partitions > 1 else 0
+        found[source] = [
+            _spec(source, names.input, INPUT_RETENTION_MS, partitions=partitions),
+            _spec(source, names.control, None, is_compacted=True),
+        ]
+    if (target := output_on_pulsar(settings)) is not None:
+        commits = commits_topic_of(names.commits, settings.controller.name)
+        kept = _Retention(_FOR_EVER, _MARKERS_MB)
+        found[target] = [
+            *found.get(target, ()),
+            _output(target, names.actions, ACTIONS_RETENTION_MS),
+            _output(target, names.actions_dry_run, ACTIONS_RETENTION_MS),
+            _output(target, names.audit, AUDIT_RETENTION_MS),
+            _output(target, names.dead_letter, ACTIONS_RETENTION_MS),
+            _spec(target, names.executor_kafka, None, is_compacted=True, is_single=True),
+            PulsarTopicSpec(name=target.full_name(commits), retention=kept, is_single=True),
+        ]
+    return found
+
+
+def _spec(
+    link: PulsarLink,
+    name: str,
+    retention_ms: int | None,
+    *,
+    partitions: int = 0,
+    is_compacted: bool = False,
+    is_single: bool = False,
+    is_deduplicated: bool = False,
+) -> PulsarTopicSpec:
+    minutes = _FOR_EVER if retention_ms is None else retention_ms // _MS_PER_MINUTE
+    return PulsarTopicSpec(
+        name=link.full_name(name),
+        retention=_Retention(minutes, _FOR_EVER),
+        partitions=partitions,
+        is_single=is_single,
+        is_compacted=is_compacted,
+        is_deduplicated=is_deduplicated,
+    )
+
+
+def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
+    return _spec(link, name, retention_ms, is_deduplicated=True, is_single=True)
+
+
+def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
+    """Make the topics that are missing, and mend what ``_ensure`` may of the others; raises ``StartError``."""
+    outcomes: list[TopicOutcome] = []
+    for link, specs in specs_of(settings, input_partitions=input_partitions).items():
+        with _admin(link) as admin:
+            outcomes += [_ensure(admin, spec) for spec in specs]
+    return outcomes
+
+
+def validate(settings: Settings) -> list[str]:
+    """Warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
+    problems: list[str] = []
+    warnings: list[str] = []
+    for link, specs in specs_of(settings, input_partitions=0).items():
+        with _admin(link) as admin:
+            found = {spec: partitions_count(admin, spec.name) for spec in specs}
+            missing = [spec.name for spec, partitions in found.items() if partitions is None]
+            if missing:
+                problems.append(
+                    f"topics missing at {link.service_url}: {', '.join(missing)}. Run: trimtab topics create"
+                )
+            for spec, partitions in found.items():
+                if partitions is not None:
+                    for difference in _differences(admin, spec, partitions):
+                        (warnings if difference.tolerable else problems).append(str(difference))
+            warnings += _time_to_live(admin, link.place.namespace)
+    if problems:
+        raise TopicsWrong("\n".join(problems))
+    return warnings
+
+
+def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
+    partitions = partitions_count(admin, spec.name)
+    if partitions is None:
+        _make(admin, spec)
+        return TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
+    switched = spec.is_deduplicated and not _is_deduplicated(admin, spec.name)
+    if switched:
+        _deduplicate(admin, spec.name)
+    kept = _is_deleted_when_idle(admin, spec.name)
+    if kept:
+        _keep(admin, spec.name)
+    differences = tuple(_differences(admin, spec, partitions))
+    if switched or kept:
+        outcome = Outcome.CHANGED if switched else Outcome.KEPT
+    else:
+        outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
+    return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
+
+
+def _make(admin: PulsarAdmin, spec: PulsarTopicSpec) -> None:
+    path = topic_path(spec.name)
+    if spec.partitions:
+        admin.call("PUT", f"{path}/partitions", body=spec.partitions)
+    else:
+        admin.call("PUT", path)
+    admin.call("POST", f"{path}/retention", body=msgspec.to_builtins(spec.retention))
+    if spec.is_compacted:
+        admin.call("POST", f"{path}/compactionThreshold", body=_COMPACTION_BYTES)
+    _keep(admin, spec.name)
+    if spec.is_deduplicated:
+        _deduplicate(admin, spec.name)
+
+
+def _deduplicate(admin: PulsarAdmin, topic: str) -> None:
+    admin.call("POST", f"{topic_path(topic)}/deduplicationEnabled", body=True)
+    _wait_until(lambda: _is_deduplicated(admin, topic), f"{topic}: deduplication was switched on")
+
+
+def _keep(admin: PulsarAdmin, topic: str) -> None:
+    body = msgspec.to_builtins(_Inactive())
+    admin.call("POST", f"{topic_path(topic)}/inactiveTopicPolicies", body=body)
+    what = f"{topic}: its deletion while idle was switched off"
+    _wait_until(lambda: not _is_deleted_when_idle(admin, topic), what)
+
+
+def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
+    """Until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
+    deadline = time.monotonic() + _APPLIED_WITHIN_S
+    while not is_applied():
+        if time.monotonic() > deadline:
+            raise StartError(
+                f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
+            )
+        time.sleep(_POLL_S)
+
+
+def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
+    """What is not as it must be; what would take messages away too early is only a warning."""
+    if spec.is_single and partitions:
+        yield Difference(
+            topic=spec.name,
+            setting="partitions",
+            found=str(partitions),
+            expected="none",
+            remedy=f"Its messages are lost by: pulsar-admin topics delete-partitioned-topic {spec.name}; "
+            "trimtab topics create",
+        )
+    if spec.is_deduplicated and not _is_deduplicated(admin, spec.name):
+        yield Difference(
+            topic=spec.name,
+            setting="deduplication",
+            found="off",
+            expected="on, because actions would be published twice after a crash",
+            remedy="Run: trimtab topics create; or for the whole namespace: pulsar-admin namespaces "
+            f"set-deduplication {_namespace(spec.name)} --enable",
+        )
+    if _is_deleted_when_idle(admin, spec.name):
+        yield Difference(
+            topic=spec.name,
+            setting="deleteWhileInactive",
+            found="true",
+            expected="false, because Pulsar deletes it while nobody is connected to it, with all that it holds",
+            remedy="Run: trimtab topics create; or: pulsar-admin topicPolicies set-inactive-topic-policies "
+            f"{spec.name} --disable-delete-while-inactive --max-inactive-duration 1d "
+            "--delete-mode delete_when_no_subscriptions",
+            tolerable=True,
+        )
+    kept = _applied(admin, spec.name, "retention", _Retention) or _Retention()
+    if not kept.covers(spec.retention):
+        wanted = spec.retention
+        time_text = "-1" if wanted.retentionTimeInMinutes < 0 else f"{wanted.retentionTimeInMinutes}m"
+        size_text = "-1" if wanted.retentionSizeInMB < 0 else f"{wanted.retentionSizeInMB}M"
+        yield Difference(
+            topic=spec.name,
+            setting="retention",
+            found=str(kept),
+            expected=f"{wanted} or more",
+            remedy=f"Run: pulsar-admin topicPolicies set-retention {spec.name} --time {time_text} --size {size_text}",
+            tolerable=True,
+        )
+
+
+def _time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
+    """Pulsar acknowledges old messages by itself where a namespace says so."""
+    text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
+    if text not in {b"", b"null", b"0"}:
+        yield (
+            f"namespace {namespace}: messageTTL is {text.decode()} s, expected unset. It takes unread records away. "
+            f"Run: pulsar-admin namespaces remove-message-ttl {namespace}"
+        )
+
+
+def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
+    """By policy of the topic, else of its namespace, else as the brokers are set."""
+    return bool(_applied(admin, topic, "deduplicationEnabled", bool))
+
+
+def _is_deleted_when_idle(admin: PulsarAdmin, topic: str) -> bool:
+    """By policy of the topic, else of its namespace, else as the brokers are set, which is yes by default."""
+    found = _applied(admin, topic, "inactiveTopicPolicies", _Inactive)
+    return found is not None and found.deleteWhileInactive
+
+
+def _applied(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
+    """What is in force; unset is answered with nothing, or with null."""
+    text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
+    return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
+
+
+def _namespace(topic: str) -> str:
+    return topic.removeprefix("persistent://").rpartition("/")[0]
+
+
+def _at_least(limit: int, other: int) -> bool:
+    return limit < 0 or (other >= 0 and limit >= other)
+
+
+@contextmanager
+def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
+    try:
+        with link.admin() as admin:
+            yield admin
+    except AdminError as error:
+        place = link.place
+        if error.status == _NOT_ALLOWED:
+            raise StartError(
+                f"{error}. The brokers have topicLevelPoliciesEnabled=false, so set them for the namespace: "
+                f"pulsar-admin namespaces set-deduplication {place.namespace} --enable; pulsar-admin namespaces "
+                f"set-retention {place.namespace} --time 30d --size -1"
+            ) from error
+        why = administrator_needed(error, place.namespace) or error
+        kind = Unreachable if error.failure in PASSING else StartError
+        raise kind(f"[{link.section}.pulsar]: {why}") from error
+    except CredentialsError as error:
+        raise StartError(f"[{link.section}.pulsar]: {error}") from error

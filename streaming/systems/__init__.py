@@ -1,0 +1,1 @@
+"""Kafka or Pulsar, whichever the settings name: the one place that chooses between them."""
