@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.cli.beginning import Begin, begin_of
+from streaming.cli.beginning import begin_of
+from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option
 from streaming.operators.action_events import (
     Action,
@@ -20,9 +21,9 @@ from streaming.operators.action_events import (
     read_round,
 )
 from streaming.operators.action_text import tail_text, why_text
+from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
-from streaming.settings.configured import read_settings
 
 if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
@@ -108,7 +109,7 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
 
 
 def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-    from streaming.ports.reading import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
+    from streaming.systems.reading import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
 
     with output_reader(settings, topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.to_end()

@@ -5,8 +5,7 @@ from typing import Literal, cast
 
 import click
 
-Begin = Literal["earliest", "latest"] | int
-"""Where reading begins; a number is milliseconds since the epoch."""
+from streaming.ports.reading import Begin
 
 
 def begin_of(text: str) -> Begin:

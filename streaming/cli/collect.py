@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 import click
 
 from streaming.cli.attending import attend
+from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
     input_option,
@@ -21,12 +22,11 @@ from streaming.cli.targets import kafka_target, pulsar_target, refusing
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
-from streaming.settings.configured import read_settings
 
 if TYPE_CHECKING:
     from streaming.collector.collector import Collector
     from streaming.collector.metrics import CollectorMetrics
-    from streaming.kafka.events import EventSink
+    from streaming.ports.events import EventSink
 
 CollectorKind = TypeVar("CollectorKind", bound="Collector")
 
@@ -140,7 +140,7 @@ def _sweep_once(collector: "Collector") -> None:
 
 
 def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
-    from streaming.kafka.events import LineEvents  # noqa: PLC0415
+    from streaming.ports.events import LineEvents  # noqa: PLC0415
     from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

@@ -14,12 +14,12 @@ import click
 
 from state.events import System
 from state.outputs import rfc3339
+from streaming.cli.configured import read_settings
 from streaming.contract.messages import ControlData
 from streaming.operators import overlay
 from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.configured import read_settings
 from streaming.settings.errors import nearest
 from streaming.settings.sections import NAME_PATTERN
 

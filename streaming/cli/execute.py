@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from streaming.cli.attending import attend
+from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
     input_option,
@@ -21,7 +22,6 @@ from streaming.cli.targets import kafka_target, pulsar_target, refusing
 from streaming.process.logs import log_to_stderr
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
-from streaming.settings.configured import read_settings
 
 if TYPE_CHECKING:
     from streaming.executor.kafka import ThrottleLoop

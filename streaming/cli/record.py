@@ -7,13 +7,14 @@ from typing import BinaryIO
 
 import click
 
-from streaming.cli.beginning import Begin, begin_of
+from streaming.cli.beginning import begin_of
+from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option
 from streaming.controller.recording import opened_for_recording
+from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
-from streaming.settings.configured import read_settings
 
 _PAUSE_S = 1.0
 """Between two looks at the topics; the file is at most this far behind."""

@@ -10,13 +10,14 @@ from typing import BinaryIO, cast
 
 import click
 
+from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option
 from streaming.controller.recording import STANDARD, BadRecording
 from streaming.controller.replay import Only, Replay, unwatched
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.configured import identity_of, read_settings
+from streaming.settings.identity import identity_of
 
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""

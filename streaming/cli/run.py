@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.beginning import Begin, begin_of
+from streaming.cli.beginning import begin_of
+from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
     input_option,
@@ -13,9 +14,9 @@ from streaming.cli.options import (
     output_option,
     verbose_option,
 )
+from streaming.ports.reading import Begin
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
-from streaming.settings.configured import read_settings
 
 
 @click.command("run")

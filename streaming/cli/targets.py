@@ -39,7 +39,7 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
 @contextmanager
 def refusing(*also: type[Exception]) -> Iterator[None]:
     """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
-    from streaming.kafka.events import NoInputTopic  # noqa: PLC0415
+    from streaming.ports.events import NoInputTopic  # noqa: PLC0415
     from streaming.ports.publishing import PublishError  # noqa: PLC0415
 
     expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)

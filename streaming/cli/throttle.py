@@ -207,9 +207,9 @@ def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> P
     if bootstrap is None and cluster is None:
         return None
 
+    from streaming.cli.configured import read_settings  # noqa: PLC0415  settings, when needed
     from streaming.cli.targets import kafka_target  # noqa: PLC0415
     from streaming.settings import KafkaTarget  # noqa: PLC0415
-    from streaming.settings.configured import read_settings  # noqa: PLC0415  settings, when needed
 
     if cluster is not None:
         return Place(kafka_target(read_settings(config, {}), cluster), cluster)

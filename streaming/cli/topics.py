@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, input_option, output_option
 from streaming.process.exits import Refused
-from streaming.settings.configured import read_settings
 
 
 @click.group("topics")
@@ -31,7 +31,7 @@ def create_command(
     """
     settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
 
-    from streaming.kafka.topics import StartError  # noqa: PLC0415
+    from streaming.ports.topics import StartError  # noqa: PLC0415
     from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:

@@ -10,7 +10,7 @@ import msgspec
 from streaming.collector.metrics import CollectorMetrics
 from streaming.contract.encode import encode_input
 from streaming.contract.messages import TickData, TickMessage, type_of
-from streaming.kafka.events import EventSink
+from streaming.ports.events import EventSink
 
 __all__ = ["EventWriter"]
 

@@ -19,8 +19,8 @@ from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.collector.planned import BadPlan
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.events import EventSink
 from streaming.kafka.target import admin_of
+from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
 

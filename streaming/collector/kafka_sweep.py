@@ -41,8 +41,8 @@ from streaming.kafka.cluster import (
     read_reassignments,
 )
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.events import EventSink
 from streaming.kafka.throttles import ThrottlesFound, read_throttle
+from streaming.ports.events import EventSink
 
 _LOG = logging.getLogger(__name__)
 METRICS_FAILED = "metrics-failed"

@@ -15,7 +15,7 @@ from streaming.collector.facts import WrongLoadManager, read_facts, require_repo
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
 from streaming.collector.sweep import Speaker, Sweeper
-from streaming.kafka.events import EventSink
+from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError

@@ -14,36 +14,33 @@ from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
-import pyspark
-from kafka.errors import KafkaError
-from pyspark.sql import SparkSession
-
 from streaming.contract.skipped import SkippedRange
-from streaming.controller import skipping
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.controller.outages import outage_of
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
-from streaming.controller.surroundings import Changed, Watch, look
+from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
 from streaming.controller.take_over import take_over
 from streaming.controller.watchdog import START_S, Watchdog
-from streaming.kafka.identity import input_ids
-from streaming.kafka.regrown import refuse_regrown
-from streaming.kafka.topics import StartError
+from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.ports.reading import Begin, NoAnswer
+from streaming.ports.topics import StartError
 from streaming.process.exits import FencedOff, Refused
 from streaming.process.serve import HealthServer
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.spark import session, source
+from streaming.spark import session
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.runs import Runs
 from streaming.spark.spark_log import SparkLog
-from streaming.systems.publisher import Publisher, publisher_of
+from streaming.systems import skipping
+from streaming.systems.input import input_ids
+from streaming.systems.publisher import publisher_of
 from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
@@ -58,14 +55,16 @@ class Application:
     """One controller process."""
 
     def __init__(
-        self, settings: Settings, *, begin: source.Begin, fresh: bool, adopt: bool, skip_lost: bool = False
+        self, settings: Settings, *, begin: Begin, fresh: bool, adopt: bool, skip_lost: bool = False
     ) -> None:
         self._settings = settings
         self._begin = begin
         self._fresh = fresh
         self._adopt = adopt
         self._skip_lost = skip_lost
-        self._metrics = Metrics(KNOWN_LABELS, version=version("trimtab"), pyspark_version=pyspark.__version__)
+        self._metrics = Metrics(
+            KNOWN_LABELS, version=version("trimtab"), pyspark_version=session.SPARK_VERSION
+        )
         self._metrics.show_start(at_s=time.time())
         self._stopping = False
         self._watchdog = Watchdog()
@@ -97,10 +96,10 @@ class Application:
         self._show_phase("starting Spark")
         spark = self._spark()
         try:
-            with SparkLog(spark):
+            with SparkLog(spark.spark):
                 self._run_on(spark)
         finally:
-            session.stop(spark)
+            spark.stop()
 
     def _stay(self, error: Refused | FencedOff) -> None:
         """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""
@@ -137,32 +136,32 @@ class Application:
         self._watchdog.begin(text, START_S)
         self._readiness.phase = text
 
-    def _spark(self) -> SparkSession:
+    def _spark(self) -> session.Session:
         try:
             return session.connect(self._settings)
         except (JarError, JavaError) as error:
             raise Refused(str(error)) from error
 
-    def _run_on(self, spark: SparkSession) -> None:
+    def _run_on(self, spark: session.Session) -> None:
         settings = self._settings
         publisher = publisher_of(settings)
         try:
             self._take_over(spark, publisher)
         except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
             raise Refused(str(error)) from error
-        except KafkaError as error:
-            raise Refused(f"{settings.input.url}: the input cannot be read: {error!r}") from error
+        except NoAnswer as error:
+            raise Refused(f"{settings.input.url}: the input cannot be read: {error.__cause__!r}") from error
         except Fenced as error:
             raise FencedOff(str(error)) from error
         finally:
             publisher.close()
 
-    def _take_over(self, spark: SparkSession, publisher: Publisher) -> None:
+    def _take_over(self, spark: session.Session, publisher: Publisher) -> None:
         """Take over from whoever ran under this name, and run the query."""
         settings = self._settings
         ids = self._waiting_out(partial(input_ids, settings))
         checkpoint = self._waiting_out(
-            lambda: CheckpointDirectory(spark, settings.spark.checkpoint, topic_ids=ids)
+            lambda: CheckpointDirectory(spark.spark, settings.spark.checkpoint, topic_ids=ids)
         )
         if not self._fresh:
             self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned()))
@@ -170,7 +169,7 @@ class Application:
             lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
         )
         if checkpoint.is_local:
-            session.use_local_files(spark)
+            spark.use_local_files()
         controller = settings.controller
         _LOG.info("controller %s has epoch %d, mode %s", controller.name, epoch, controller.mode)
         forget_after_s = ClusterSettingsSource(settings).forget_after_s

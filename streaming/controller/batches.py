@@ -9,21 +9,20 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.sql import DataFrame, Row
-
 from streaming.controller.metrics import Metrics
 from streaming.controller.telling import Telling, never
 from streaming.ports.marker import Seen
 from streaming.ports.outbox import OutboundRecord
+from streaming.ports.publisher import Publisher
 from streaming.settings import TopicNames
-from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND
-from streaming.systems.publisher import Publisher
+from streaming.spark.batch import Batch
+from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
 
 _LOG = logging.getLogger(__name__)
 
 
 class BatchPublisher:
-    """The batch function of ``foreachBatch``; remembers its last error and whether the last publish succeeded."""
+    """Takes the batches of the query; remembers its last error and whether the last publish succeeded."""
 
     def __init__(
         self,
@@ -53,14 +52,13 @@ class BatchPublisher:
             REJECTED: topics.dead_letter,
         }
 
-    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+    def take(self, batch: Batch) -> None:
         """Publish one batch; raises whatever the publisher raises."""
         started = time.monotonic()
-        self.newest_batch_id = max(batch_id, self.newest_batch_id or 0)
+        self.newest_batch_id = max(batch.id, self.newest_batch_id or 0)
         try:
-            rows = frame.collect()
-            query_id = str(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
-            self._publish(batch_id, query_id, rows)
+            rows = batch.collect()
+            self._publish(batch.id, batch.query_id, rows)
         except Exception as error:
             self.error = self._raised = error
             raise
@@ -73,7 +71,7 @@ class BatchPublisher:
         raised, self._raised = self._raised, None
         return raised
 
-    def _publish(self, batch_id: int, query_id: str, rows: Sequence[Row]) -> None:
+    def _publish(self, batch_id: int, query_id: str, rows: Sequence[OutputRow]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
         started = time.monotonic()
         found = self._publisher.publish(batch_id, query_id, records)
@@ -86,7 +84,7 @@ class BatchPublisher:
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
         self.telling.tell(rows)
 
-    def _name_differing(self, batch_id: int, rows: Sequence[Row]) -> None:
+    def _name_differing(self, batch_id: int, rows: Sequence[OutputRow]) -> None:
         rounds = sorted((row.key, row.round) for row in rows if row.kind == ROUND)
         named = ", ".join(f"{cluster} {number}" for cluster, number in rounds) or "none"
         _LOG.warning(
@@ -97,7 +95,7 @@ class BatchPublisher:
         )
         self._metrics.count_differing_rounds(len(rounds))
 
-    def _record(self, row: Row) -> OutboundRecord:
+    def _record(self, row: OutputRow) -> OutboundRecord:
         coordinates = None if row.topic is None else (row.topic, row.partition, row.offset)
         return OutboundRecord(
             topic=self._topic_of[row.kind],

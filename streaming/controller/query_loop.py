@@ -11,28 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from kafka.errors import KafkaError
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
-from pyspark.sql.streaming.query import StreamingQuery
-
 from streaming.controller.batches import BatchPublisher
 from streaming.controller.metrics import Metrics
 from streaming.controller.probes import failed_probe
 from streaming.controller.readiness import Readiness
-from streaming.controller.surroundings import Changed, Unanswered, Watch
+from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
 from streaming.controller.watchdog import START_S, STOP_S, Watchdog
-from streaming.kafka.regrown import refuse_regrown
+from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
+from streaming.ports.reading import NoAnswer
 from streaming.process.exits import Refused, SparkEnded
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.damage import damaged_files
+from streaming.spark.errors import SparkError, SparkGone, called
 from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
 from streaming.spark.java_errors import failure_of
-from streaming.spark.progress import batch_progress, show_progress
+from streaming.spark.query import Query
 from streaming.spark.runs import Runs
-from streaming.systems.publisher import Publisher
 
 __all__ = ["QueryLoop"]
 
@@ -67,7 +63,7 @@ class QueryLoop:
     def run(self) -> None:
         """Run the query again and again, waiting longer each time it fails at once.
 
-        Raises ``Fenced`` whenever there is a successor, else ``Refused``, ``Changed``, ``CheckpointMismatch``, ``KafkaError``
+        Raises ``Fenced`` whenever there is a successor, else ``Refused``, ``Changed``, ``CheckpointMismatch``, ``NoAnswer``
         or ``SparkEnded``.
         """
         backoff_s, failure = _BACKOFF_FIRST_S, None
@@ -81,10 +77,10 @@ class QueryLoop:
                     self._tell_restart(failure, backoff_s)
                     self.wait(backoff_s)
                     backoff_s = min(2 * backoff_s, _BACKOFF_MOST_S)
-        except (Refused, Changed, CheckpointMismatch, KafkaError):
+        except (Refused, Changed, CheckpointMismatch, NoAnswer):
             self._raise_if_superseded()
             raise
-        except Py4JNetworkError as error:
+        except SparkGone as error:
             raise SparkEnded(
                 "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
                 "nothing is lost"
@@ -100,14 +96,15 @@ class QueryLoop:
     def _outcome(self, *, has_failed: bool) -> Failure | None:
         """Run the query to its end; a failure that may pass is returned, any other one raised."""
         try:
-            if has_failed:
-                self._wait_until_unchanged()
-            self.publisher.ensure_owner()
-            self._run_query()
-        except Py4JNetworkError:
+            with called():
+                if has_failed:
+                    self._wait_until_unchanged()
+                self.publisher.ensure_owner()
+                self._run_query()
+        except SparkGone:
             raise
-        except (PySparkException, Py4JError, PublishError, KafkaError, CheckpointError) as error:
-            if isinstance(error, KafkaError) and not error.retriable:
+        except (SparkError, PublishError, NoAnswer, CheckpointError) as error:
+            if isinstance(error, NoAnswer) and not error.passes:
                 raise
             self._show_phase(f"the query failed: {error}")
             failure = self._failure(error)
@@ -121,7 +118,7 @@ class QueryLoop:
             try:
                 self.watch.require_now()
                 refuse_regrown(self.settings, self.checkpoint.planned())
-            except (Unanswered, KafkaError) as error:
+            except (Unanswered, NoAnswer) as error:
                 self._show_phase(f"the query waits for the brokers: {error}")
                 _LOG.warning("the query waits for the brokers: %s", error)
                 self.wait(_LOOK_S)
@@ -156,23 +153,23 @@ class QueryLoop:
     def _damaged(self) -> list[str]:
         location = self.settings.spark.checkpoint
         try:
-            return damaged_files(self.runs.spark, location)
-        except Py4JError as error:
+            return damaged_files(self.runs.session.spark, location)
+        except SparkError as error:
             _LOG.warning("the files of the checkpoint %s could not be looked at: %s", location, error)
             return []
 
     def _is_sound(self) -> bool:
-        problem = failed_probe(self.runs.spark, self.settings)
+        problem = failed_probe(self.runs.session, self.settings)
         if problem is not None:
             _LOG.warning("beside the query something else does not work: %s", problem)
         return problem is None
 
     def _run_query(self) -> None:
         self.watchdog.begin("starting the query", START_S)
-        query = self.runs.next().queryName(f"trimtab-{self.settings.controller.name}").start()
+        query = self.runs.start_next(f"trimtab-{self.settings.controller.name}")
         self.readiness.runs(query, self.batches)
         try:
-            while not self.is_stopping() and not query.awaitTermination(_LOOK_S):
+            while not self.is_stopping() and not query.has_ended_within(_LOOK_S):
                 self._turn(query)
                 if self.runs.is_past_gaps:
                     break
@@ -183,25 +180,34 @@ class QueryLoop:
         finally:
             self._drain(query)
 
-    def _turn(self, query: StreamingQuery) -> None:
+    def _turn(self, query: Query) -> None:
         """One look at a running query. Raises ``Changed``."""
         batches = self.batches
         self.readiness.look()
-        progress = batch_progress(self.runs.spark, query)
+        progress = query.batch_progress()
         self.watchdog.turn(None if progress is None else (batches.published_count, progress))
-        batches.telling.attempt("progress", partial(show_progress, query, self.metrics))
+        batches.telling.attempt("progress", partial(self._show_last_batch, query))
         if batches.published_count:
             self.checkpoint.drop_older()
         batches.telling.forget_silent(time.monotonic())
         self.watch.require()
 
-    def _drain(self, query: StreamingQuery) -> None:
+    def _show_last_batch(self, query: Query) -> None:
+        last = query.last_batch()
+        if last is not None:
+            self.metrics.show_progress(
+                state_rows=last.state_rows,
+                state_memory_bytes=last.state_memory_bytes,
+                input_behind_records=last.input_behind_records,
+            )
+
+    def _drain(self, query: Query) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
         self.watchdog.begin("stopping the query", STOP_S)
         until = time.monotonic() + _DRAIN_S
         try:
-            while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
-                query.awaitTermination(_LOOK_S)
+            while query.is_active and query.is_in_batch and time.monotonic() < until:
+                query.has_ended_within(_LOOK_S)
             query.stop()
         finally:
             self.readiness.ended()

@@ -6,10 +6,9 @@ Asked from the threads of the HTTP server; told by the driver what it does while
 import time
 from collections.abc import Sequence
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from streaming.controller.batches import BatchPublisher
 from streaming.process.serve import Check
+from streaming.spark.query import Query
 
 __all__ = ["Readiness"]
 
@@ -26,12 +25,12 @@ class Readiness:
         self._allowed_s = _INTERVALS * max(trigger_interval_s, _INTERVAL_LEAST_S)
         self.phase = "starting"
         """What the driver does while no query runs."""
-        self._query: StreamingQuery | None = None
+        self._query: Query | None = None
         self._batches: BatchPublisher | None = None
         self._last_trigger_s = time.monotonic()
         self._batches_seen = 0
 
-    def runs(self, query: StreamingQuery, batches: BatchPublisher) -> None:
+    def runs(self, query: Query, batches: BatchPublisher) -> None:
         """A query has been started."""
         self._query, self._batches = query, batches
 
@@ -47,7 +46,7 @@ class Readiness:
         query, batches = self._query, self._batches
         if query is None or batches is None:
             return
-        is_waiting = query.isActive and not query.status["isTriggerActive"]
+        is_waiting = query.is_active and not query.is_in_batch
         if is_waiting or batches.published_count != self._batches_seen:
             self._last_trigger_s = time.monotonic()
             self._batches_seen = batches.published_count

@@ -13,9 +13,10 @@ from typing import BinaryIO
 
 from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, encode_recorded
-from streaming.ports.reading import Begin, Reader, TopicRecord, input_partitions
+from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
+from streaming.systems.reading import input_partitions
 
 __all__ = ["Recorder"]
 

@@ -9,15 +9,16 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from kafka.errors import KafkaError
-
-from streaming.kafka.identity import exchanged, input_ids
-from streaming.kafka.topics import StartError, TopicsWrong
+from streaming.kafka.identity import exchanged
+from streaming.ports.places import Progress
+from streaming.ports.reading import NoAnswer
+from streaming.ports.topics import StartError, TopicsWrong
 from streaming.process.closing import Closing
 from streaming.settings import Settings
+from streaming.systems.input import input_ids, regrown_input
 from streaming.systems.topics import validate_all
 
-__all__ = ["Changed", "Unanswered", "Watch", "look"]
+__all__ = ["Changed", "Unanswered", "Watch", "look", "refuse_regrown"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callab
         now = input_ids(settings)
     except TopicsWrong as error:
         return str(error)
-    except (StartError, KafkaError) as error:
+    except (StartError, NoAnswer) as error:
         raise Unanswered(str(error)) from error
     said = exchanged(ids, now)
     if said is None and not is_checkpoint_there():
@@ -51,6 +52,13 @@ def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callab
             "back as it was, or start over with --fresh"
         )
     return said
+
+
+def refuse_regrown(settings: Settings, read: Progress) -> None:
+    """Raises ``Changed`` for an input whose log was truncated and has grown again, and ``NoAnswer``."""
+    said = regrown_input(settings, read)
+    if said is not None:
+        raise Changed(said)
 
 
 class Watch(Closing):

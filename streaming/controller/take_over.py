@@ -5,9 +5,9 @@ running. What the second look finds is final: nobody else can publish any more.
 """
 
 from streaming.ports.marker import Checkpoint
+from streaming.ports.publisher import Publisher
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
-from streaming.systems.publisher import Publisher
 
 __all__ = ["take_over"]
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 
-from pyspark.sql import Row
-
 from streaming.controller.followup import FollowUp
 from streaming.controller.metrics import Metrics, Part, is_used
 from streaming.controller.said import log_output
 from streaming.intake.observation import EventObservation, decode
-from streaming.spark.rows import ACTION, OBSERVED, ROUND
+from streaming.spark.rows import ACTION, OBSERVED, ROUND, OutputRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +37,7 @@ class Telling:
         """When each cluster was last heard of, by this process's own clock."""
         self._lock = Lock()
 
-    def tell(self, rows: Sequence[Row]) -> None:
+    def tell(self, rows: Sequence[OutputRow]) -> None:
         """Tell of a batch that has just been published; never raises."""
         with self._lock:
             self._tell(rows)
@@ -56,7 +54,7 @@ class Telling:
         self._followup.forget(cluster)
         self._metrics.forget(cluster)
 
-    def _tell(self, rows: Sequence[Row]) -> None:
+    def _tell(self, rows: Sequence[OutputRow]) -> None:
         for row in rows:
             self.attempt("log", partial(log_output, row.kind, bytes(row.value)))
         published_ms = round(time.time() * 1000)
@@ -87,7 +85,7 @@ class Telling:
             self._heard_s[seen.cluster] = time.monotonic()
             self._metrics.observe_round(seen, published_ms=published_ms)
 
-    def _follow_up(self, rows: Sequence[Row]) -> None:
+    def _follow_up(self, rows: Sequence[OutputRow]) -> None:
         for row in sorted(rows, key=lambda row: (row.key, row.round, row.place)):
             self.attempt("follow-up", partial(self._see, bytes(row.value)))
 

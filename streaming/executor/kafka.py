@@ -16,14 +16,15 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Epochs, Held, Skip
-from streaming.kafka.actions import ActionRecord
+from streaming.executor.orders import Held, Skip
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.events import EventSink
 from streaming.kafka.target import admin_of
+from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.control import ControlView
+from streaming.ports.events import EventSink
 from streaming.settings import KafkaTarget, Settings
-from streaming.systems.actions import Actions, actions_of, memory_of
-from streaming.systems.control import ControlView, control_of
+from streaming.systems.actions import actions_of, memory_of
+from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
 
 __all__ = ["ThrottleLoop", "start"]

@@ -23,9 +23,8 @@ from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.cluster import read_partitions, read_reassignments
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.memory import HeldMemory, Rate, Remembered, Taken
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
-from streaming.systems.actions import Memory
+from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 
 _LOG = logging.getLogger(__name__)
 _OWN_UP_ATTEMPTS = 5

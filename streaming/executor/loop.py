@@ -23,14 +23,13 @@ import msgspec
 from streaming.contract.encode import encode_input
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import BadOrder, Epochs, Gated, Held, Skip, gate
-from streaming.kafka.actions import ActionRecord
-from streaming.kafka.events import EventSink
+from streaming.executor.orders import BadOrder, Gated, Held, Skip, gate
+from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.control import ControlView
+from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
-from streaming.systems.actions import Actions
-from streaming.systems.control import ControlView
 
 __all__ = ["ActionLoop"]
 

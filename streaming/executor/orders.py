@@ -1,19 +1,18 @@
 """Actions as an executor reads them, and every reason not to carry one out. Pure: time is passed in."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
 import msgspec
 
 from streaming.contract.messages import ControlData, Time
+from streaming.ports.actions import Epochs
 from streaming.pulsar.admin.bundles import BundleName
 
 __all__ = [
     "BadOrder",
     "Envelope",
-    "Epochs",
     "Gated",
     "Held",
     "Order",
@@ -155,25 +154,6 @@ def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Ord
     if bundle.range != action.precondition.range.lower():
         raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
     return Order(id=said.id, source=said.source, epoch=epoch, action=action, bundle=bundle)
-
-
-@dataclass(slots=True)
-class Epochs:
-    """The highest epoch heard of each source: an older controller's actions are not obeyed any more."""
-
-    highest: dict[str, int] = field(default_factory=dict)
-
-    def hear(self, source: str, epoch: int) -> bool:
-        """Whether the epoch is the highest so far; remembers it if so."""
-        if epoch < self.highest.get(source, 0):
-            return False
-        self.highest[source] = epoch
-        return True
-
-    def merge(self, others: Mapping[str, int]) -> None:
-        """Learn what was heard before."""
-        for source, epoch in others.items():
-            self.hear(source, epoch)
 
 
 class Expiring(Protocol):

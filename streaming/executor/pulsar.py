@@ -15,14 +15,15 @@ from streaming.contract.messages import ActionResultData
 from streaming.executor.carry_out import Done, Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Epochs, Order, Skip, read_order
-from streaming.kafka.actions import ActionRecord
-from streaming.kafka.events import EventSink
+from streaming.executor.orders import Order, Skip, read_order
+from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.control import ControlView
+from streaming.ports.events import EventSink
 from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.settings import PulsarTarget, Settings
-from streaming.systems.actions import Actions, actions_of
-from streaming.systems.control import ControlView, control_of
+from streaming.systems.actions import actions_of
+from streaming.systems.control import control_of
 from streaming.systems.events import event_sink_of
 
 __all__ = ["ExecutorLoop", "start"]

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from kafka import KafkaConsumer, TopicPartition
@@ -18,31 +17,20 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
-from streaming.executor.orders import Epochs
 from streaming.kafka.denied import told
 from streaming.kafka.log import partitions_of
 from streaming.kafka.permissions import ANYBODY, Subject, unseen
-from streaming.ports.publishing import PublishError
+from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
+from streaming.ports.publishing import EPOCH_HEADER, PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["ActionRecord", "ActionsTopic"]
+__all__ = ["ActionsTopic"]
 
-EPOCH_HEADER = "trimtab-epoch"
-LOOKBACK_S = 3600.0
-"""How far back a first start reads actions: those that have not expired are younger, the others get their result."""
 _REQUEST_TIMEOUT_MS = 20_000
 _STAY_MS = 200
 """Long enough to join the group again, in a few turns, while a batch is worked on."""
 _LOOK_INTERVAL_S = 10.0
 """Between looks whether the group's coordinator answers, while there is nothing to do: polling does not tell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRecord:
-    """A record of the actions topic."""
-
-    value: bytes
-    epoch_header: bytes | None
 
 
 class ActionsTopic(Closing):

@@ -1,4 +1,4 @@
-"""Writing control events to Kafka: idempotent, acknowledged by all in-sync replicas."""
+"""Appending records to a topic on Kafka: idempotent, acknowledged by all in-sync replicas."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,14 @@ from kafka import KafkaProducer
 from streaming.kafka.ending import end
 from streaming.kafka.link import Link
 from streaming.kafka.reading import explained
-from streaming.operators.overlay import Planned
 
-__all__ = ["write_to_kafka"]
+__all__ = ["append"]
 
 _TIMEOUT_S = 20.0
 
 
-def write_to_kafka(link: Link, topic: str, events: Sequence[Planned]) -> None:
-    """Returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+def append(link: Link, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
+    """Keys with their values; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
     with explained(link, topic, "Write"):
         producer = KafkaProducer(
             bootstrap_servers=link.bootstrap,
@@ -29,7 +28,7 @@ def write_to_kafka(link: Link, topic: str, events: Sequence[Planned]) -> None:
             **link.client_options(),
         )
         try:
-            sent = [producer.send(topic, key=event.cluster.encode(), value=event.value) for event in events]
+            sent = [producer.send(topic, key=key.encode(), value=value) for key, value in records]
             for future in sent:
                 future.get(timeout=_TIMEOUT_S)
         finally:

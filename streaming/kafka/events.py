@@ -7,7 +7,6 @@ that cannot be written in time is given up and counted: load is only worth somet
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import BinaryIO, Protocol
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
@@ -16,30 +15,14 @@ from kafka.future import Future
 from streaming.kafka.denied import told
 from streaming.kafka.ending import end
 from streaming.kafka.permissions import ANYBODY, Subject
+from streaming.ports.events import NoInputTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["EventSink", "KafkaEvents", "LineEvents", "NoInputTopic"]
+__all__ = ["KafkaEvents"]
 
 RECORD_HEADROOM_BYTES = 64 * 1024
 """Key, headers and batch header on top of the largest value."""
-
-
-class NoInputTopic(Exception):
-    """The input topic does not exist."""
-
-
-class EventSink(Protocol):
-    """Somewhere events go. Thread-safe."""
-
-    def send(self, key: str, value: bytes) -> None:
-        """Hand an event over; raises ``PublishError`` if that is impossible. ``flush`` tells what became of it."""
-
-    def flush(self) -> None:
-        """Wait until all events handed over are written; raises ``PublishError`` naming how many are not."""
-
-    def close(self) -> None:
-        """Close connections."""
 
 
 class KafkaEvents(Closing):
@@ -126,25 +109,3 @@ class KafkaEvents(Closing):
 
     def _told(self, error: KafkaError) -> str:
         return told(error, self._subject, "Write", topic=self._topic)
-
-
-class LineEvents:
-    """Events as lines of a file, for ``trimtab replay``."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._lock = threading.Lock()
-
-    def send(self, key: str, value: bytes) -> None:
-        """See ``EventSink``; the key is in the event."""
-        del key
-        with self._lock:
-            self._file.write(value + b"\n")
-
-    def flush(self) -> None:
-        """See ``EventSink``."""
-        with self._lock:
-            self._file.flush()
-
-    def close(self) -> None:
-        """The file is the caller's."""

@@ -4,31 +4,30 @@ On Kafka the brokers give each topic an id (2.8 and later). Pulsar has none, and
 used again, so a position tells a topic from the one before it (``streaming.pulsar.positions``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kafka import KafkaAdminClient
 
-from streaming.kafka.link import input_link
-from streaming.settings import Settings
+from streaming.kafka.answers import answered
+from streaming.kafka.link import Link
 
-__all__ = ["exchanged", "input_ids"]
+__all__ = ["exchanged", "topic_ids"]
 
 _TIMEOUT_MS = 10_000
 
 
-def input_ids(settings: Settings) -> dict[str, str]:
-    """Ids of the input and control topic, as far as there are any. Raises ``KafkaError``."""
-    if settings.input.is_pulsar:
-        return {}
-    link = input_link(settings)
-    names = [settings.topics.input, settings.topics.control]
-    with KafkaAdminClient(
-        bootstrap_servers=link.bootstrap,
-        bootstrap_timeout_ms=_TIMEOUT_MS,
-        request_timeout_ms=_TIMEOUT_MS,
-        **link.client_options(),
-    ) as admin:
-        described = admin.describe_topics(names)
+def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
+    """Ids of those topics that have one. Raises ``NoAnswer``."""
+    with (
+        answered(),
+        KafkaAdminClient(
+            bootstrap_servers=link.bootstrap,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+            request_timeout_ms=_TIMEOUT_MS,
+            **link.client_options(),
+        ) as admin,
+    ):
+        described = admin.describe_topics(list(names))
     return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
 
 

@@ -11,29 +11,25 @@ the driver's by more than ``_CLOCKS_APART_MS``.
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from streaming.controller.surroundings import Changed
-from streaming.kafka.link import input_link
-from streaming.settings import Settings
-from streaming.spark.offsets import Place, Progress
+from streaming.kafka.answers import answered
+from streaming.kafka.link import Link
+from streaming.ports.places import Place, Progress
 
-__all__ = ["refuse_regrown", "regrown"]
+__all__ = ["regrown"]
 
 _CLOCKS_APART_MS = 600_000
 _POLL_MS = 2_000
 
 
-def refuse_regrown(settings: Settings, read: Progress) -> None:
-    """Raises ``Changed`` for such a log, and ``KafkaError``."""
-    said = regrown(settings, read)
-    if said is not None:
-        raise Changed(said)
-
-
-def regrown(settings: Settings, read: Progress) -> str | None:
-    """What to say of a log whose last record that was read is another one now. Raises ``KafkaError``."""
-    if settings.input.is_pulsar or not read.places:
+def regrown(link: Link, read: Progress) -> str | None:
+    """What to say of a log whose last record that was read is another one now. Raises ``NoAnswer``."""
+    if not read.places:
         return None
-    link = input_link(settings)
+    with answered():
+        return _regrown(link, read)
+
+
+def _regrown(link: Link, read: Progress) -> str | None:
     consumer = KafkaConsumer(
         bootstrap_servers=link.bootstrap,
         enable_auto_commit=False,

@@ -8,7 +8,6 @@ it. Retention and replication are chosen for new topics only; operators may chan
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
@@ -31,30 +30,21 @@ from streaming.kafka.permissions import (
     missing_permissions,
 )
 from streaming.ports.publishing import LARGEST_RECORD_BYTES
+from streaming.ports.topics import (
+    ACTIONS_RETENTION_MS,
+    AUDIT_RETENTION_MS,
+    INPUT_RETENTION_MS,
+    Difference,
+    Outcome,
+    StartError,
+    TopicOutcome,
+    TopicsWrong,
+    Unreachable,
+)
 from streaming.settings import TopicNames
 
-__all__ = [
-    "Difference",
-    "Outcome",
-    "StartError",
-    "TopicOutcome",
-    "TopicsWrong",
-    "Unreachable",
-    "create",
-    "validate",
-]
+__all__ = ["create", "validate"]
 
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
-
-INPUT_RETENTION_MS = _DAY_MS
-"""Longer than any outage from which a restart goes on where it was; 1,000 brokers write 350 GB in it."""
-
-ACTIONS_RETENTION_MS = 7 * _DAY_MS
-"""Actions expire within minutes; a week of them shows what was done, and why."""
-
-AUDIT_RETENTION_MS = 30 * _DAY_MS
-"""Round summaries answer questions asked weeks later; at most 256 KiB a round."""
 
 RECORD_HEADROOM_BYTES = 64 * 1024
 """Key, headers and batch header on top of the largest value."""
@@ -71,54 +61,6 @@ _APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 _COMPACTED = {"cleanup.policy": "compact"}
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Others, such as a leader that is not there yet, say nothing about a topic."""
-
-
-class StartError(Exception):
-    """The application cannot start; the text names everything found wrong, and the remedy of each."""
-
-
-class Unreachable(StartError):
-    """The brokers do not answer; they may later."""
-
-
-class TopicsWrong(StartError):
-    """The brokers answered, and topics are missing or not as they must be."""
-
-
-class Outcome(StrEnum):
-    """What `create` found or did."""
-
-    CREATED = "created"
-    CHANGED = "deduplication switched on"
-    """Only on Pulsar, where exactly-once publishing needs it and no record is changed by it."""
-    KEPT = "deletion while idle switched off"
-    """Only on Pulsar, which deletes a topic that nobody is connected to, records and settings and all."""
-    ALREADY_RIGHT = "already right"
-    DIFFERS = "differs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """A setting of an existing topic that is not as needed; `tolerable` when it only deserves a warning."""
-
-    topic: str
-    setting: str
-    found: str
-    expected: str
-    remedy: str
-    tolerable: bool = False
-
-    def __str__(self) -> str:
-        return f"topic {self.topic}: {self.setting} is {self.found}, expected {self.expected}. {self.remedy}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOutcome:
-    """What became of one topic; `differences` is empty unless the outcome is `DIFFERS`."""
-
-    topic: str
-    outcome: Outcome
-    differences: tuple[Difference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from state.events import System
-from streaming.kafka.link import input_link
 from streaming.operators.overlay import ControlRecord, Planned
-from streaming.ports.reading import input_reader, output_reader
 from streaming.process.exits import Refused
-from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
+from streaming.systems.append import append_to_input
+from streaming.systems.reading import input_reader, output_reader
 
 __all__ = ["ControlTopic", "check_written", "clusters_heard_of"]
 
@@ -41,15 +40,7 @@ class ControlTopic:
 
     def write(self, events: Sequence[Planned]) -> None:
         """Write and wait for the brokers; returns when they have it."""
-        pulsar = input_on_pulsar(self._settings)
-        if pulsar is not None:
-            from streaming.pulsar.append import write_to_pulsar  # noqa: PLC0415  Pulsar's client
-
-            write_to_pulsar(pulsar, self._topic, events)
-        else:
-            from streaming.kafka.append import write_to_kafka  # noqa: PLC0415  Kafka's client
-
-            write_to_kafka(input_link(self._settings), self._topic, events)
+        append_to_input(self._settings, self._topic, [(event.cluster, event.value) for event in events])
 
 
 def check_written(

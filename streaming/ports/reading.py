@@ -1,18 +1,25 @@
 """Reading a topic for a person, whichever system it is on: what a record is, and who reads it."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from streaming.kafka.link import input_link, output_link
-from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
-from streaming.settings import Settings
-
-__all__ = ["Begin", "Reader", "TopicRecord", "input_partitions", "input_reader", "output_reader"]
+__all__ = ["Begin", "NoAnswer", "Reader", "TopicRecord"]
 
 Begin = Literal["earliest", "latest"] | int
 """Where reading begins; a number is milliseconds since the epoch."""
+
+
+class NoAnswer(Exception):
+    """Brokers did not answer a question about a log, or refused it; what their client raised is its cause.
+
+    ``passes`` says whether the next time may go well: they do not answer, rather than refuse.
+    """
+
+    def __init__(self, text: str, *, passes: bool) -> None:
+        super().__init__(text)
+        self.passes = passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,53 +46,3 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
     def follow(self) -> Iterator[TopicRecord]:
         """The records from here on, for ever."""
-
-
-def input_reader(
-    settings: Settings,
-    topic: str,
-    *,
-    begin: Begin = "earliest",
-    partition: int | None = None,
-    compacted: bool = False,
-) -> Reader:
-    """Of a topic on the input's side; of one of its partitions, where it is named.
-
-    ``compacted``: of what was compacted, the newest record of each key is enough. On Kafka compaction takes the others away for
-    everybody, on Pulsar only for who asks for that.
-    """
-    pulsar = input_on_pulsar(settings)
-    if pulsar is not None:
-        from streaming.pulsar.reading import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
-
-        return PulsarTopicReader(pulsar, topic, begin=begin, partition=partition, compacted=compacted)
-    from streaming.kafka.reading import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
-
-    return TopicReader(input_link(settings), topic, begin=begin, partition=partition)
-
-
-def input_partitions(
-    stack: ExitStack, settings: Settings, topic: str, *, begin: Begin = "earliest"
-) -> list[Reader]:
-    """A reader of each partition of a topic on the input's side, for who needs them side by side; ``stack`` closes them."""
-    first = stack.enter_context(input_reader(settings, topic, begin=begin, partition=0))
-    others = range(1, first.partitions_count)
-    return [
-        first,
-        *(
-            stack.enter_context(input_reader(settings, topic, begin=begin, partition=number))
-            for number in others
-        ),
-    ]
-
-
-def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
-    """Of a topic on the output's side."""
-    pulsar = output_on_pulsar(settings)
-    if pulsar is not None:
-        from streaming.pulsar.reading import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed
-
-        return PulsarTopicReader(pulsar, topic, begin=begin)
-    from streaming.kafka.reading import TopicReader  # noqa: PLC0415  Kafka's client, when it is needed
-
-    return TopicReader(output_link(settings), topic, begin=begin)

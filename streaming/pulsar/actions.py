@@ -12,9 +12,8 @@ from urllib.parse import quote
 import msgspec
 import pulsar
 
-from streaming.executor.orders import Epochs
-from streaming.kafka.actions import EPOCH_HEADER, LOOKBACK_S, ActionRecord
-from streaming.ports.publishing import PublishError
+from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
+from streaming.ports.publishing import EPOCH_HEADER, PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError

@@ -6,11 +6,12 @@ A client does not survive a fork: it is made in the process that uses it.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pulsar
 
-__all__ = ["close", "connect", "ctrl_c_kept"]
+__all__ = ["close", "connect", "ctrl_c_kept", "shared_client"]
 
 
 _OPERATION_TIMEOUT_S = 30
@@ -33,6 +34,12 @@ def connect(
         tls_validate_hostname=True,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
+
+
+@cache
+def shared_client(service_url: str, token_file: str | None, ca_file: str | None) -> pulsar.Client:
+    """One a process: Spark's workers are used again for batch after batch."""
+    return connect(service_url, token_file=token_file, ca_file=ca_file)
 
 
 def close(client: pulsar.Client) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pulsar
 
-from streaming.kafka.events import NoInputTopic
+from streaming.ports.events import NoInputTopic
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.clients import close, connect, ctrl_c_kept
 from streaming.pulsar.denied import told

@@ -13,7 +13,7 @@ import pulsar
 from streaming.pulsar.positions import DataLoss, Position
 from streaming.pulsar.topic_names import partition_index
 
-__all__ = ["Message", "PartitionReader"]
+__all__ = ["Message", "PartitionReader", "position_before"]
 
 _POLL_MS = 2_000
 _QUEUE = 200
@@ -135,3 +135,16 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:  # noqa: PLR2004  the continuation bit
             return value, at
+
+
+def position_before(client: pulsar.Client, partition: str, time_ms: int) -> Position | None:
+    """The position before the first message published then or later; None where there is none."""
+    reader = client.create_reader(partition, pulsar.MessageId.earliest)
+    try:
+        reader.seek(time_ms)
+        if not reader.has_message_available():
+            return None
+        id_ = reader.read_next(timeout_millis=10_000).message_id()
+        return Position(id_.ledger_id(), id_.entry_id() - 1)
+    finally:
+        reader.close()

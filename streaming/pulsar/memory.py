@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulsar
 
-from streaming.kafka.memory import HeldMemory, Remembered, Taken
+from streaming.ports.memory import HeldMemory, Remembered, Taken
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError

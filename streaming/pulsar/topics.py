@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from streaming.kafka.topics import (
+from streaming.ports.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
     INPUT_RETENTION_MS,

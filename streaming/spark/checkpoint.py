@@ -22,11 +22,12 @@ from state.kafka.adoption import rounds_of
 from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from streaming.kafka.identity import exchanged
 from streaming.ports.marker import Checkpoint, Marker
+from streaming.ports.places import Place, Progress
 from streaming.settings import Settings
 from streaming.settings.kept import kept, kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
-from streaming.spark.offsets import Place, Progress, decode_progress
+from streaming.spark.offsets import decode_progress
 from streaming.spark.starts import Start
 
 _LOG = logging.getLogger(__name__)

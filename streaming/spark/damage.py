@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from pyspark.sql import SparkSession
 
+from streaming.spark.errors import called
+
 __all__ = ["damaged_files", "is_whole"]
 
 _NEWEST_COUNT = 2
@@ -32,13 +34,14 @@ def is_whole(content: bytes) -> bool:
 
 
 def damaged_files(spark: SparkSession, location: str) -> list[str]:
-    """Newest files of the logs that are empty or torn. Raises ``Py4JError`` where the store does not answer."""
-    return [
-        str(file.toString())
-        for folder in _matching(spark, location, _LOGS)
-        for file in _newest(spark, str(folder.toString()))
-        if not is_whole(_read(spark, file))
-    ]
+    """Newest files of the logs that are empty or torn. Raises ``SparkError`` where the store does not answer."""
+    with called():
+        return [
+            str(file.toString())
+            for folder in _matching(spark, location, _LOGS)
+            for file in _newest(spark, str(folder.toString()))
+            if not is_whole(_read(spark, file))
+        ]
 
 
 def _newest(spark: SparkSession, folder: str) -> Iterator[Any]:

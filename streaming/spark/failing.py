@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from state.controller import RoundLengthError
 from state.layouts import NewerStateError, OlderStateError
 from streaming.ports.publishing import PublishError
+from streaming.ports.reading import NoAnswer
 from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.positions import DataLoss
 from streaming.spark.operator import at_cluster
@@ -55,6 +56,7 @@ _FINAL_CONDITIONS: Mapping[str, str] = {"KAFKA_DATA_LOSS": _DATA_LOST}
 """Remedies by Spark's error condition, its sub-conditions included."""
 
 _PASSING: tuple[type[Exception], ...] = (
+    NoAnswer,
     PublishError,
     AdminError,
     ConnectionError,

@@ -1,4 +1,4 @@
-"""From an exception of pyspark or py4j to a ``Failure``: walks Java's causes by py4j."""
+"""From an exception of pyspark or py4j, as it is or as the cause of ours, to a ``Failure``: walks Java's causes by py4j."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from streaming.spark.errors import SparkError, called
 from streaming.spark.failing import Cause, Failure, causes_in_traceback, class_name
 
 __all__ = ["failure_of"]
@@ -17,7 +18,11 @@ _CAUSES_MAX = 30
 
 def failure_of(error: Exception) -> Failure:
     """All that is known of an error; a call to Java is made for each of its causes."""
-    causes = list(_causes(error))
+    cause = error.__cause__
+    with called():
+        causes = list(
+            _causes(cause if isinstance(error, SparkError) and isinstance(cause, Exception) else error)
+        )
     return Failure(causes=tuple(causes), text=_told(causes) or repr(error))
 
 

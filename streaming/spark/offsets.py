@@ -4,11 +4,11 @@ A file is a line ``v1``, a line about the batch, and a line of JSON for each sou
 ``{"topic": {"0": 12}}``; ours on Pulsar the last one, ``{"persistent://t/n/x-partition-0": "ledger:entry"}``.
 """
 
-from dataclasses import dataclass, field
-
 import msgspec
 
-__all__ = ["Place", "Progress", "decode_progress", "order_of"]
+from streaming.ports.places import Place, Progress
+
+__all__ = ["decode_progress"]
 
 _HEAD_LINES = 2
 _Source = dict[str, dict[str, int] | str]
@@ -16,27 +16,6 @@ _Source = dict[str, dict[str, int] | str]
 
 class _Batch(msgspec.Struct, frozen=True):
     batchTimestampMs: int = 0  # noqa: N815  Spark's name
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How far one partition has been read."""
-
-    topic: str
-    partition: int
-    """0 for a topic without partitions."""
-    log: str
-    """Name of the partition's log at its broker: on Kafka the topic's."""
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far all partitions have been read."""
-
-    places: list[Place] = field(default_factory=list)
-    planned_ms: int = 0
-    """When the batch was planned, by the driver's clock."""
 
 
 def decode_progress(text: bytes) -> Progress:
@@ -51,11 +30,6 @@ def decode_progress(text: bytes) -> Progress:
         raise ValueError(str(error)) from error
     places = [place for source in sources for name, value in source.items() for place in _places(name, value)]
     return Progress(places, planned_ms)
-
-
-def order_of(at: str) -> tuple[int, ...]:
-    """What places of one partition are compared by."""
-    return tuple(map(int, at.split(":")))
 
 
 def _places(name: str, value: dict[str, int] | str) -> list[Place]:

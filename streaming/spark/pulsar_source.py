@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import pulsar
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -37,8 +36,8 @@ from pyspark.sql.types import (
 
 from streaming.pulsar.acknowledging import Acknowledger
 from streaming.pulsar.admin import HttpClient, PulsarAdmin
-from streaming.pulsar.clients import connect
-from streaming.pulsar.log import Message, PartitionReader
+from streaming.pulsar.clients import shared_client
+from streaming.pulsar.log import Message, PartitionReader, position_before
 from streaming.pulsar.positions import Log, Position, pack
 from streaming.pulsar.topic_names import PartitionLogs, partition_index
 from streaming.settings import PulsarTarget
@@ -71,6 +70,11 @@ class Options:
     fail_on_data_loss: bool
     token_file: str | None
     ca_file: str | None
+
+    @property
+    def connection(self) -> tuple[str, str | None, str | None]:
+        """What a client is made of."""
+        return self.service_url, self.token_file, self.ca_file
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Options":
@@ -206,16 +210,8 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:
         """Before the first message published then or later; the end where there is none."""
-        client = _client_of(self._options)
-        reader = client.create_reader(partition, pulsar.MessageId.earliest)
-        try:
-            reader.seek(time_ms)
-            if not reader.has_message_available():
-                return log.last
-            id_ = reader.read_next(timeout_millis=10_000).message_id()
-            return Position(id_.ledger_id(), id_.entry_id() - 1)
-        finally:
-            reader.close()
+        client = shared_client(*self._options.connection)
+        return position_before(client, partition, time_ms) or log.last
 
     def _end(self, partition: str, since: str | None, share: int | None) -> str:
         """The subscription is looked at before it is made again: that it was gone is a sign of lost data."""
@@ -258,19 +254,9 @@ def _protect_once(options: Options, partition: str) -> None:
 @cache
 def _reader(options: Options, partition: str) -> PartitionReader:
     """One a process, as the client: a worker reads the same partitions again and again."""
-    return PartitionReader(_client_of(options), partition)
+    return PartitionReader(shared_client(*options.connection), partition)
 
 
 @cache
 def _acknowledger(options: Options, partition: str) -> Acknowledger:
-    return Acknowledger(_client_of(options), partition, subscription=options.subscription)
-
-
-def _client_of(options: Options) -> pulsar.Client:
-    return _client(options.service_url, options.token_file, options.ca_file)
-
-
-@cache
-def _client(service_url: str, token_file: str | None, ca_file: str | None) -> pulsar.Client:
-    """One a process, because workers are used again for batch after batch."""
-    return connect(service_url, token_file=token_file, ca_file=ca_file)
+    return Acknowledger(shared_client(*options.connection), partition, subscription=options.subscription)

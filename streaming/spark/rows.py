@@ -1,5 +1,7 @@
 """Columns that travel into and out of the stateful operator."""
 
+from typing import Protocol
+
 from pyspark.sql import Row
 from pyspark.sql.types import (
     BinaryType,
@@ -38,6 +40,28 @@ OUTPUT_SCHEMA = StructType(
     ]
 )
 """One row an output, already encoded; the last three are a rejected record's coordinates."""
+
+
+class OutputRow(Protocol):
+    """A row of ``OUTPUT_SCHEMA`` in the driver."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def place(self) -> int: ...
+    @property
+    def value(self) -> bytes | bytearray: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
 
 INPUT_SCHEMA = StructType(
     [

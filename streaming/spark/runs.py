@@ -7,26 +7,40 @@ batch that is planned and not out is nobody's yet: whoever restarts into a dry-r
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streaming.contract.skipped import SkippedRange
-from streaming.controller.batches import BatchPublisher
-from streaming.controller.skipping import is_past
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.ports.places import is_past
+from streaming.ports.publisher import Publisher
+from streaming.ports.reading import Begin
+from streaming.settings import ClusterSettingsSource, Settings, TopicNames
 from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.configured import identity_of
+from streaming.settings.identity import identity_of
 from streaming.settings.kept import NotReadable, restored
 from streaming.spark import source
+from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
+from streaming.spark.query import Query
 from streaming.spark.rows import OUTPUT_SCHEMA
-from streaming.systems.publisher import Publisher
+from streaming.spark.session import Session
 
 __all__ = ["Runs"]
 
 _LOG = logging.getLogger(__name__)
+
+
+class Batches(Protocol):
+    """Takes the batches of a query, one after another, each again after a failure."""
+
+    def publish_to(self, topics: TopicNames) -> None:
+        """Where outputs go from the next batch on."""
+
+    def take(self, batch: Batch) -> None:
+        """Publish one batch."""
 
 
 class Runs:
@@ -34,15 +48,15 @@ class Runs:
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: Session,
         settings: Settings,
-        begin: source.Begin,
+        begin: Begin,
         *,
         checkpoint: CheckpointDirectory,
         publisher: Publisher,
-        batches: BatchPublisher,
+        batches: Batches,
     ) -> None:
-        self.spark = spark
+        self.session = session
         self._settings = settings
         self._begin = begin
         self._checkpoint = checkpoint
@@ -60,19 +74,25 @@ class Runs:
         """Whether there was something to pass over, and it is passed: the run is to be ended for a usual one."""
         return bool(self._gaps) and is_past(self._gaps, self._checkpoint.places())
 
-    def next(self) -> DataStreamWriter:
-        """The next one, without a name yet; one for a single batch ends by itself."""
+    def start_next(self, name: str) -> Query:
+        """Start the next one under this name; one for a single batch ends by itself."""
+        return Query(self._next().queryName(name).start(), self.session.spark)
+
+    def _next(self) -> DataStreamWriter:
         if self.is_past_gaps:
             self._gaps, self._usual = (), None
         before = self._settings_of_unfinished()
         settings = before or self._settings
         self._batches.publish_to(settings.topics)
-        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._batches)
+        writer = self._frame(settings).writeStream.outputMode("update").foreachBatch(self._take)
         writer = writer.option("checkpointLocation", self._checkpoint.in_use)
         if before is not None:
             return writer.trigger(once=True)
         interval_ms = round(self._settings.spark.trigger_interval_s * 1000)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds")
+
+    def _take(self, frame: DataFrame, batch_id: int) -> None:
+        self._batches.take(Batch(frame, batch_id))
 
     def _settings_of_unfinished(self) -> Settings | None:
         marker = self._publisher.marker
@@ -96,7 +116,7 @@ class Runs:
 
     def _decided(self, settings: Settings) -> DataFrame:
         starting = source.starting_offsets(settings, self._begin)
-        frame = source.records(self.spark, settings, starting, skips_lost=bool(self._gaps))
+        frame = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
         controller = settings.controller
         processor = ClusterProcessor(
             name=controller.name,

@@ -8,8 +8,10 @@ RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -38,10 +40,29 @@ _CONF = {
 
 _LOOPBACK = "127.0.0.1"
 """Where a driver without a cluster listens: nobody outside needs to reach it."""
+SPARK_VERSION = pyspark.__version__
 _LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
-def connect(settings: Settings) -> SparkSession:
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Spark, as it was started or joined."""
+
+    spark: SparkSession
+
+    def stop(self) -> None:
+        """Stop it. Its JVM may be gone, which is not what a controller ends for: whoever found that says so."""
+        try:
+            self.spark.stop()
+        except (Py4JError, OSError) as error:
+            _LOG.info("Spark could not be stopped: %r", error)
+
+    def use_local_files(self) -> None:
+        """For a checkpoint on this machine's own file system."""
+        self.spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_FILES)
+
+
+def connect(settings: Settings) -> Session:
     """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be had."""
     spark = settings.spark
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -55,20 +76,7 @@ def connect(settings: Settings) -> SparkSession:
         builder = builder.config("spark.driver.memory", spark.driver_memory)
     for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-def stop(session: SparkSession) -> None:
-    """Stop it. Its JVM may be gone, which is not what a controller ends for: whoever found that says so."""
-    try:
-        session.stop()
-    except (Py4JError, OSError) as error:
-        _LOG.info("Spark could not be stopped: %r", error)
-
-
-def use_local_files(session: SparkSession) -> None:
-    """For a checkpoint on this machine's own file system."""
-    session.conf.set("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_FILES)
+    return Session(builder.getOrCreate())
 
 
 def _is_submitted() -> bool:

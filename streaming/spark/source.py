@@ -9,9 +9,7 @@ A pause would otherwise come after the rounds it is meant for, and how late woul
 """
 
 import json
-from typing import Literal
 
-from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -19,15 +17,12 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
-from streaming.kafka.log import partitions_of
+from streaming.kafka.starting import first_offsets
+from streaming.ports.reading import Begin
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
 from streaming.spark.rows import INPUT_SCHEMA
 
-Begin = Literal["earliest", "latest"] | int
-"""Where a first start reads the input from; a number is milliseconds since the epoch."""
-
-_EARLIEST, _LATEST = -2, -1
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""
 _ANSWER_MS, _ATTEMPTS = "10000", "1"
@@ -121,20 +116,4 @@ def starting_offsets(settings: Settings, begin: Begin) -> str:
     if settings.input.is_pulsar:
         return str(max(0, begin) if isinstance(begin, int) else begin)
     topic = settings.topics.input
-    consumer = KafkaConsumer(
-        bootstrap_servers=settings.input.bootstrap, **input_link(settings).client_options()
-    )
-    try:
-        return json.dumps({topic: _offsets(consumer, topic, begin)})
-    finally:
-        consumer.close()
-
-
-def _offsets(consumer: KafkaConsumer, topic: str, begin: Begin) -> dict[str, int]:
-    partitions = sorted(partitions_of(consumer, topic, timeout_s=int(_ANSWER_MS) / 1000))
-    if not isinstance(begin, int):
-        return dict.fromkeys(map(str, partitions), _EARLIEST if begin == "earliest" else _LATEST)
-    found = consumer.offsets_for_times(
-        {TopicPartition(topic, number): max(0, begin) for number in partitions}
-    )
-    return {str(at.partition): _LATEST if offset is None else offset.offset for at, offset in found.items()}
+    return json.dumps({topic: first_offsets(input_link(settings), topic, begin)})

@@ -1,48 +1,19 @@
 """Where an executor's actions come from and where it remembers: Kafka or Pulsar, as the settings say."""
 
 import time
-from contextlib import AbstractContextManager, ExitStack
-from typing import Protocol
+from contextlib import ExitStack
 
-from streaming.executor.orders import Epochs
-from streaming.kafka.actions import ActionRecord, ActionsTopic
+from streaming.kafka.actions import ActionsTopic
 from streaming.kafka.link import output_link
-from streaming.kafka.memory import ExecutorMemory, HeldMemory, Remembered
+from streaming.kafka.memory import ExecutorMemory
+from streaming.ports.actions import Actions, Epochs
+from streaming.ports.memory import Memory
 from streaming.pulsar.actions import PulsarActions
 from streaming.pulsar.link import output_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import Settings
 
-__all__ = ["Actions", "Memory", "actions_of", "memory_of"]
-
-
-class Actions(Protocol):
-    """Actions, each at least once and in order. Methods raise ``PublishError``; after it ``drop``."""
-
-    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
-        """Records in order, partition by partition."""
-
-    def stay(self) -> None:
-        """Say that what was polled is still worked on; to be called every few seconds. Fails once it is another's."""
-
-    def commit(self) -> None:
-        """All records polled so far are dealt with."""
-
-    def drop(self) -> None:
-        """Forget what was polled and not committed: it comes again, here or elsewhere. Raises nothing."""
-
-    def is_at_end(self) -> bool:
-        """Whether everything there was at this moment has been polled."""
-
-
-class Memory(Protocol):
-    """What is remembered of one cluster. Methods raise ``PublishError``."""
-
-    def read(self) -> Remembered:
-        """A look at the newest value."""
-
-    def held(self) -> AbstractContextManager[HeldMemory]:
-        """Take it from whoever holds it, read it, and change it."""
+__all__ = ["actions_of", "memory_of"]
 
 
 def actions_of(

@@ -1,7 +1,8 @@
 """Where the events of collectors and executors go, on the system the input's address names."""
 
-from streaming.kafka.events import EventSink, KafkaEvents
+from streaming.kafka.events import KafkaEvents
 from streaming.kafka.link import input_link
+from streaming.ports.events import EventSink
 from streaming.settings import Settings
 
 __all__ = ["event_sink_of"]

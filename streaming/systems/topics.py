@@ -8,7 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from streaming.kafka.link import Link, input_link, output_link, same_brokers
-from streaming.kafka.topics import TopicOutcome, create, validate
+from streaming.kafka.topics import create, validate
+from streaming.ports.topics import TopicOutcome
 from streaming.settings import Settings
 
 __all__ = ["create_all", "validate_all"]

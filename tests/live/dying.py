@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import KafkaProducer
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Row
 
 from streaming.cli import main
 from streaming.controller.batches import BatchPublisher
@@ -22,6 +22,7 @@ from streaming.kafka.publisher import KafkaPublisher
 from streaming.ports.marker import Seen
 from streaming.ports.outbox import OutboundRecord
 from streaming.spark import runs
+from streaming.spark.batch import Batch
 from streaming.spark.operator import ClusterProcessor
 
 POINTS = ("operator", "before-publish", "before-commit", "after-publish", "between")
@@ -82,13 +83,13 @@ def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
 def arm_driver(deaths: Deaths) -> None:
     """Put in the points that have nothing to do with where outputs go."""
     runs.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
-    plain_call = BatchPublisher.__call__
+    plain_take = BatchPublisher.take
 
-    def call(self: BatchPublisher, frame: DataFrame, batch_id: int) -> None:
-        deaths.die_at("between", batch_id - 1)
-        plain_call(self, frame, batch_id)
+    def take(self: BatchPublisher, batch: Batch) -> None:
+        deaths.die_at("between", batch.id - 1)
+        plain_take(self, batch)
 
-    BatchPublisher.__call__ = call  # type: ignore[method-assign]
+    BatchPublisher.take = take  # type: ignore[method-assign]
 
 
 def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:

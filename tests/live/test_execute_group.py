@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from streaming.executor.orders import Epochs
-from streaming.kafka.actions import ActionRecord, ActionsTopic
+from streaming.kafka.actions import ActionsTopic
+from streaming.ports.actions import ActionRecord, Epochs
 from streaming.ports.publishing import PublishError
 from tests.live.driving import until
 from tests.live.stage import Stage

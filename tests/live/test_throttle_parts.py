@@ -25,8 +25,9 @@ from streaming.executor.orders import Held, Skip
 from streaming.kafka.cluster import read_brokers, read_end_offsets
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.memory import ExecutorMemory, Taken
+from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.throttles import Change, Throttle, apply, changes_of, list_key, rate_key
+from streaming.ports.memory import Taken
 from tests.live.driving import until
 from tests.live.moving import Moving
 from tests.live.stage import Stage, staged

@@ -12,12 +12,12 @@ import pytest
 from streaming.contract.messages import ControlData
 from streaming.executor.carry_out import Done
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Epochs, Order, Skip
+from streaming.executor.orders import Order, Skip
 from streaming.executor.pulsar import ExecutorLoop
-from streaming.kafka.actions import ActionRecord
+from streaming.ports.actions import ActionRecord, Epochs
+from streaming.ports.control import ControlView
 from streaming.ports.publishing import PublishError
 from streaming.process.pulse import Pulse
-from streaming.systems.control import ControlView
 
 NOW_S = 1_800_000_000.0
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from streaming.contract.messages import ControlData
-from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE, BadOrder, Epochs, Order, gate, read_order
+from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE, BadOrder, Order, gate, read_order
+from streaming.ports.actions import Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BUNDLE = "t/n/0x00000000_0x40000000"

@@ -6,8 +6,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from streaming.controller.outages import outage_of
-from streaming.kafka.topics import TopicsWrong, Unreachable
 from streaming.ports.publishing import NotAllowed, PublishError
+from streaming.ports.topics import TopicsWrong, Unreachable
 from streaming.spark.checkpoint import CheckpointError
 
 

@@ -12,13 +12,14 @@ from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed
 from streaming.controller.watchdog import Watchdog
+from streaming.ports.places import Progress
 from streaming.ports.publishing import Fenced, PublishError
 from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointError
 from streaming.spark.failing import REPEATS_MAX
-from streaming.spark.offsets import Progress
+from streaming.spark.query import Query
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:
@@ -52,7 +53,9 @@ class World:
     def loop(self) -> QueryLoop:
         found: dict[str, Any] = {
             "settings": Settings(),
-            "runs": SimpleNamespace(spark=None, next=self.run_query),
+            "runs": SimpleNamespace(
+                session=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
+            ),
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
             "checkpoint": SimpleNamespace(planned=self.planned),
             "watch": SimpleNamespace(require_now=self.require_now),
@@ -149,14 +152,14 @@ def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world
 
 
 def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world: World) -> None:
-    query = SimpleNamespace(
+    query: Any = SimpleNamespace(
         isActive=True,
         status={"isTriggerActive": True},
         awaitTermination=failing_with(Py4JError("the query ended")),
         stop=lambda: None,
     )
-    started: Any = SimpleNamespace(queryName=lambda _name: SimpleNamespace(start=lambda: query))
-    runs = iter([started])
+    spark: Any = None
+    runs = iter([Query(query, spark)])
 
     def run_query() -> Any:
         for each in runs:

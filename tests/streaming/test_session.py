@@ -21,7 +21,7 @@ def test_a_jvm_that_is_gone_does_not_hide_why_the_controller_ends(error: Excepti
         try:
             raise ValueError("the reason")
         finally:
-            session.stop(spark)
+            session.Session(spark).stop()
 
     with pytest.raises(ValueError, match="the reason"):
         end()

@@ -16,6 +16,7 @@ from streaming.controller.telling import Telling
 from streaming.intake.observation import EventCount, EventObservation, encode
 from streaming.ports.marker import Seen
 from streaming.settings import TopicNames
+from streaming.spark.batch import Batch
 from streaming.spark.rows import OBSERVED, ROUND, of_observation
 from tests.streaming.golden import folders, messages
 
@@ -69,7 +70,7 @@ def test_what_cannot_be_told_is_logged_and_counted_and_the_batch_counts_as_publi
         ),
     ]
     assert rows[1].kind == OBSERVED
-    batches(Frame(rows), 7)  # type: ignore[arg-type]
+    batches.take(Batch(Frame(rows), 7))  # type: ignore[arg-type]
     assert publisher.batches == [7]
     assert batches.error is None
     assert batches.published_count == 1

@@ -8,9 +8,9 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from streaming.operators.control_topic import ControlTopic
+from streaming.pulsar.control import PulsarControl
 from streaming.pulsar.log import PartitionReader
 from streaming.pulsar.topic_names import PartitionLogs
-from streaming.systems.control import PulsarControl
 from tests.live.driving import until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab

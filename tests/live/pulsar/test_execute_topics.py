@@ -7,9 +7,9 @@ import pytest
 
 from deploy.local.pulsar import LocalPulsar
 from policies.throttle.lists import ThrottledLists
-from streaming.kafka.memory import Rate, Remembered, Taken
+from streaming.ports.memory import Memory, Rate, Remembered, Taken
 from streaming.ports.publishing import PublishError
-from streaming.systems.actions import Memory, memory_of
+from streaming.systems.actions import memory_of
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import CLUSTER, Lab, other_than
 from tests.live.pulsar.stage import PulsarStage

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from deploy.local.secure_pulsar import SecurePulsar
-from streaming.kafka.memory import Remembered
+from streaming.ports.memory import Remembered
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
 from streaming.pulsar.link import input_on_pulsar

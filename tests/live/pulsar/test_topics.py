@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar, StandalonePulsar
-from streaming.kafka.topics import StartError
+from streaming.ports.topics import StartError
 from streaming.process.exits import REFUSED
 from streaming.pulsar import topics as pulsar_topics
 from streaming.pulsar.topic_names import partitions_count

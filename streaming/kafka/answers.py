@@ -1,0 +1,24 @@
+"""Errors of Kafka's client as errors of ours, and which of them pass."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka.errors import KafkaError
+
+from streaming.ports.reading import NoAnswer
+
+__all__ = ["answered", "passes"]
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
+    return isinstance(error, KafkaError) and bool(error.retriable)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Turn what the client raises into ``NoAnswer``."""
+    try:
+        yield
+    except KafkaError as error:
+        raise NoAnswer(str(error), passes=passes(error)) from error

@@ -1,0 +1,73 @@
+"""What a cluster's operators last said, on Kafka."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from streaming.contract.messages import ControlData
+from streaming.kafka.denied import told
+from streaming.kafka.log import partitions_of, read_to_end
+from streaming.kafka.permissions import ANYBODY, Subject, unseen
+from streaming.ports.control import READ_TIMEOUT_S, ControlView
+from streaming.ports.publishing import PublishError
+
+__all__ = ["KafkaControl"]
+
+_REQUEST_TIMEOUT_MS = 20_000
+
+
+class KafkaControl(ControlView):
+    """On Kafka."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        topic: str,
+        cluster: str,
+        client_options: Mapping[str, object] = MappingProxyType({}),
+        principal: str = ANYBODY,
+    ) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached."""
+        super().__init__(cluster)
+        self._subject = Subject(bootstrap=bootstrap, principal=principal)
+        try:
+            self._consumer = KafkaConsumer(
+                bootstrap_servers=bootstrap,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
+                metrics_enabled=False,
+                **client_options,
+            )
+        except KafkaError as error:
+            raise PublishError(f"no consumer at {bootstrap}: {error!r}") from error
+        self._topic = topic
+
+    def newest(self) -> ControlData | None:
+        """See ``ControlView``."""
+        try:
+            self._begin()
+            for record in read_to_end(self._consumer, timeout_s=READ_TIMEOUT_S):
+                if record.key == self._cluster.encode():
+                    self._take(record.value)
+        except KafkaError as error:
+            why = told(error, self._subject, "Read", topic=self._topic)
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close(timeout_ms=round(1000 * READ_TIMEOUT_S))
+
+    def _begin(self) -> None:
+        if self._consumer.assignment():
+            return
+        found = partitions_of(self._consumer, self._topic, timeout_s=READ_TIMEOUT_S)
+        if not found:
+            raise PublishError(unseen(self._subject, self._topic, "Read"))
+        self._consumer.assign([TopicPartition(self._topic, number) for number in sorted(found)])
+        self._consumer.seek_to_beginning()

@@ -1,0 +1,35 @@
+"""What a controller publishes with, whichever system its outputs are on."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from streaming.ports.marker import Checkpoint, Marker, Seen
+from streaming.ports.outbox import OutboundRecord
+
+__all__ = ["Publisher"]
+
+
+class Publisher(Protocol):
+    """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
+
+    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+        """Raise what ``open`` would raise now, without disturbing the controller that runs."""
+
+    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+        """Take over as the controller of this name and return its epoch."""
+
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+        """Make a batch's records visible if they are not out already."""
+
+    @property
+    def marker(self) -> Marker:
+        """What stands for what is out."""
+
+    def ensure_owner(self) -> None:
+        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when nobody answers."""
+
+    def is_superseded(self) -> bool:
+        """Whether a newer controller of this name has taken over."""
+
+    def close(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,25 @@
+"""Which errors of Pulsar's client and admin API pass."""
+
+import pulsar
+
+from streaming.pulsar.admin.errors import PASSING, AdminError
+
+__all__ = ["passes"]
+
+_OUTAGES = (
+    pulsar.BrokerMetadataError,
+    pulsar.BrokerPersistenceError,
+    pulsar.ConnectError,
+    pulsar.LookupError,
+    pulsar.NotConnected,
+    pulsar.ServiceUnitNotReady,
+    pulsar.Timeout,
+    pulsar.TooManyLookupRequestException,
+)
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
+    if isinstance(error, AdminError):
+        return error.failure in PASSING
+    return isinstance(error, _OUTAGES)

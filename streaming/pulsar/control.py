@@ -1,0 +1,58 @@
+"""What a cluster's operators last said, on Pulsar."""
+
+import time
+
+import pulsar
+
+from streaming.contract.messages import ControlData
+from streaming.ports.control import READ_TIMEOUT_S, ControlView
+from streaming.ports.publishing import PublishError
+from streaming.pulsar.clients import close, connect
+from streaming.pulsar.denied import told
+from streaming.settings import Settings
+
+__all__ = ["PulsarControl"]
+
+
+class PulsarControl(ControlView):
+    """On Pulsar. Whatever fails, the topic is read with a new client, from its beginning, when it is asked for again."""
+
+    def __init__(self, settings: Settings, *, cluster: str) -> None:
+        """Not yet connected."""
+        super().__init__(cluster)
+        self._url, self._place = settings.input.url, settings.input.pulsar
+        self._topic = self._place.full_name(settings.topics.control)
+        self._client: pulsar.Client | None = None
+        self._reader: pulsar.Reader | None = None
+
+    def newest(self) -> ControlData | None:
+        """See ``ControlView``."""
+        deadline_s = time.monotonic() + READ_TIMEOUT_S
+        try:
+            reader = self._reader or self._open()
+            while reader.has_message_available():
+                left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
+                message = reader.read_next(timeout_millis=left_ms)
+                if message.partition_key() == self._cluster:
+                    self._take(message.data())
+        except pulsar.PulsarException as error:
+            self.close()
+            why = told(error, self._topic, "consume")
+            raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
+        return self._data
+
+    def close(self) -> None:
+        """Close the connection."""
+        client, self._client, self._reader = self._client, None, None
+        if client is not None:
+            close(client)
+
+    def _open(self) -> pulsar.Reader:
+        place = self._place
+        self._client = connect(
+            self._url, token_file=place.token_file, ca_file=place.ca_file, timeout_s=READ_TIMEOUT_S
+        )
+        self._reader = self._client.create_reader(
+            self._topic, pulsar.MessageId.earliest, is_read_compacted=True
+        )
+        return self._reader

@@ -1,0 +1,57 @@
+"""Input on Pulsar that is gone: what is missing between a checkpoint and the logs, and saying so on a topic."""
+
+from collections.abc import Sequence
+
+import pulsar
+
+from streaming.contract.skipped import SkippedRange
+from streaming.ports.places import Place
+from streaming.ports.publishing import EPOCH_HEADER, PublishError
+from streaming.pulsar.admin import AdminError
+from streaming.pulsar.clients import close
+from streaming.pulsar.link import PulsarLink
+from streaming.pulsar.positions import DataLoss, Log, Position
+from streaming.pulsar.topic_names import PartitionLogs
+
+__all__ = ["lost", "say"]
+
+_TIMEOUT_S = 20.0
+
+
+def lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
+    """What is gone after these places. Raises ``PublishError``."""
+    try:
+        with link.admin() as admin:
+            logs = PartitionLogs(admin, subscription=subscription)
+            found = [_gap(logs.log(place.log), place) for place in places]
+    except AdminError as error:
+        raise PublishError(f"[{link.section}.pulsar]: {error}") from error
+    return [gap for gap in found if gap is not None]
+
+
+def _gap(log: Log, place: Place) -> SkippedRange | None:
+    at = Position.parse(place.at)
+    try:
+        log.require(at, place.log)
+    except DataLoss:
+        return SkippedRange(
+            topic=place.topic,
+            partition=place.partition,
+            read_until=place.at,
+            goes_on_from=str(log.nearest(at)),
+        )
+    return None
+
+
+def say(link: PulsarLink, topic: str, value: bytes, epoch: int) -> None:
+    """Append what is skipped, and wait until it is there. Raises ``PublishError``."""
+    client = link.client(timeout_s=_TIMEOUT_S)
+    try:
+        producer = client.create_producer(link.full_name(topic), send_timeout_millis=round(_TIMEOUT_S * 1000))
+        producer.send(value, properties={EPOCH_HEADER: str(epoch)})
+    except pulsar.PulsarException as error:
+        raise PublishError(
+            f"what is skipped could not be published to {link.service_url}: {error!r}"
+        ) from error
+    finally:
+        close(client)

@@ -1,0 +1,18 @@
+"""What of the settings a cluster's controller is started with."""
+
+from dataclasses import replace
+
+from state.rounds import Identity
+from streaming.settings import Settings
+
+__all__ = ["identity_of"]
+
+PULSAR_ACTION_BYTES = 5_000_000
+"""Largest action for an output on Pulsar: its brokers take 5 MiB (``maxMessageSize``), the envelope included."""
+
+
+def identity_of(settings: Settings) -> Identity:
+    """What a controller with these settings is started with."""
+    controller = settings.controller
+    identity = Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s)
+    return replace(identity, max_action_bytes=PULSAR_ACTION_BYTES) if settings.output_is_pulsar else identity

@@ -1,0 +1,90 @@
+"""A running query: whether it works on a batch, how far it is, and its end.
+
+Spark keeps what it says of its batches in the JVM; a look is a few calls and a few hundred bytes.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["LastBatch", "Query"]
+
+_BEHIND = "maxOffsetsBehindLatest"
+"""Key of Spark's Kafka source, by partition the largest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBatch:
+    """What Spark says of the last batch."""
+
+    state_rows: int
+    state_memory_bytes: int
+    input_behind_records: float | None
+    """Of the partition that is furthest behind; None where the source does not say."""
+
+
+class Query:
+    """A query that was started."""
+
+    def __init__(self, query: StreamingQuery, spark: SparkSession) -> None:
+        self._query = query
+        self._spark = spark
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has not ended."""
+        return bool(self._query.isActive)
+
+    @property
+    def is_in_batch(self) -> bool:
+        """Whether a batch is under way."""
+        return bool(self._query.status["isTriggerActive"])
+
+    def has_ended_within(self, seconds: int) -> bool:
+        """Wait so long for its end; raises what it ended with."""
+        return bool(self._query.awaitTermination(seconds))
+
+    def stop(self) -> None:
+        """End it; a batch under way is cut off."""
+        self._query.stop()
+
+    def last_batch(self) -> LastBatch | None:
+        """None before the first."""
+        last = self._query.lastProgress
+        if last is None:
+            return None
+        behind = [float(source.metrics[_BEHIND]) for source in last.sources if _BEHIND in source.metrics]
+        return LastBatch(
+            state_rows=sum(operator.numRowsTotal for operator in last.stateOperators),
+            state_memory_bytes=sum(operator.memoryUsedBytes for operator in last.stateOperators),
+            input_behind_records=max(behind, default=None),
+        )
+
+    def batch_progress(self) -> Hashable:
+        """Something that changes as long as the batch under way moves on; None where there is none.
+
+        The stages' records and bytes change while a task runs, as often as executors report (10 s).
+        """
+        status = self._query.status
+        if not status["isTriggerActive"]:
+            return None
+        stages = self._spark._jsc.sc().statusStore().activeStages()  # noqa: SLF001  the public tracker knows tasks only
+        return (
+            str(status["message"]),
+            *(_stage_progress(stages.apply(place)) for place in range(stages.size())),
+        )
+
+
+def _stage_progress(stage: Any) -> Hashable:
+    return (
+        stage.stageId(),
+        stage.numCompleteTasks(),
+        stage.inputRecords(),
+        stage.shuffleReadRecords(),
+        stage.shuffleReadBytes(),
+        stage.shuffleWriteRecords(),
+        stage.executorCpuTime(),
+    )

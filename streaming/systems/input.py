@@ -1,0 +1,21 @@
+"""What is asked of the input's brokers beside reading: whether its topics are still the ones that were read."""
+
+from streaming.kafka.identity import topic_ids
+from streaming.kafka.link import input_link
+from streaming.kafka.regrown import regrown
+from streaming.ports.places import Progress
+from streaming.settings import Settings
+
+__all__ = ["input_ids", "regrown_input"]
+
+
+def input_ids(settings: Settings) -> dict[str, str]:
+    """Ids of the input and control topic, as far as there are any: Pulsar gives none. Raises ``NoAnswer``."""
+    if settings.input.is_pulsar:
+        return {}
+    return topic_ids(input_link(settings), [settings.topics.input, settings.topics.control])
+
+
+def regrown_input(settings: Settings, read: Progress) -> str | None:
+    """What to say of a log that was truncated and has grown again; Pulsar shows that by itself. Raises ``NoAnswer``."""
+    return None if settings.input.is_pulsar else regrown(input_link(settings), read)
