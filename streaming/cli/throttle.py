@@ -237,19 +237,19 @@ def _on_cluster(
     request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, look: Look
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
+    from streaming.kafka.admin import cluster_of  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415  a broker's client, when needed
-    from streaming.kafka.target import admin_of  # noqa: PLC0415
     from streaming.planner.throttle.apply import NotApplied, apply_plan  # noqa: PLC0415
     from streaming.planner.throttle.survey import survey  # noqa: PLC0415
 
     try:
-        with admin_of(look.place.target, cluster=look.place.name) as admin:
-            found = survey(admin, request, interval_s=look.interval_s)
+        with cluster_of(look.place.target, cluster=look.place.name) as kafka:
+            found = survey(kafka, request, interval_s=look.interval_s)
             plan = _planned(found.reassignment, rule, batches, found.notes)
             _print(plan, form)
             if look.applied is not None:
                 how = look.applied
-                done = apply_plan(admin, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
+                done = apply_plan(kafka, plan, found, chosen=how.chosen, replace_rates=how.replace_rates)
                 click.echo("\n".join(done), err=True)
     except NotApplied as error:
         if not plan.is_infeasible:

@@ -9,17 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-
 from streaming.collector.cadence import Cadence
 from streaming.collector.collector import Collector
 from streaming.collector.kafka_sweep import METRICS_FAILED, KafkaSweeper
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
 from streaming.collector.planned import BadPlan
+from streaming.kafka.admin import KafkaCluster, cluster_of
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.target import admin_of
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
 from streaming.settings import ClusterSettingsSource, KafkaTarget, Settings
@@ -60,14 +57,14 @@ class KafkaCollector(Collector):
             meter=self._meter,
         )
         self._connection = ExitStack()
-        self._admin: KafkaAdminClient | None = self._connect()
+        self._kafka: KafkaCluster | None = self._connect()
 
     def sweep(self) -> bool:
         """One sweep; False where the cluster as a whole does not answer, or nothing was written."""
         began_s = self._clock_s()
         try:
             swept = self._sweeper.sweep(self._connected())
-        except (KafkaError, ClusterError, BadPlan, OSError) as error:
+        except (ClusterError, BadPlan, OSError) as error:
             self._disconnect()
             return self._failed("no-brokers", error)
         except PublishError as error:
@@ -98,15 +95,15 @@ class KafkaCollector(Collector):
             failed=lambda: self.metrics.count_read(METRICS_FAILED),
         )
 
-    def _connect(self) -> KafkaAdminClient:
-        return self._connection.enter_context(admin_of(self._target, cluster=self._cluster))
+    def _connect(self) -> KafkaCluster:
+        return self._connection.enter_context(cluster_of(self._target, cluster=self._cluster))
 
-    def _connected(self) -> KafkaAdminClient:
-        if self._admin is None:
-            self._admin = self._connect()
-        return self._admin
+    def _connected(self) -> KafkaCluster:
+        if self._kafka is None:
+            self._kafka = self._connect()
+        return self._kafka
 
     def _disconnect(self) -> None:
         """A broken connection is made anew in the next sweep."""
-        self._admin = None
+        self._kafka = None
         self._connection.close()

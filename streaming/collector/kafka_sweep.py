@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import msgspec
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
 
 from policies.throttle.moves import NO_LEADER
 from policies.throttle.rates import BrokerRole
@@ -30,18 +28,14 @@ from streaming.contract.kafka import (
     ThrottleRates,
 )
 from streaming.contract.messages import KafkaLoadReportMessage, ReassignmentMessage, type_of
+from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import (
     Partition,
     PartitionState,
     RunningMove,
-    read_brokers,
-    read_end_offsets,
-    read_log_sizes,
-    read_partitions,
-    read_reassignments,
 )
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import ThrottlesFound, read_throttle
+from streaming.kafka.throttles import ThrottlesFound
 from streaming.ports.events import EventSink
 
 _LOG = logging.getLogger(__name__)
@@ -80,26 +74,26 @@ class KafkaSweeper:
         self._patience = Patience()
         self._warned: list[str] = []
 
-    def sweep(self, admin: KafkaAdminClient) -> Swept:
+    def sweep(self, kafka: KafkaCluster) -> Swept:
         """Read everything once.
 
-        Raises ``KafkaError`` or ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
+        Raises ``ClusterError`` where the cluster as a whole does not answer, ``BadPlan`` for a file that
         is no reassignment, and ``PublishError`` where nothing can be written.
         """
-        alive = read_brokers(admin)
+        alive = kafka.brokers()
         if self._meter is not None:
             self._meter.begin(alive)
-        moves, moved_ms = self._moves(admin, alive), self._now_ms()
+        moves, moved_ms = self._moves(kafka, alive), self._now_ms()
         wanted = sorted(
             alive.keys() | {broker for move in moves.values() for broker in (*move.replicas, *move.adding)}
         )
         failed = self._left_out(wanted, alive)
         asked = [broker for broker in wanted if broker not in failed]
-        throttle = read_throttle(admin, topics={topic for topic, _ in moves}, brokers=asked)
+        throttle = kafka.throttle(topics={topic for topic, _ in moves}, brokers=asked)
         self._say_moves(moves, throttle, moved_ms)
-        offsets = _end_offsets(admin, moves)
+        offsets = _end_offsets(kafka, moves)
         for broker in asked:
-            why = self._read_broker(admin, broker, moves, offsets, throttle)
+            why = self._read_broker(kafka, broker, moves, offsets, throttle)
             if why is not None:
                 failed[broker] = why
         self._events.tick(
@@ -108,10 +102,10 @@ class KafkaSweeper:
         )
         return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
 
-    def _moves(self, admin: KafkaAdminClient, alive: Collection[int]) -> dict[Partition, Move]:
+    def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
         """What runs, and what is planned of it that does not run; in order."""
-        running, planned = read_reassignments(admin), read_planned(self._planned_file)
-        states = read_partitions(admin, {topic for topic, _ in (*running, *planned)})
+        running, planned = kafka.reassignments(), read_planned(self._planned_file)
+        states = kafka.partitions({topic for topic, _ in (*running, *planned)})
         self._warn_of(list(odd(planned, states, running, alive)))
         found = {
             where: _move(where, move, states[where]) for where, move in running.items() if where in states
@@ -141,7 +135,7 @@ class KafkaSweeper:
 
     def _read_broker(
         self,
-        admin: KafkaAdminClient,
+        kafka: KafkaCluster,
         broker: int,
         moves: Mapping[Partition, Move],
         offsets: Mapping[Partition, int],
@@ -149,7 +143,7 @@ class KafkaSweeper:
     ) -> str | None:
         """Report one broker, or say why not."""
         mine = [where for where, move in moves.items() if broker in (*move.replicas, *move.adding)]
-        found = read_log_sizes(admin, mine, [broker]) if mine else None
+        found = kafka.log_sizes(mine, [broker]) if mine else None
         why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
         if why is not None:
             self._metrics.count_read("failed")
@@ -201,12 +195,12 @@ class KafkaSweeper:
         return int(1000 * self._clock_s())
 
 
-def _end_offsets(admin: KafkaAdminClient, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
+def _end_offsets(kafka: KafkaCluster, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
     """Of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
     led = [where for where, move in moves.items() if move.leader != NO_LEADER]
     try:
-        return read_end_offsets(admin, led)
-    except (KafkaError, ClusterError):
+        return kafka.end_offsets(led)
+    except ClusterError:
         return {}
 
 

@@ -9,16 +9,14 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 
-from kafka import KafkaAdminClient
-
 from streaming.contract.messages import ActionResultData
 from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import Held, Skip
+from streaming.kafka.admin import cluster_of
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.target import admin_of
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -77,8 +75,8 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
 
     def _try(self, order: ThrottleOrder, still: Callable[[], None]) -> Paced | Skip:
         try:
-            with admin_of(self._target, cluster=self._cluster) as admin:
-                return self._executor.carry_out(admin, order.action, still)
+            with cluster_of(self._target, cluster=self._cluster) as kafka:
+                return self._executor.carry_out(kafka, order.action, still)
         except (ClusterError, ValueError) as error:
             return Paced(outcome="failed", reason=str(error) or repr(error))
 
@@ -87,8 +85,8 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         self._sweep_due_s = self._clock_s() + _SWEEP_INTERVAL_S
         try:
             self._require_unpaused()
-            with admin_of(self._target, cluster=self._cluster) as admin:
-                for line in self._executor.sweep(admin, self._require_unpaused):
+            with cluster_of(self._target, cluster=self._cluster) as kafka:
+                for line in self._executor.sweep(kafka, self._require_unpaused):
                     _LOG.info("left over on %s, nothing moves: %s", self._cluster, line)
         except Held as held:
             _LOG.info("leftovers on %s stay for now: %s", self._cluster, held)
@@ -123,8 +121,8 @@ def start(
 
     Raises ``ClusterError``, ``PublishError`` or ``NoInputTopic``, each with its remedy.
     """
-    with admin_of(target, cluster=cluster) as admin:
-        _require_answer(admin)
+    with cluster_of(target, cluster=cluster) as kafka:
+        kafka.require_answer()
     results = stack.enter_context(closing(event_sink_of(settings)))
     control = stack.enter_context(control_of(settings, cluster=cluster))
     control.newest()
@@ -142,7 +140,3 @@ def start(
         results=results,
         epochs=epochs,
     )
-
-
-def _require_answer(admin: KafkaAdminClient) -> None:
-    admin.describe_cluster()

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
-from kafka import KafkaAdminClient
 
 from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
-from streaming.kafka.cluster import read_partitions, read_reassignments
+from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Change, Throttle, apply, changes_of, read_throttle
+from streaming.kafka.throttles import Change, Throttle, changes_of
 from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 
 _LOG = logging.getLogger(__name__)
@@ -59,40 +58,38 @@ class ThrottleExecutor:
         self._dry_run = dry_run
 
     def carry_out(
-        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
+        self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]
     ) -> Paced | Skip:
         """Check what must hold, set it, look.
 
         ``still`` is called right before the cluster is changed, and raises ``Held`` where that may not be now.
 
-        Raises ``ClusterError``, or a ``KafkaError`` that ``admin_of`` turns into one, where the cluster does not take it,
+        Raises ``ClusterError`` where the cluster does not take it,
         and ``PublishError`` where it cannot be remembered.
         """
-        changed = _changed(admin, action)
+        changed = _changed(kafka, action)
         if changed is not None:
             return changed
-        return self._set(admin, action, still)
+        return self._set(kafka, action, still)
 
-    def sweep(self, admin: KafkaAdminClient, still: Callable[[], None]) -> list[str]:
+    def sweep(self, kafka: KafkaCluster, still: Callable[[], None]) -> list[str]:
         """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
         if self._dry_run or self._memory.read().is_empty:
             return []
         with self._memory.held() as held:
             remembered = held.remembered
-            is_running = bool(read_reassignments(admin))
+            is_running = bool(kafka.reassignments())
             if is_running and remembered.is_planned:
                 held.write(msgspec.structs.replace(remembered, is_planned=False))
             if is_running or remembered.is_planned:
                 return []
-            return self._become(admin, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
+            return self._become(kafka, held, _Aim(remove=remembered.added, clear=_roles(remembered)), still)
 
-    def _set(
-        self, admin: KafkaAdminClient, action: ThrottleAction, still: Callable[[], None]
-    ) -> Paced | Skip:
+    def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Paced | Skip:
         if self._dry_run:
             return Skip("executor-dry-run", _shown(action, self._memory.read()))
         with self._memory.held() as held:
-            done = self._become(admin, held, _aim(action, held.remembered), still)
+            done = self._become(kafka, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
             outcome="failed" if missing else "succeeded",
@@ -101,13 +98,13 @@ class ThrottleExecutor:
         )
 
     def _become(
-        self, admin: KafkaAdminClient, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
+        self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
         """Remember, set, read back, remember what is left; what was done, a line each."""
         remembered = held.remembered
-        existing = _existing(admin, aim.add, aim.remove)
+        existing = _existing(kafka, aim.add, aim.remove)
         roles = [*aim.rates, *aim.clear]
-        found = read_throttle(admin, topics=existing, brokers={role.broker for role in roles})
+        found = kafka.throttle(topics=existing, brokers={role.broker for role in roles})
         there = found.throttle
         lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
         wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in found.failed}
@@ -132,7 +129,7 @@ class ThrottleExecutor:
         )
         if changes or during != remembered:
             held.write(during)
-        self._put(admin, held, changes, during, after, still)
+        self._put(kafka, held, changes, during, after, still)
         return [
             *(f"set and read back: {change}" for change in changes),
             *(
@@ -143,7 +140,7 @@ class ThrottleExecutor:
 
     def _put(
         self,
-        admin: KafkaAdminClient,
+        kafka: KafkaCluster,
         held: HeldMemory,
         changes: Sequence[Change],
         during: Remembered,
@@ -161,7 +158,7 @@ class ThrottleExecutor:
                         raise
                     raise ClusterError(f"{count} of {len(changes)} settings made, then {why}") from why
                 settled = during
-                apply(admin, [change])
+                kafka.apply([change])
             settled = after
         finally:
             if changes or settled != during:
@@ -196,12 +193,12 @@ def _shown(action: ThrottleAction, remembered: Remembered) -> str:
     return f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
 
 
-def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:
+def _changed(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
     """Whether what moves is still as it was when the action was decided, as far as it matters."""
     expected = action.precondition.reassignments
     if expected not in {"running", "none"}:
         return None
-    running = read_reassignments(admin)
+    running = kafka.reassignments()
     if expected == "running" and not running:
         return Skip("not-moving", "nothing moves in the cluster any more, so nothing is throttled")
     if expected == "none" and running:
@@ -209,10 +206,10 @@ def _changed(admin: KafkaAdminClient, action: ThrottleAction) -> Skip | None:
     return None
 
 
-def _existing(admin: KafkaAdminClient, *lists: ThrottledLists) -> set[str]:
+def _existing(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
     """Topics that were deleted meanwhile have no lists."""
     topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
-    return {topic for topic, _ in read_partitions(admin, topics)} if topics else set()
+    return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
 
 
 def _lists(

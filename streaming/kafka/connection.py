@@ -14,6 +14,10 @@ class ClusterError(Exception):
     """The cluster does not answer, or not as it must; the message names what was asked and the remedy."""
 
 
+class Unanswered(ClusterError):
+    """A question or a change failed; what Kafka's client raised is the cause."""
+
+
 @contextmanager
 def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
     """An admin client, closed at the end; ``options`` are passed on to it.
@@ -31,11 +35,12 @@ def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> It
     try:
         with admin:
             yield admin
-    except KafkaError as error:
-        raise _failed(bootstrap, error) from error
+    except (KafkaError, Unanswered) as error:
+        cause = error.__cause__ if isinstance(error, Unanswered) else error
+        raise _failed(bootstrap, cause) from error
 
 
-def _failed(bootstrap: str, error: Exception) -> ClusterError:
+def _failed(bootstrap: str, error: BaseException | None) -> ClusterError:
     return ClusterError(
         f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
         "Check the address, whether the brokers are up, and the security settings."

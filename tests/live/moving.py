@@ -16,6 +16,7 @@ from streaming.collector.kafka import KafkaCollector
 from streaming.collector.metrics import CollectorMetrics
 from streaming.executor.kafka import ThrottleLoop, start
 from streaming.executor.metrics import ExecutorMetrics
+from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import read_log_sizes, read_partitions, read_reassignments
 from streaming.kafka.ending import end
 from streaming.kafka.events import KafkaEvents
@@ -99,6 +100,11 @@ class Moving:
         self.admin.alter_partition_reassignments(
             {TopicPartition(self.topic, number): None for number in self.assigned}
         )
+
+    @property
+    def cluster(self) -> KafkaCluster:
+        """As programs see it."""
+        return KafkaCluster(self.admin)
 
     def is_moving(self) -> bool:
         """Whether Kafka still carries it out."""

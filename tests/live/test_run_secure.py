@@ -15,8 +15,7 @@ from streaming.cli import main
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.kafka.target import admin_of
-from streaming.kafka.throttles import Throttle, apply, changes_of, read_throttle
+from streaming.kafka.throttles import Throttle, changes_of
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames, load
@@ -177,11 +176,11 @@ password = "{password_of(PACER)}"
     target = load(file=config, flags={}, environ={}).settings.targets["east-1"].kafka
     lists, rate = ThrottledLists(leader={"mv": "0:1"}), {BrokerRole("leader", 1): 5_000_000}
     none = ThrottledLists(leader={"mv": ""})
-    with admin_of(target, cluster="east-1") as admin:
+    with admin.cluster_of(target, cluster="east-1") as kafka:
         with pytest.raises(ClusterError, match="refused by Kafka"):
-            apply(admin, changes_of(Throttle(), lists, rate))
+            kafka.apply(changes_of(Throttle(), lists, rate))
         access.allow(PACER, documented("A Kafka cluster whose moves are paced"))
-        apply(admin, changes_of(Throttle(), lists, rate))
-        there = read_throttle(admin, topics=["mv"], brokers=[1]).throttle
+        kafka.apply(changes_of(Throttle(), lists, rate))
+        there = kafka.throttle(topics=["mv"], brokers=[1]).throttle
         assert there == Throttle(lists=lists, rates_bytes_per_s=rate)
-        apply(admin, changes_of(there, none, dict.fromkeys(rate)))
+        kafka.apply(changes_of(there, none, dict.fromkeys(rate)))

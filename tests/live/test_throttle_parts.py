@@ -102,19 +102,19 @@ def test_what_was_there_before_comes_back_and_what_others_changed_meanwhile_stay
     set_(moving.admin, moving.topic, "0:1,7:9", {L1: 500_000})
     executor = ThrottleExecutor(memory)
 
-    assert executor.carry_out(moving.admin, first(moving.topic), nothing_against_it) == Paced(
+    assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Paced(
         outcome="succeeded"
     )
     assert moving.throttle() == Throttle(
         lists=ThrottledLists(leader={moving.topic: "0:1,0:2,7:9"}, follower={moving.topic: "0:3"}),
         rates_bytes_per_s={L1: 2_000_000, L2: 2_000_000, F3: 2_000_000},
     )
-    again = executor.carry_out(moving.admin, first(moving.topic), nothing_against_it)
+    again = executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
     assert again == Paced(outcome="succeeded", was_done_before=True)
 
     set_(moving.admin, moving.topic, "0:1,0:2,7:9,8:9", {F3: 3_000_000})
     restarted = ThrottleExecutor(memory)
-    done = restarted.carry_out(moving.admin, action("none"), nothing_against_it)
+    done = restarted.carry_out(moving.cluster, action("none"), nothing_against_it)
     assert done == Paced(outcome="succeeded")
     assert moving.throttle() == Throttle(
         lists=ThrottledLists(leader={moving.topic: "0:1,7:9,8:9"}),
@@ -134,13 +134,13 @@ def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_to
     try:
         until(lambda: moving.throttle() == there, what="the default to be seen")
         executor = ThrottleExecutor(memory)
-        assert executor.carry_out(moving.admin, first(moving.topic), nothing_against_it) == Paced(
+        assert executor.carry_out(moving.cluster, first(moving.topic), nothing_against_it) == Paced(
             outcome="succeeded"
         )
         set_now = moving.throttle()
         assert set_now.rates_bytes_per_s == {L1: 2_000_000, L2: 2_000_000, F3: 2_000_000}
         assert set_now.defaults_bytes_per_s == there.defaults_bytes_per_s
-        assert executor.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(
+        assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(
             outcome="succeeded"
         )
         assert moving.throttle() == there, "not written to the brokers, and not waited for to go away"
@@ -170,28 +170,28 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
         leader_rate_bytes_per_s={"1": 20_000, "2": 20_000},
         follower_rate_bytes_per_s={"3": 20_000},
     )
-    ThrottleExecutor(memory).carry_out(moving.admin, slow, nothing_against_it)
+    ThrottleExecutor(memory).carry_out(moving.cluster, slow, nothing_against_it)
     moving.begin({0: (1, 3)})
     left = moving.throttle()
     looked = ThrottleExecutor(memory)
-    assert looked.sweep(moving.admin, nothing_against_it) == []
+    assert looked.sweep(moving.cluster, nothing_against_it) == []
     assert moving.throttle() == left
-    ended = looked.carry_out(moving.admin, action("none"), nothing_against_it)
+    ended = looked.carry_out(moving.cluster, action("none"), nothing_against_it)
     assert isinstance(ended, Skip)
     assert ended.reason == "still-moving"
 
     moving.cancel()
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
-    begun = looked.carry_out(moving.admin, action("running"), nothing_against_it)
+    begun = looked.carry_out(moving.cluster, action("running"), nothing_against_it)
     assert isinstance(begun, Skip)
     assert begun.reason == "not-moving"
-    assert len(looked.sweep(moving.admin, nothing_against_it)) == 5
+    assert len(looked.sweep(moving.cluster, nothing_against_it)) == 5
     assert moving.throttle() == Throttle()
 
 
 def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
     said = ThrottleExecutor(memory, dry_run=True).carry_out(
-        moving.admin, first(moving.topic), nothing_against_it
+        moving.cluster, first(moving.topic), nothing_against_it
     )
     assert isinstance(said, Skip)
     assert said.reason == "executor-dry-run"
@@ -206,7 +206,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     moving.fill(5_000_000)
     rates = {"1": 20_000, "2": 20_000}
     ThrottleExecutor(memory).carry_out(
-        moving.admin,
+        moving.cluster,
         action(
             add_leader_throttled_replicas={moving.topic: "0:1,0:2"},
             add_follower_throttled_replicas={moving.topic: "0:3"},
@@ -246,7 +246,7 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
         moving.connect()
     moving.cancel()
     until(lambda: not moving.is_moving(), what="the move to be cancelled")
-    assert ThrottleExecutor(memory).sweep(moving.admin, nothing_against_it)
+    assert ThrottleExecutor(memory).sweep(moving.cluster, nothing_against_it)
     assert moving.throttle() == Throttle()
 
 
@@ -311,16 +311,16 @@ def test_of_two_executors_at_once_the_one_that_was_overtaken_sets_nothing_and_fo
         "changes_of",
         once_before(
             kafka_carry_out.changes_of,
-            lambda: other.carry_out(moving.admin, second(moving.topic), nothing_against_it),
+            lambda: other.carry_out(moving.cluster, second(moving.topic), nothing_against_it),
         ),
     )
     overtaken = ThrottleExecutor(memory)
     with pytest.raises(Taken):
-        overtaken.carry_out(moving.admin, first(moving.topic), nothing_against_it)
+        overtaken.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
     assert moving.throttle().rates_bytes_per_s == {L2: 3_000_000}, "the other's alone"
-    again = overtaken.carry_out(moving.admin, first(moving.topic), nothing_against_it)
+    again = overtaken.carry_out(moving.cluster, first(moving.topic), nothing_against_it)
     assert again == Paced(outcome="succeeded")
-    assert other.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(outcome="succeeded")
+    assert other.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(outcome="succeeded")
     assert moving.throttle() == Throttle()
 
 
@@ -332,12 +332,12 @@ def test_what_an_executor_sets_after_another_took_all_off_does_not_stay_behind(
 
     def still() -> None:
         if not looked:
-            looked.append(other.carry_out(moving.admin, action("none"), nothing_against_it))
+            looked.append(other.carry_out(moving.cluster, action("none"), nothing_against_it))
 
     with pytest.raises(Taken):
-        ThrottleExecutor(memory).carry_out(moving.admin, first(moving.topic), still)
+        ThrottleExecutor(memory).carry_out(moving.cluster, first(moving.topic), still)
     assert moving.throttle() != Throttle()
-    assert other.sweep(moving.admin, nothing_against_it)
+    assert other.sweep(moving.cluster, nothing_against_it)
     assert moving.throttle() == Throttle()
 
 
@@ -353,12 +353,14 @@ def test_what_is_paused_in_the_middle_is_a_failure_and_what_was_done_of_it_is_ta
 
     executor = ThrottleExecutor(memory)
     with pytest.raises(Held):
-        executor.carry_out(moving.admin, first(moving.topic), still)
+        executor.carry_out(moving.cluster, first(moving.topic), still)
     assert memory.read().is_empty, "nothing was set"
     with pytest.raises(ClusterError, match="2 of 5 settings made, then paused: the sale"):
-        executor.carry_out(moving.admin, first(moving.topic), still)
+        executor.carry_out(moving.cluster, first(moving.topic), still)
     assert moving.throttle() != Throttle()
-    assert executor.carry_out(moving.admin, action("none"), nothing_against_it) == Paced(outcome="succeeded")
+    assert executor.carry_out(moving.cluster, action("none"), nothing_against_it) == Paced(
+        outcome="succeeded"
+    )
     assert moving.throttle() == Throttle()
 
 

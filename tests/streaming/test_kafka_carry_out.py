@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka.admin import ConfigResourceType
 
-from streaming.executor import kafka_carry_out
 from streaming.executor.kafka_carry_out import ThrottleExecutor
 from streaming.executor.orders import Held, Skip
 from streaming.kafka.connection import ClusterError
@@ -53,21 +54,20 @@ def held_at(attempt: int) -> Callable[[], None]:
 
 
 @pytest.fixture
-def put(monkeypatch: pytest.MonkeyPatch) -> list[Change]:
+def put() -> list[Change]:
     """What was set on the cluster."""
-    done: list[Change] = []
-    monkeypatch.setattr(kafka_carry_out, "apply", lambda _, changes: done.extend(changes))
-    return done
+    return []
 
 
-def carry(memory: Memory, still: Callable[[], None]) -> None:
-    ThrottleExecutor(memory)._put(None, memory, CHANGES, DURING, AFTER, still)  # type: ignore[arg-type]
+def carry(memory: Memory, put: list[Change], still: Callable[[], None]) -> None:
+    kafka: Any = SimpleNamespace(apply=put.extend)
+    ThrottleExecutor(memory)._put(kafka, memory, CHANGES, DURING, AFTER, still)
 
 
 def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:
     memory = Memory()
     with pytest.raises(Held):
-        carry(memory, held_at(1))
+        carry(memory, put, held_at(1))
     assert (put, memory.remembered) == ([], Remembered())
 
 
@@ -76,7 +76,7 @@ def test_held_in_the_middle_it_is_a_failure_that_says_so_and_all_of_it_is_rememb
 ) -> None:
     memory = Memory()
     with pytest.raises(ClusterError, match="2 of 3 settings made, then paused: the sale"):
-        carry(memory, held_at(3))
+        carry(memory, put, held_at(3))
     assert (put, memory.remembered) == (CHANGES[:2], DURING)
 
 
@@ -94,7 +94,7 @@ def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_a
 
     memory = Memory()
     with pytest.raises(Stopped):
-        carry(memory, still)
+        carry(memory, put, still)
     assert (put, memory.remembered) == (CHANGES[:1], DURING)
 
 
@@ -103,6 +103,6 @@ def test_what_was_set_behind_the_back_of_one_who_took_the_memory_is_remembered_w
 ) -> None:
     memory = Memory(taken=Remembered(rates={"leader:1": Rate(9, None)}))
     with pytest.raises(Taken):
-        carry(memory, held_at(99))
+        carry(memory, put, held_at(99))
     assert put == CHANGES
     assert memory.remembered == Remembered(rates={"leader:1": Rate(9, None, earlier=5)})

@@ -6,12 +6,11 @@ A rate that somebody else set is kept and named unless it is to be replaced; lis
 from collections.abc import Mapping
 from typing import Literal
 
-from kafka import KafkaAdminClient
-
 from policies.throttle.lists import merged
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
+from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.connection import ClusterError
-from streaming.kafka.throttles import Throttle, apply, changes_of
+from streaming.kafka.throttles import Throttle, changes_of
 from streaming.planner.throttle.plan import ThrottlePlan
 from streaming.planner.throttle.request import shown
 from streaming.planner.throttle.survey import Survey
@@ -24,7 +23,7 @@ class NotApplied(ClusterError):
 
 
 def apply_plan(
-    admin: KafkaAdminClient, plan: ThrottlePlan, found: Survey, *, chosen: Chosen, replace_rates: bool
+    kafka: KafkaCluster, plan: ThrottlePlan, found: Survey, *, chosen: Chosen, replace_rates: bool
 ) -> list[str]:
     """Set and read back what is not right yet; what was done, a line each. Raises ``NotApplied`` or ``ClusterError``."""
     if not plan.loads:
@@ -44,7 +43,7 @@ def apply_plan(
         changes = changes_of(found.throttle, lists, rates)
     except ValueError as error:
         raise NotApplied(f"not applied: {error}") from error
-    apply(admin, changes)
+    kafka.apply(changes)
     done = [f"set and read back: {change}" for change in changes] or ["everything was set already"]
     return [
         *done,

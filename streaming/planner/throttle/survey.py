@@ -9,25 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
 
 from policies.snapshot import Ints
 from policies.throttle.lists import BadList, foreign, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import needs_of
 from policies.throttle.write_rates import LogReading, write_rates
+from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.cluster import (
     LogSizes,
     Partition,
     PartitionState,
-    read_brokers,
-    read_end_offsets,
-    read_log_sizes,
-    read_partitions,
-    read_reassignments,
 )
-from streaming.kafka.throttles import Throttle, read_throttle
+from streaming.kafka.connection import Unanswered
+from streaming.kafka.throttles import Throttle
 from streaming.planner.throttle.request import (
     BadRequest,
     PartitionRow,
@@ -74,7 +69,7 @@ class _Placed:
 
 
 def survey(
-    admin: KafkaAdminClient,
+    kafka: KafkaCluster,
     request: ThrottleRequest,
     *,
     interval_s: float,
@@ -82,18 +77,18 @@ def survey(
 ) -> Survey:
     """Look everything up; takes ``interval_s``. Raises ``BadRequest`` where cluster and request do not fit together.
 
-    Raises ``KafkaError`` where the cluster as a whole does not answer.
+    Raises ``ClusterError`` where the cluster as a whole does not answer.
     """
-    placed = _place(admin, request)
-    before, _ = _read_logs(admin, placed)
+    placed = _place(kafka, request)
+    before, _ = _read_logs(kafka, placed)
     wait(interval_s)
-    after, sizes = _read_logs(admin, placed)
+    after, sizes = _read_logs(kafka, placed)
     reassignment = checked(_columns(placed, write_rates(before, after), after, sizes))
     _refuse_full_disks(reassignment, sizes)
     moves = reassignment.moves
     brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
     topics = {moves.topics[place] for place in np.unique(moves.topic).tolist()}
-    found = read_throttle(admin, topics=topics, brokers=brokers)
+    found = kafka.throttle(topics=topics, brokers=brokers)
     return Survey(
         reassignment=reassignment,
         throttle=found.throttle,
@@ -102,11 +97,11 @@ def survey(
     )
 
 
-def _place(admin: KafkaAdminClient, request: ThrottleRequest) -> _Placed:
+def _place(kafka: KafkaCluster, request: ThrottleRequest) -> _Placed:
     rows = request.partitions
-    brokers = read_brokers(admin)
-    states = read_partitions(admin, [row.topic for row in rows])
-    running = read_reassignments(admin)
+    brokers = kafka.brokers()
+    states = kafka.partitions([row.topic for row in rows])
+    running = kafka.reassignments()
     for row in rows:
         state = states.get((row.topic, row.partition))
         if state is None:
@@ -144,18 +139,18 @@ def _unknown(row: PartitionRow, states: Mapping[Partition, PartitionState]) -> s
     return f"{row.name}: topic {row.topic!r} has partitions {known[0]} to {known[-1]}"
 
 
-def _read_logs(admin: KafkaAdminClient, placed: _Placed) -> tuple[LogReading, LogSizes]:
+def _read_logs(kafka: KafkaCluster, placed: _Placed) -> tuple[LogReading, LogSizes]:
     """Leaders' logs now, and everything that was read for it."""
-    states = read_partitions(admin, [row.topic for row in placed.rows])
+    states = kafka.partitions([row.topic for row in placed.rows])
     leaders = [states[where].leader if where in states else NO_LEADER for where in placed.partitions]
     led = [where for where, leader in zip(placed.partitions, leaders, strict=True) if leader != NO_LEADER]
     try:
-        offsets = read_end_offsets(admin, led)
-    except KafkaError:
+        offsets = kafka.end_offsets(led)
+    except Unanswered:
         offsets = {}  # they only tell a log that shrank from one that nobody wrote to
     brokers = {*leaders, *(broker for added in placed.added for broker in added)} - {NO_LEADER}
     at_ms = round(time.time() * _MS_PER_S)
-    sizes = read_log_sizes(admin, placed.partitions, brokers)
+    sizes = kafka.log_sizes(placed.partitions, brokers)
     reading = LogReading(
         at_ms=at_ms,
         leader=_column(leaders),

@@ -1,0 +1,89 @@
+"""A cluster's admin API as programs see it: what is read of a cluster, and its throttle set, with errors of ours."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from streaming.kafka.cluster import (
+    LogSizes,
+    Partition,
+    PartitionState,
+    RunningMove,
+    read_brokers,
+    read_end_offsets,
+    read_log_sizes,
+    read_partitions,
+    read_reassignments,
+)
+from streaming.kafka.connection import Unanswered, connected
+from streaming.kafka.link import Link
+from streaming.kafka.throttles import Change, ThrottlesFound, apply, read_throttle
+from streaming.settings import KafkaTarget
+
+__all__ = ["KafkaCluster", "cluster_of"]
+
+
+class KafkaCluster:
+    """A cluster that is connected. Methods raise ``ClusterError``; see the functions they are named for."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    def require_answer(self) -> None:
+        """Raise where nobody answers."""
+        with _asked():
+            self._admin.describe_cluster()
+
+    def brokers(self) -> dict[int, str]:
+        """See ``read_brokers``."""
+        with _asked():
+            return read_brokers(self._admin)
+
+    def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
+        """See ``read_partitions``."""
+        with _asked():
+            return read_partitions(self._admin, topics)
+
+    def reassignments(self) -> dict[Partition, RunningMove]:
+        """See ``read_reassignments``."""
+        with _asked():
+            return read_reassignments(self._admin)
+
+    def log_sizes(self, partitions: Iterable[Partition], brokers: Iterable[int]) -> LogSizes:
+        """See ``read_log_sizes``."""
+        with _asked():
+            return read_log_sizes(self._admin, partitions, brokers)
+
+    def end_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """See ``read_end_offsets``."""
+        with _asked():
+            return read_end_offsets(self._admin, partitions)
+
+    def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
+        """See ``read_throttle``."""
+        with _asked():
+            return read_throttle(self._admin, topics=topics, brokers=brokers)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """See ``streaming.kafka.throttles.apply``."""
+        with _asked():
+            apply(self._admin, changes)
+
+
+@contextmanager
+def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
+    """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file."""
+    options = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security).client_options()
+    timeout = {"request_timeout_ms": round(1000 * target.timeout_s)}
+    with connected(target.bootstrap, {**options, **timeout}) as admin:
+        yield KafkaCluster(admin)
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        raise Unanswered(str(error)) from error
