@@ -24,6 +24,7 @@ from streaming.operators.action_text import tail_text, why_text
 from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.settings import Settings
+from streaming.systems.reading import output_reader
 
 if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
@@ -109,7 +110,6 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
 
 
 def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-    from streaming.systems.reading import output_reader  # noqa: PLC0415  a broker's client, when a command needs it
 
     with output_reader(settings, topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.to_end()

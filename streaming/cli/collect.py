@@ -19,6 +19,7 @@ from streaming.cli.options import (
     with_options,
 )
 from streaming.cli.targets import kafka_target, pulsar_target, refusing
+from streaming.ports.events import EventSink, LineEvents
 from streaming.process.exits import Refused
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
@@ -26,7 +27,6 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from streaming.collector.collector import Collector
     from streaming.collector.metrics import CollectorMetrics
-    from streaming.ports.events import EventSink
 
 CollectorKind = TypeVar("CollectorKind", bound="Collector")
 
@@ -139,8 +139,7 @@ def _sweep_once(collector: "Collector") -> None:
         raise Refused("; ".join(check.detail for check in collector.readiness()))
 
 
-def _sink(settings: Settings, *, stdout: bool) -> "EventSink":
-    from streaming.ports.events import LineEvents  # noqa: PLC0415
+def _sink(settings: Settings, *, stdout: bool) -> EventSink:
     from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
 
     return LineEvents(sys.stdout.buffer) if stdout else event_sink_of(settings)

@@ -1,9 +1,10 @@
 """``trimtab``: the command line. A command is imported when it is asked for, so that none pays for the others.
 
-Loads neither Spark nor a broker's client; a command does when it needs them.
+The imports are statements, each in a function of its own, so that tools can follow them. Nothing here loads Spark or a
+broker's client; a command does when it needs them.
 """
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import NamedTuple
 
 import click
@@ -18,28 +19,118 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
 
 
 class _Place(NamedTuple):
-    """Where a command is, and what the list of commands says of it without importing it."""
+    """How a command is had, and what the list of commands says of it without importing it."""
 
-    module: str
+    load: Callable[[], click.Command]
     summary: str
 
 
+def _actions() -> click.Command:
+    from streaming.cli.actions import actions_command
+
+    return actions_command
+
+
+def _collect() -> click.Command:
+    from streaming.cli.collect import collect_command
+
+    return collect_command
+
+
+def _config() -> click.Command:
+    from streaming.cli.config import config_command
+
+    return config_command
+
+
+def _execute() -> click.Command:
+    from streaming.cli.execute import execute_command
+
+    return execute_command
+
+
+def _forget() -> click.Command:
+    from streaming.cli.control import forget_command
+
+    return forget_command
+
+
+def _mode() -> click.Command:
+    from streaming.cli.control import mode_command
+
+    return mode_command
+
+
+def _pause() -> click.Command:
+    from streaming.cli.control import pause_command
+
+    return pause_command
+
+
+def _policy() -> click.Command:
+    from streaming.cli.control import policy_command
+
+    return policy_command
+
+
+def _record() -> click.Command:
+    from streaming.cli.record import record_command
+
+    return record_command
+
+
+def _replay() -> click.Command:
+    from streaming.cli.replay import replay_command
+
+    return replay_command
+
+
+def _resume() -> click.Command:
+    from streaming.cli.control import resume_command
+
+    return resume_command
+
+
+def _run() -> click.Command:
+    from streaming.cli.run import run_command
+
+    return run_command
+
+
+def _split() -> click.Command:
+    from streaming.cli.split import split_command
+
+    return split_command
+
+
+def _throttle() -> click.Command:
+    from streaming.cli.throttle import throttle_command
+
+    return throttle_command
+
+
+def _topics() -> click.Command:
+    from streaming.cli.topics import topics_command
+
+    return topics_command
+
+
 _PLACES = {
-    "actions": _Place("actions", "Watch what is decided, and ask why."),
-    "collect": _Place("collect", "Write what a cluster's brokers report to the input topic."),
-    "config": _Place("config", "Show the settings in force, each with its source."),
-    "execute": _Place("execute", "Carry decisions out on a cluster and verify them."),
-    "forget": _Place("control", "Begin anew with what is remembered of a cluster."),
-    "mode": _Place("control", "Let a cluster act, or only show what it would do."),
-    "pause": _Place("control", "Hold every action; the policies go on counting."),
-    "policy": _Place("control", "Change decision settings while the controller runs."),
-    "record": _Place("record", "Keep what a controller is given, for replay."),
-    "replay": _Place("replay", "Decide what a recording leads to, without a broker."),
-    "resume": _Place("control", "End a pause or a hold of a cluster that was failing."),
-    "run": _Place("run", "Read load reports, decide, publish exactly once."),
-    "split": _Place("split", "Work out where to cut a bundle."),
-    "throttle": _Place("throttle", "Work out the replication throttle of a reassignment."),
-    "topics": _Place("topics", "Make and check the topics."),
+    "actions": _Place(_actions, "Watch what is decided, and ask why."),
+    "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
+    "config": _Place(_config, "Show the settings in force, each with its source."),
+    "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
+    "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
+    "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
+    "pause": _Place(_pause, "Hold every action; the policies go on counting."),
+    "policy": _Place(_policy, "Change decision settings while the controller runs."),
+    "record": _Place(_record, "Keep what a controller is given, for replay."),
+    "replay": _Place(_replay, "Decide what a recording leads to, without a broker."),
+    "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
+    "run": _Place(_run, "Read load reports, decide, publish exactly once."),
+    "split": _Place(_split, "Work out where to cut a bundle."),
+    "throttle": _Place(_throttle, "Work out the replication throttle of a reassignment."),
+    "topics": _Place(_topics, "Make and check the topics."),
 }
 
 
@@ -48,12 +139,7 @@ class _Commands(click.Group):
         return list(_PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  the same
-        if cmd_name not in _PLACES:
-            return None
-        module = import_module(f"streaming.cli.{_PLACES[cmd_name].module}")
-        found = getattr(module, f"{cmd_name}_command")
-        assert isinstance(found, click.Command)
-        return found
+        return _PLACES[cmd_name].load() if cmd_name in _PLACES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

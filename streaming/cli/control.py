@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import click
@@ -17,14 +17,12 @@ from state.outputs import rfc3339
 from streaming.cli.configured import read_settings
 from streaming.contract.messages import ControlData
 from streaming.operators import overlay
+from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
 from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.errors import nearest
 from streaming.settings.sections import NAME_PATTERN
-
-if TYPE_CHECKING:
-    from streaming.operators.control_topic import ControlTopic
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -200,8 +198,7 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
         click.echo(change_text(event), nl=False)
 
 
-def _write(topic: "ControlTopic", events: list[Planned], before: list[overlay.ControlRecord]) -> None:
-    from streaming.operators.control_topic import check_written  # noqa: PLC0415  a broker's client, when a command needs it
+def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.ControlRecord]) -> None:
 
     topic.write(events)
     check_written(events, before, topic.read())
@@ -217,8 +214,7 @@ def _checked(make: Callable[[], Result]) -> Result:
         raise WrongUse(str(error)) from error
 
 
-def _topic(settings: Settings) -> "ControlTopic":
-    from streaming.operators.control_topic import ControlTopic  # noqa: PLC0415  a broker's client, when a command needs it
+def _topic(settings: Settings) -> ControlTopic:
 
     return ControlTopic(settings)
 
@@ -252,8 +248,6 @@ def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None]:
 
     For named clusters it only tells how long their rounds are, so an audit topic that cannot be read holds up no pause.
     """
-    from streaming.operators.control_topic import clusters_heard_of  # noqa: PLC0415
-
     _check_names(target)
     look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
     try:

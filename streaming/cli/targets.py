@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from streaming.ports.events import NoInputTopic
+from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
 
@@ -39,9 +41,6 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
 @contextmanager
 def refusing(*also: type[Exception]) -> Iterator[None]:
     """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
-    from streaming.ports.events import NoInputTopic  # noqa: PLC0415
-    from streaming.ports.publishing import PublishError  # noqa: PLC0415
-
     expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
     try:
         yield

@@ -6,6 +6,7 @@ import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, input_option, output_option
+from streaming.ports.topics import StartError
 from streaming.process.exits import Refused
 
 
@@ -31,7 +32,6 @@ def create_command(
     """
     settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
 
-    from streaming.ports.topics import StartError  # noqa: PLC0415
     from streaming.systems.topics import create_all  # noqa: PLC0415  a broker's client is loaded when needed
 
     try:
