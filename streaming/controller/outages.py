@@ -1,6 +1,7 @@
 """Which errors of a start are outages, that are waited out: brokers, or the store of the checkpoint, do not answer.
 
-A store's error is judged by its causes, as those of the query are (``failing``): a full disk passes, a missing permission does not.
+A store's error is judged by its causes, as those of the query are (``streaming.spark.failing``): a full disk passes, a missing
+permission does not.
 """
 
 from streaming.ports.publishing import NotAllowed, PublishError

@@ -1,8 +1,8 @@
 """The query runs until it is told to stop: again and again, with back-off, after whatever may pass.
 
-Fencing, configuration errors and damaged data (``failing``) end it. Before each start of the query it is asked whether
-another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the batch in
-progress is finished first.
+Fencing, configuration errors and damaged data (``streaming.spark.failing``) end it. Before each start of the query it is
+asked whether another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the
+batch in progress is finished first.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The executor's view of actions on Pulsar: each at least once and in order, as ``actions_topic`` gives them on Kafka.
+"""The executor's view of actions on Pulsar: each at least once and in order, as ``streaming.kafka.actions`` gives them.
 
 Executors of a cluster share a durable failover subscription, so one of them acts. Messages are acknowledged after the
 results of their batch are written. A subscription cannot hold the highest epochs; they are read off the log itself, up to

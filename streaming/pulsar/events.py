@@ -1,4 +1,4 @@
-"""Writing events to an input topic on Pulsar, as ``input_events`` does on Kafka.
+"""Writing events to an input topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
 
 A client that failed to write is thrown away with what it still held, and made anew for the next event: after an outage of
 the bookies its producer may never come back.

@@ -1,4 +1,4 @@
-"""What the executor put on a cluster, remembered on a compacted topic on Pulsar, as ``kafka_memory`` does on Kafka."""
+"""What the executor put on a cluster, remembered on a compacted topic on Pulsar, as ``streaming.kafka.memory`` does on Kafka."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
