@@ -1,6 +1,6 @@
 """A cluster's admin API as programs see it: what is read of a cluster, and its throttle set, with errors of ours."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from kafka import KafkaAdminClient
@@ -56,7 +56,7 @@ class KafkaCluster:
         with _asked():
             return read_log_sizes(self._admin, partitions, brokers)
 
-    def end_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+    def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """See ``read_end_offsets``."""
         with _asked():
             return read_end_offsets(self._admin, partitions)

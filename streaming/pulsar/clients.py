@@ -1,9 +1,10 @@
-"""Making Pulsar clients the same way everywhere: verified host names, a renewable token, a quiet log.
+"""Pulsar clients, made and read the same way everywhere: verified host names, a renewable token, a quiet log, a limit.
 
 A client does not survive a fork: it is made in the process that uses it.
 """
 
 import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pulsar
 
-__all__ = ["close", "connect", "ctrl_c_kept", "shared_client"]
+__all__ = ["close", "connect", "ctrl_c_kept", "read_to_end", "shared_client"]
 
 
 _OPERATION_TIMEOUT_S = 30
@@ -50,6 +51,14 @@ def close(client: pulsar.Client) -> None:
     """
     with suppress(pulsar.PulsarException):
         client.close()
+
+
+def read_to_end(reader: pulsar.Reader, *, timeout_s: float) -> Iterator[pulsar.Message]:
+    """Messages from where the reader stands to the end of its topic. Raises ``pulsar.PulsarException``, in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while reader.has_message_available():
+        left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
+        yield reader.read_next(timeout_millis=left_ms)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pulsar
 from streaming.contract.messages import ControlData
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError
-from streaming.pulsar.clients import close, connect
+from streaming.pulsar.clients import close, connect, read_to_end
 from streaming.pulsar.denied import told
 from streaming.settings import Settings
 
@@ -30,9 +30,7 @@ class PulsarControl(ControlView):
         deadline_s = time.monotonic() + READ_TIMEOUT_S
         try:
             reader = self._reader or self._open()
-            while reader.has_message_available():
-                left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
-                message = reader.read_next(timeout_millis=left_ms)
+            for message in read_to_end(reader, timeout_s=deadline_s - time.monotonic()):
                 if message.partition_key() == self._cluster:
                     self._take(message.data())
         except pulsar.PulsarException as error:

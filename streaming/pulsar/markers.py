@@ -10,7 +10,7 @@ import time
 import pulsar
 
 from streaming.ports.publishing import PublishError
-from streaming.pulsar.clients import close
+from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.commit import Commit, decode_commit
 from streaming.pulsar.link import PulsarLink
 
@@ -38,8 +38,8 @@ class PulsarMarkers:
         with self._lock:
             try:
                 reader = self._follower()
-                while reader.has_message_available():
-                    self._take(reader.read_next(timeout_millis=round(self._timeout_s * 1000)))
+                for message in read_to_end(reader, timeout_s=self._timeout_s):
+                    self._take(message)
             except pulsar.PulsarException as error:
                 self._drop()  # a reader whose broker was killed may never give out another message
                 raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error

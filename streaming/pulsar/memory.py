@@ -10,7 +10,7 @@ from streaming.ports.memory import HeldMemory, Remembered, Taken
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close
+from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.denied import told
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
@@ -92,8 +92,7 @@ class PulsarExecutorMemory:
         try:
             reader = client.create_reader(self._full_name, pulsar.MessageId.earliest, is_read_compacted=True)
             found: bytes | None = None
-            while reader.has_message_available():
-                message = reader.read_next(timeout_millis=round(1000 * _TIMEOUT_S))
+            for message in read_to_end(reader, timeout_s=_TIMEOUT_S):
                 if message.partition_key() == self.cluster:
                     found = message.data()
             return found
