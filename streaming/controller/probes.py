@@ -18,9 +18,9 @@ __all__ = ["failed_probe"]
 
 def failed_probe(session: Session, settings: Settings) -> str | None:
     """The first thing found not to work, told in a sentence; None where all does."""
-    probes: Iterator[Callable[[], None]] = iter(
+    probes: Iterator[Callable[[], object]] = iter(
         (
-            lambda: _ask_brokers(settings),
+            lambda: validate_all(settings),
             lambda: probe_store(session.spark, settings.spark.checkpoint),
             lambda: probe_local(session.spark),
         )
@@ -31,7 +31,3 @@ def failed_probe(session: Session, settings: Settings) -> str | None:
         except (StartError, SparkError, OSError) as error:
             return str(error)
     return None
-
-
-def _ask_brokers(settings: Settings) -> None:
-    validate_all(settings)
