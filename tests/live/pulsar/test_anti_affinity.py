@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.collect.reports import read_report
+from streaming.collector.reports import read_report
 from tests.live.driving import ROOT, TRIMTAB, until
 from tests.live.pulsar.balancing import gather
 from tests.live.pulsar.lab import CLUSTER, Lab

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.pulsar_admin import BundleName, PulsarAdmin
+from streaming.pulsar.admin import BundleName, PulsarAdmin
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import Lab, other_than
 from tests.live.stage import Stage

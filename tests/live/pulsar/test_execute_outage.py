@@ -18,10 +18,10 @@ import pulsar as pulsar_client
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.execute.pulsar import ExecutorLoop
-from streaming.pulsar_admin import BundleName
-from streaming.pulsar_log.clients import close
-from streaming.wire.messages import ActionResultMessage, type_of
+from streaming.contract.messages import ActionResultMessage, type_of
+from streaming.executor.pulsar import ExecutorLoop
+from streaming.pulsar.admin import BundleName
+from streaming.pulsar.clients import close
 from tests.live.driving import meanwhile, until
 from tests.live.pulsar.commanding import Commander
 from tests.live.pulsar.lab import Lab, connected
