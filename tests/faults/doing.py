@@ -12,6 +12,7 @@ from tests.faults.load import CLUSTER, GARBAGE, Load
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Part, Supervisor
 from tests.faults.world import World
+from tests.live.disks import filled
 from tests.live.driving import until
 from tests.live.stage import Stage
 from tests.streaming.events import control
@@ -128,15 +129,8 @@ def _fill(scene: Scene, fault: Fault) -> None:
     if scene.disk is None:
         scene.notes.append("no disk could be filled: mounting needs root")
         return
-    filling = scene.disk / "filling"
-    try:
-        with filling.open("wb", buffering=0) as file:
-            while file.write(bytes(1024 * 1024)):
-                pass
-    except OSError:
+    with filled(scene.disk):
         time.sleep(fault.for_s)
-    finally:
-        filling.unlink()
 
 
 def _jump(scene: Scene, fault: Fault) -> None:

@@ -4,11 +4,8 @@ The load stops after the last fault. From then on everything has ``RECOVERY_S`` 
 without anybody's help.
 """
 
-import shutil
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from tests.faults.oracle import NOTHING, Seen, differences, is_complete, wanted_
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Supervisor
 from tests.faults.world import World
+from tests.live.disks import small_disk
 from tests.live.driving import command
 from tests.live.stage import Stage
 
@@ -31,7 +29,6 @@ RECOVERY_S = 120.0
 """On two cores that others use too; a cold start alone may take a third of it."""
 _BEFORE_S, _AFTER_S = 90.0, 6.0
 """How long a first start may take; how long the load goes on after the last fault."""
-_DISK_BYTES = 256 * 1024 * 1024
 
 SETTINGS = """
 [pulsar]
@@ -73,7 +70,7 @@ class Outcome:
 def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed: int) -> Outcome:
     """Play it, on topics and a checkpoint of its own."""
     stage = world.stage(directory)
-    with _small_disk(directory / "disk") as disk:
+    with small_disk(directory / "disk") as disk:
         checkpoint = (disk or directory) / "checkpoint"
         config = world.settings(
             stage,
@@ -210,18 +207,3 @@ def _becomes(condition, within_s: float) -> bool:  # type: ignore[no-untyped-def
             return False
         time.sleep(0.5)
     return True
-
-
-@contextmanager
-def _small_disk(place: Path) -> Iterator[Path | None]:
-    """A file system of its own that can be filled; None where we may not mount one."""
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(place)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        yield None
-        return
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=False)
-        shutil.rmtree(place, ignore_errors=True)

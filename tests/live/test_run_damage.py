@@ -8,7 +8,8 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm
+from tests.live.disks import filled, small_disk
+from tests.live.driving import TRIMTAB, Child, Warm, ask, until
 from tests.live.loads import played
 from tests.live.stage import Stage
 
@@ -104,3 +105,23 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
         assert run.wait() == REFUSED, run.said
         assert "Look at the cluster east-1: if its memory in the checkpoint is damaged" in run.said
         assert "west-1" not in run.said
+
+
+def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_controller(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Where the disk fills while Spark writes ``offsets/0`` the unfinished file stays; here it is put there."""
+    with small_disk(tmp_path / "disk") as disk:
+        if disk is None:
+            pytest.skip("mounting a small disk needs root")
+        checkpoint = disk / "checkpoint"
+        config = stage.settings(spark__checkpoint=str(checkpoint))
+        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
+        with Child(started, stage.directory / "run.log") as run:
+            until(lambda: ask(f"{run.url}/readyz").status == 200, what="the start", running=[run])
+            with filled(disk):
+                stage.send(played(range(2)))
+                until(lambda: "No space left" in run.said, what="a batch to fail", running=[run])
+                (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
+            stage.wait_for(stage.topics.audit, 2, running=[run])
+            assert run.terminate() == 0
