@@ -1,13 +1,12 @@
 """Run fault schedules one after another on warm brokers: `python -m tests.faults --system kafka --seeds 1-20`.
 
-Each run is a line of ``results.tsv``: seed, commit, system, result, seconds, what happened and what it found. Seeds that have a
-line for this commit are left out, so that a series goes on where it was ended; `--again` runs them all the same. What a failing
-run wrote stays in its directory. Exit code 1 when a schedule failed.
+Each run is a line of ``results.tsv``. Seeds that have a line for this commit are left out, so that a series goes on where it was
+ended; `--again` runs them all the same. What a failing run wrote stays in its directory. Exit code 1 when a schedule failed.
+`--tally` says what the lines amount to, `--tally --since COMMIT` from that commit on.
 """
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,32 +17,41 @@ from pathlib import Path
 from typing import cast
 
 from streaming.process.stopping import stopped_by_signals
+from tests.faults import results
 from tests.faults.pulsar_world import PulsarWorld
 from tests.faults.running import Outcome, run_schedule
 from tests.faults.schedule import KINDS, System, drawn
 from tests.faults.world import KafkaWorld, World
 
-RESULTS = Path(__file__).with_name("results.tsv")
-COLUMNS = ("seed", "commit", "system", "result", "seconds", "schedule", "found")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     asked = _arguments(arguments)
+    commit = results.newest_commit()
+    if asked.tally:
+        counted = results.since(asked.since or commit)
+        rows = [row for row in results.read() if row.commit in counted]
+        for system in KINDS:
+            _say("\n".join(results.tally(rows, system)))
+        return 0
+    return _run_series(asked, commit)
+
+
+def _run_series(asked: argparse.Namespace, commit: str) -> int:
+    """Seed after seed; one that breaks its brokers leaves the next one new ones."""
     system: System = asked.system
-    commit = _commit()
-    done = set() if asked.again else _done(commit, system)
-    seeds = [seed for seed in _seeds(asked.seeds) if seed not in done]
-    stopped: list[object] = []
-    failed_count = 0
+    done = {row.seed for row in results.read() if (row.commit, row.system) == (commit, system)}
+    seeds = [seed for seed in _seeds(asked.seeds) if asked.again or seed not in done]
     asked.directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=asked.directory))
+    stopped: list[object] = []
+    failed_count = 0
     with stopped_by_signals(stopped.append), ExitStack() as stack:
         world: World | None = None
-        for seed in seeds:
+        for number, seed in enumerate(seeds):
             if stopped or (asked.until and time.strftime("%H:%M") >= asked.until):
                 break
-            directory = place / f"seed-{seed}"
+            directory = place / f"{number}-seed-{seed}"
             directory.mkdir()
             if world is None:
                 world = stack.enter_context(_world(system, directory / "brokers"))
@@ -61,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failed_count += bool(outcome.problems)
             _tell(outcome, directory, seconds)
             if not asked.only:
-                _write(seed, commit, system, faults, outcome, seconds)
+                results.append(_row_of(seed, commit, system, faults, outcome, seconds))
     return 1 if failed_count else 0
 
 
@@ -85,34 +93,22 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _write(
+def _row_of(
     seed: int, commit: str, system: System, faults: Sequence[object], outcome: Outcome, seconds: float
-) -> None:
-    result = "failed" if outcome.problems else "passed"
-    found = "; ".join(outcome.problems).replace("\t", " ").replace("\n", " ")[:600]
-    row = (seed, commit, system, result, f"{seconds:.0f}", " ".join(map(str, faults)), found)
-    if not RESULTS.exists():
-        RESULTS.write_text("\t".join(COLUMNS) + "\n")
-    with RESULTS.open("a") as file:
-        file.write("\t".join(map(str, row)) + "\n")
-
-
-def _done(commit: str, system: System) -> set[int]:
-    if not RESULTS.exists():
-        return set()
-    rows = [line.split("\t") for line in RESULTS.read_text().splitlines()[1:]]
-    return {int(row[0]) for row in rows if (row[1], row[2]) == (commit, system)}
+) -> results.Row:
+    return results.Row(
+        seed=seed,
+        commit=commit,
+        system=system,
+        passed=not outcome.problems,
+        seconds=round(seconds),
+        schedule=" ".join(map(str, faults)),
+        found="; ".join(outcome.problems),
+    )
 
 
 def _world(system: System, directory: Path) -> World:
     return KafkaWorld(directory) if system == "kafka" else PulsarWorld(directory)
-
-
-def _commit() -> str:
-    """The commit of what is tested: the newest that changed the product."""
-    command = ["git", "log", "-1", "--format=%h", "--", "policies", "state", "streaming"]
-    root = Path(__file__).parents[2]
-    return subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _seeds(text: str) -> list[int]:
@@ -126,10 +122,14 @@ def _seeds(text: str) -> list[int]:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description="Run fault schedules.")
-    parser.add_argument("--system", choices=list(KINDS), required=True)
+    parser.add_argument("--system", choices=list(KINDS), default="kafka", help="(default: kafka)")
     parser.add_argument("--seeds", default="1-20", help="e.g. 1-20 or 3,5,8-9 (default: 1-20)")
     parser.add_argument("--only", action="append", default=[], help="only this kind; nothing is written then")
     parser.add_argument("--again", action="store_true", help="also seeds that have a result for this commit")
+    parser.add_argument("--tally", action="store_true", help="run nothing, count what has passed")
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="the first commit that counts (default: the newest of the product)"
+    )
     parser.add_argument("--until", metavar="HH:MM", help="begin no schedule after this time of day")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "trimtab-faults")
     return cast("argparse.Namespace", parser.parse_args(arguments))

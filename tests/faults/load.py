@@ -52,9 +52,12 @@ class Load(threading.Thread):
                     self.errors[type(error).__name__] += 1
 
     def end(self) -> None:
-        """Stop, and write what there is to write; what is on the topic then is all there will be."""
+        """Stop, and write what there is to write; what is on the topic then is all there will be. May be called again."""
+        if self._over.is_set():
+            return
         self._over.set()
-        self.join(120)
+        if self.is_alive():
+            self.join(120)
         assert not self.is_alive(), "the load does not end"
         self._sender.close()
 

@@ -89,6 +89,7 @@ def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed
             try:
                 return _run(scene, faults, config)
             finally:
+                load.end()
                 for each in (supervisor, *companions.values()):
                     each.end()
                 stage.close()

@@ -111,7 +111,8 @@ class Supervisor(threading.Thread):
                 child.process.terminate()
             for child in list(self._children):
                 code = child.wait(60)
-                if code != 0:
+                stopped_early = code == -signal.SIGTERM and not child.said  # it did not listen yet
+                if code != 0 and not stopped_early:
                     self.problems.append(f"a {self._program} stopped with {code}: {_tail(child)}")
                 child.close()
             self._children.clear()

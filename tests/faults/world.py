@@ -6,11 +6,12 @@ What a controller reaches may lie behind proxies; the harness itself, and consum
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from deploy.local.kafka import LocalKafka, Node
 from deploy.local.ports import free_ports
@@ -113,7 +114,8 @@ class _KafkaSender(Sender):
             future.get(timeout=2 * _SEND_S)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        self._producer.close(timeout=2 * _SEND_S)
+        with suppress(KafkaTimeoutError):
+            self._producer.close(timeout=2 * _SEND_S)
 
 
 class _ProxiedKafka(LocalKafka):
