@@ -6,7 +6,7 @@ outside it is there to be compared with or moved to.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Shed:
     parts: tuple[Part, ...]
     plan: SheddingPlan
     """Of all parts, in rows of the whole view."""
-    groups: Ints = field(repr=False)
+    groups: Ints
     """Group of each row of ``plan.examined``."""
 
     def proposals(self) -> Proposals:

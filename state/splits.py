@@ -11,7 +11,7 @@ from itertools import repeat
 
 import numpy as np
 
-from policies.columns import Bools, Ints
+from policies.columns import Bools, Codes, Ints
 from policies.shedding.contract import SheddingPlan
 from policies.splitting.criteria import heaviest_topic, split
 from policies.splitting.cut import ChildLoad
@@ -28,7 +28,7 @@ from policies.splitting.plan import (
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Codes, Hold
+from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Hold
 from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.past import PastSplit

@@ -162,12 +162,14 @@ class RoundView:
         return part, taken
 
 
-def _taken(table: TableT, rows: Ints, **given: Ints) -> TableT:
+def _taken(table: TableT, rows: Ints, **given: Any) -> TableT:
     columns: dict[str, Any] = {each.name: getattr(table, each.name) for each in fields(table)}
     for name, column in columns.items():
         if name not in given:
             given[name] = (
-                column[rows] if isinstance(column, np.ndarray) else tuple(column[row] for row in rows)
+                column[rows]
+                if isinstance(column, np.ndarray)
+                else tuple(column[row] for row in rows.tolist())
             )
     return replace(table, **given)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from policies.columns import Bools, Floats, Ints
+from policies.columns import Bools, Codes, Floats, Ints
 from policies.splitting import balanced_flow_divide, range_equally_divide
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children
@@ -40,7 +40,6 @@ from policies.splitting.plan import (
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
     TRIGGERS,
-    Codes,
     Examined,
     Proposals,
     SplitDecision,
