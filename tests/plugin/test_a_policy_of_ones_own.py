@@ -33,13 +33,13 @@ from state.encoding import decode_fleet
 from state.rounds import Identity
 from state.controller import Controller
 from state.store import DictStore
-from streaming import families
-from streaming.known import KNOWN_LABELS
-from streaming.metrics import Metrics
-from streaming.observing import round_observation
+from streaming.contract import families
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import Metrics
+from streaming.intake.observing import round_observation
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
-from streaming.wire.decode import decode
+from streaming.contract.decode import decode
 
 settings = ClusterSettingsSource(load(file=Path(sys.argv[1]), flags={}, environ={}).settings)
 store, metrics = DictStore(), Metrics(KNOWN_LABELS, version="0", pyspark_version="0")
