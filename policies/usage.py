@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from policies.columns import Floats
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
 """Column order of every per-resource array; ``capacity`` is traffic against the declared capacity."""

@@ -10,10 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.columns import Bools
+from policies.shedding.avg_shedder import AvgShedderMemory
+from policies.shedding.threshold_shedder import ThresholdShedderMemory
+from policies.usage import Bools
 from state.events import BrokerReport, TopicTraffic
 from state.layouts import sealed, unsealed
-from state.memory import Fleet, Header, PolicyMemory, WaitingReport, WaitingTopics
+from state.memory import Fleet, Header, WaitingReport, WaitingTopics
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -28,7 +30,9 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     samples: bytes
     last_ms: bytes
     owed_skip: bytes
-    policies: PolicyMemory
+    low_hits: dict[str, int]
+    high_hits: dict[str, int]
+    history_ratio: dict[str, float]
     namespaces: list[str]
     namespace: bytes
     split_averages: bytes
@@ -98,7 +102,9 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.samples.astype("<u4").tobytes(),
             fleet.last_ms.tobytes(),
             np.packbits(fleet.owed_skip).tobytes(),
-            fleet.policies,
+            dict(fleet.avg_shedder.low_hits),
+            dict(fleet.avg_shedder.high_hits),
+            dict(fleet.threshold_shedder.history_ratio),
             fleet.namespaces,
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
@@ -132,7 +138,8 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.samples = np.frombuffer(body.samples, dtype="<u4").astype(np.int64)
     fleet.last_ms = _ints(body.last_ms)
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.bundles))
-    fleet.policies = body.policies
+    fleet.avg_shedder = AvgShedderMemory(low_hits=body.low_hits, high_hits=body.high_hits)
+    fleet.threshold_shedder = ThresholdShedderMemory(history_ratio=body.history_ratio)
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)

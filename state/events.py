@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from policies.columns import Bools, Floats, Ints
+from policies.snapshot import Ints
+from policies.usage import Bools, Floats
 from state.facts import Facts
 from state.kafka.reports import BrokerLogs, MovesReport
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from policies.columns import Codes, Ints
+from policies.snapshot import Ints
 from state.events import namespace_of
 from state.leaving import Leaving
 from state.memory import Fleet, Header
@@ -32,6 +33,7 @@ OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GR
     range(len(MASK_REASONS))
 )
 
+Codes = NDArray[np.int8]
 
 HOUR_MS = 3_600_000
 
@@ -49,10 +51,6 @@ UnloadReason = Literal[
 ]
 """Why one wanted unload is not done."""
 HoldReason = GeneralReason | SplitReason | UnloadReason
-_PASSING: frozenset[HoldReason] = frozenset(
-    {"paused", "failing", "two-balancers", "quiet-hours", "calm-after-change", "budget"}
-)
-"""Reasons that say nothing of the action itself: it may happen in a later round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +59,6 @@ class Hold:
 
     reason: HoldReason
     detail: str
-
-    @property
-    def passes(self) -> bool:
-        """Whether the same action may happen in a later round."""
-        return self.reason in _PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

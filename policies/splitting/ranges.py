@@ -13,7 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from policies.columns import Bools, Ints
+from policies.snapshot import Ints
+from policies.usage import Bools
 
 FULL_UPPER = 0xFFFFFFFF
 """Greatest position there is; the only upper bound that belongs to its range."""

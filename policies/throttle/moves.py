@@ -14,8 +14,9 @@ from itertools import chain
 
 import numpy as np
 
-from policies.columns import Bools, Ints
+from policies.snapshot import Ints
 from policies.throttle.replicas import LARGEST_BROKER, ReplicaSet, flat_keys, key_of
+from policies.usage import Bools
 
 UNKNOWN = -1
 """A rate or size that nobody measured; never 0."""

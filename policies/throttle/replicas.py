@@ -10,7 +10,8 @@ from itertools import chain
 
 import numpy as np
 
-from policies.columns import Bools, Ints
+from policies.snapshot import Ints
+from policies.usage import Bools
 
 BROKER_BITS = 31
 LARGEST_BROKER = (1 << BROKER_BITS) - 1

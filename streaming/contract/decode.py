@@ -12,8 +12,8 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from policies.columns import Floats, Ints
-from policies.usage import NOT_MEASURED
+from policies.snapshot import Ints
+from policies.usage import NOT_MEASURED, Floats
 from state.events import (
     RATE_IN,
     RATE_OUT,

@@ -2,24 +2,17 @@
 
 import pytest
 
-from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
-from policies.shedding.overload_shedder import POLICY, OverloadShedderSettings
+from policies.shedding.overload_shedder import OverloadShedderSettings, shed
 from tests.policies.fleets import (
     Bundle,
     Fleet,
     at,
     by_volume,
-    decide,
     examined_of,
     snapshot_of,
     tried_of,
     unloads_of,
 )
-
-
-def shed(view: RoundView, settings: OverloadShedderSettings) -> SheddingPlan:
-    return decide(POLICY, view, NoMemory(), settings)[0]
-
 
 DEFAULT = OverloadShedderSettings()
 MB = 1e6
