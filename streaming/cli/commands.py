@@ -15,6 +15,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             3 the plan would never end
             4 another controller of this name took over
             5 the cluster, its topics or the checkpoint do not allow a start
+            6 the brokers or the checkpoint's store did not answer in time
 """
 
 
