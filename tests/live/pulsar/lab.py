@@ -1,9 +1,10 @@
 """A namespace of a test's own on the shared Pulsar, with real traffic on chosen bundles."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from deploy.local.pulsar import LocalPulsar, StandalonePulsar
 from deploy.local.secure_pulsar import SUPER_USER, SecurePulsar
 from streaming.pulsar.admin import AdminError, BundleName, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.bundles import topic_hash
+from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import Method
 from streaming.pulsar.clients import connect
 from streaming.settings import PulsarTarget
@@ -68,9 +70,14 @@ class Lab:
     def assigned(self, bundle: BundleName) -> str:
         """Have a bundle owned by somebody, with two topics in it: Pulsar cuts none with fewer. Returns the owner."""
         topics = [self.topic_in(bundle, number=number) for number in range(2)]
-        for topic in topics:
-            self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
-            self.admin.lookup(topic)
+
+        def looked_up() -> bool:
+            for topic in topics:
+                self.put(f"persistent/{topic.removeprefix('persistent://')}", None, known=(409,))
+                self.admin.lookup(topic)
+            return True
+
+        until(partial(passing_errors_are_false, looked_up), what=f"topics in {bundle}", running=[self.pulsar])
         return until(lambda: self.owner(bundle), what=f"an owner of {bundle}", running=[self.pulsar])
 
     @contextmanager
@@ -108,6 +115,16 @@ class Lab:
         except AdminError as error:
             if error.status not in known:
                 raise
+
+
+def passing_errors_are_false(condition: Callable[[], bool]) -> bool:
+    """For ``until``: a broker answers 500 to a lookup for as long as the bundle changes hands."""
+    try:
+        return condition()
+    except AdminError as error:
+        if error.failure not in PASSING:
+            raise
+        return False
 
 
 def target_of(pulsar: LocalPulsar | StandalonePulsar) -> PulsarTarget:
