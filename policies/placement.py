@@ -20,9 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from policies.shedding.plan import ACTED, NO_DESTINATION, NOBODY, SheddingPlan
-from policies.snapshot import Ints, Snapshot
-from policies.usage import Bools, Floats
+from policies.columns import Floats, Ints
+from policies.shedding.contract import ACTED, NO_DESTINATION, NOBODY, RoundView, SheddingPlan
 
 Strategy = Literal["broker", "least-long-term-message-rate", "least-resource-usage"]
 
@@ -30,18 +29,8 @@ UNKNOWN_MESSAGES_PER_S = 100.0
 """Message rate of a bundle that has no sample yet: 50 in and 50 out, Pulsar's default for a bundle never seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
-    """What a snapshot says nothing of: whether its numbers were measured at all."""
-
-    sampled: Bools
-    """Whether the bundle's traffic is known, (m,)."""
-    measured: Bools
-    """Whether a resource that counts was measured at the broker, (n,)."""
-
-
 def place(
-    snapshot: Snapshot, plan: SheddingPlan, known: Known, *, strategy: Strategy, overloaded_ratio: float
+    view: RoundView, plan: SheddingPlan, *, strategy: Strategy, overloaded_ratio: float
 ) -> SheddingPlan:
     """The plan with a destination for each unload, those that would better stay taken back.
 
@@ -50,11 +39,11 @@ def place(
     """
     if strategy == "broker" or not (plan.unload_destinations == NOBODY).any():
         return plan
-    rows, sources = plan.unload_rows, plan.examined.high[plan.unload_examined]
+    rows, sources = plan.unload_rows, view.bundles.owners_of(plan.unload_rows)
     if strategy == "least-long-term-message-rate":
-        loads = _by_message_rate(snapshot, known, rows, overloaded_ratio)
+        loads = _by_message_rate(view, rows, overloaded_ratio)
     else:
-        loads = _by_usage(snapshot, known, rows, sources)
+        loads = _by_usage(view, rows, sources)
     destinations, least = loads.take(sources)
     placed = destinations != NOBODY
     outcomes = plan.tried_outcomes.copy()
@@ -97,9 +86,9 @@ class _Loads:
         return destinations, least
 
 
-def _by_message_rate(snapshot: Snapshot, known: Known, rows: Ints, overloaded_ratio: float) -> _Loads:
-    brokers, bundles = snapshot.brokers, snapshot.bundles
-    traffic = np.where(known.sampled, bundles.messages_per_s, UNKNOWN_MESSAGES_PER_S)
+def _by_message_rate(view: RoundView, rows: Ints, overloaded_ratio: float) -> _Loads:
+    brokers, bundles = view.brokers, view.bundles
+    traffic = np.where(bundles.sampled, bundles.messages_per_s, UNKNOWN_MESSAGES_PER_S)
     owner = np.repeat(np.arange(len(brokers)), np.diff(bundles.starts))
     load = np.bincount(owner, weights=traffic, minlength=len(brokers))
     spared = brokers.may_receive & (brokers.usage_ratio <= overloaded_ratio)
@@ -111,15 +100,15 @@ def _by_message_rate(snapshot: Snapshot, known: Known, rows: Ints, overloaded_ra
     )
 
 
-def _by_usage(snapshot: Snapshot, known: Known, rows: Ints, sources: Ints) -> _Loads:
-    brokers = snapshot.brokers
+def _by_usage(view: RoundView, rows: Ints, sources: Ints) -> _Loads:
+    brokers = view.brokers
     all_of_it = brokers.bytes_per_s[sources]
     flowing = all_of_it > 0
     with np.errstate(over="ignore"):
-        share = snapshot.bundles.bytes_per_s[rows] / np.where(flowing, all_of_it, 1.0)
+        share = view.bundles.bytes_per_s[rows] / np.where(flowing, all_of_it, 1.0)
     return _Loads(
         name="destination_usage_points",
         shown_factor=100.0,
-        cost=np.where(brokers.may_receive & known.measured, brokers.usage_ratio, np.inf),
+        cost=np.where(brokers.may_receive & brokers.is_measured, brokers.usage_ratio, np.inf),
         moved=np.where(flowing, np.minimum(share, 1.0), 0.0) * brokers.usage_ratio[sources],
     )

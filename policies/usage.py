@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from policies.columns import Floats
 
 RESOURCES = ("cpu", "bandwidth-in", "bandwidth-out", "direct-memory", "capacity")
 """Column order of every per-resource array; ``capacity`` is traffic against the declared capacity."""

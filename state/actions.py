@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from policies.shedding.plan import NOBODY, SheddingPlan
-from policies.snapshot import Snapshot
-from policies.usage import Floats
+from policies.columns import Floats
+from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
+from policies.shedding.registry import AnyPolicy
 from state.anti_affinity import AntiAffinity
 from state.guards import Budget, Hold, Holds
 from state.members import Calm
@@ -23,7 +23,7 @@ class Circumstances:
     number: int
     end_ms: int
     expires_ms: int
-    policy: str
+    policy: AnyPolicy
     dry_run: bool
     holds: Holds
     calm: Calm
@@ -48,26 +48,27 @@ def admit(
 ) -> Admitted:
     """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
     admitted = Admitted()
-    snapshot = eligible.snapshot
-    after = _Loads(snapshot)
-    for place, (row, destination, by) in enumerate(
+    view = eligible.view
+    after = _Loads(view)
+    sources = view.bundles.owners_of(plan.unload_rows)
+    for place, (row, source, destination, by) in enumerate(
         zip(
             plan.unload_rows.tolist(),
+            sources.tolist(),
             plan.unload_destinations.tolist(),
             plan.unload_examined.tolist(),
             strict=True,
         )
     ):
-        source = int(plan.examined.high[by])
         hold = (
             circumstances.holds.unload
             or _split_instead(split_rows, row)
-            or circumstances.calm.hold_of(float(snapshot.brokers.usage_ratio[source]))
-            or _too_little(snapshot, budget.guards, row=row, source=source)
+            or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
+            or _too_little(view, budget.guards, row=row, source=source)
             or spread.hold(eligible, row=row, source=source, destination=destination)
             or budget.take(
-                snapshot.bundles.names[row],
-                broker=snapshot.brokers.names[source],
+                view.bundles.names[row],
+                broker=view.brokers.names[source],
                 owned_count=int(eligible.owned_counts[source]),
             )
         )
@@ -98,11 +99,11 @@ def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
 
 
-def _too_little(snapshot: Snapshot, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
+def _too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
     """Why a move is not worth the reconnects: by the greater of its two shares of the broker's traffic, it lowers too little."""
     if not guards.min_unload_benefit_points:
         return None
-    bundles, brokers = snapshot.bundles, snapshot.brokers
+    bundles, brokers = view.bundles, view.brokers
     share_ratio = max(
         _share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
         _share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
@@ -125,13 +126,13 @@ def _share_ratio(part: float, whole: float) -> float:
 class _Loads:
     """Traffic of each broker as the round's actions move it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._messages: Floats = snapshot.brokers.messages_per_s.copy()
-        self._volume: Floats = snapshot.brokers.bytes_per_s.copy()
+    def __init__(self, view: RoundView) -> None:
+        self._view = view
+        self._messages: Floats = view.brokers.messages_per_s.copy()
+        self._volume: Floats = view.brokers.bytes_per_s.copy()
 
     def move(self, row: int, *, source: int, destination: int) -> dict[str, dict[str, float]]:
-        bundles = self._snapshot.bundles
+        bundles = self._view.bundles
         messages, volume = bundles.messages_per_s[row], bundles.bytes_per_s[row]
         self._add(source, -messages, -volume)
         expected = {"source": self._load(source)}
@@ -163,21 +164,21 @@ def _unload(
     source: int,
     destination: int,
 ) -> Unload:
-    snapshot = eligible.snapshot
-    bundle, owner = snapshot.bundles.names[row], snapshot.brokers.names[source]
+    view = eligible.view
+    bundle, owner = view.bundles.names[row], view.brokers.names[source]
     evidence = _evidence(eligible, plan, place=place, row=row, by=by, source=source)
-    target, trigger = _name(snapshot, destination), plan.examined.trigger_of(by)
+    target, trigger = _name(view, destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
         round=circumstances.number,
-        policy=circumstances.policy,
+        policy=circumstances.policy.name,
         trigger=trigger,
         reason=reason(
             policy=circumstances.policy,
             trigger=trigger,
             bundle=bundle,
             source=owner,
-            partner=_name(snapshot, int(plan.examined.low[by])),
+            partner=_name(view, int(plan.examined.low[by])),
             destination=target,
             evidence=evidence,
         ),
@@ -192,14 +193,14 @@ def _unload(
     )
 
 
-def _name(snapshot: Snapshot, broker: int) -> str | None:
-    return None if broker == NOBODY else snapshot.brokers.names[broker]
+def _name(view: RoundView, broker: int) -> str | None:
+    return None if broker == NOBODY else view.brokers.names[broker]
 
 
 def _evidence(
     eligible: Eligible, plan: SheddingPlan, *, place: int, row: int, by: int, source: int
 ) -> dict[str, float | int | str]:
-    bundles, group = eligible.snapshot.bundles, eligible.group_of(source)
+    bundles, group = eligible.view.bundles, eligible.group_of(source)
     compared = eligible.broker_groups == eligible.broker_groups[source]
     return {
         **plan.examined.evidence_of(by),
@@ -207,6 +208,6 @@ def _evidence(
         "bundle_messages_per_s": float(bundles.messages_per_s[row]),
         "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
         "brokers_count": int(compared.sum()),
-        "mean_usage_points": mean_points(100.0 * eligible.snapshot.brokers.usage_ratio[compared]),
+        "mean_usage_points": mean_points(100.0 * eligible.view.brokers.usage_ratio[compared]),
         **({} if group is None else {"group": group}),
     }

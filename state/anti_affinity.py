@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.shedding.plan import NOBODY
+from policies.shedding.contract import NOBODY
 from state.events import namespace_of
 from state.facts import Facts
 from state.guards import Hold
@@ -36,8 +36,8 @@ class AntiAffinity:
         if facts is None or not facts.anti_affinity:
             return AntiAffinity()
         found = AntiAffinity({name: group for group, names in facts.anti_affinity.items() for name in names})
-        bundles = table.snapshot.bundles
-        owner = np.repeat(np.arange(len(table.snapshot.brokers)), np.diff(bundles.starts))
+        bundles = table.view.bundles
+        owner = np.repeat(np.arange(len(table.view.brokers)), np.diff(bundles.starts))
         rows = np.unique(np.column_stack([owner, fleet.namespace[table.fleet_rows]]), axis=0)
         for broker, row in rows.tolist():
             found._add(fleet.namespaces[row], broker)
@@ -50,8 +50,8 @@ class AntiAffinity:
 
     def hold(self, table: Eligible, *, row: int, source: int, destination: int) -> Hold | None:
         """Why an unload of a bundle row would gather a group, if so."""
-        brokers = table.snapshot.brokers.names
-        namespace = namespace_of(table.snapshot.bundles.names[row])
+        brokers = table.view.brokers.names
+        namespace = namespace_of(table.view.bundles.names[row])
         group = self.group_of.get(namespace)
         if group is None or destination == NOBODY:
             return None
@@ -67,4 +67,4 @@ class AntiAffinity:
     def move(self, table: Eligible, *, row: int, destination: int) -> None:
         """Count an unload that is done; the source may own other bundles of the namespace, so it stays."""
         if self.group_of and destination != NOBODY:
-            self._add(namespace_of(table.snapshot.bundles.names[row]), destination)
+            self._add(namespace_of(table.view.bundles.names[row]), destination)

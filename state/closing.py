@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.shedding.plan import SheddingPlan
 from state.actions import Admitted
 from state.memory import ControlRecord, OpenRound, WaitingReport, WaitingTopics
 from state.settings import ClusterSettings, Mode
+from state.shedding import Shed
 from state.splits import Splits
 
 
@@ -36,10 +36,10 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """What a round came to; no plan where its policies did not run, no splits where they are switched off."""
+    """What a round came to; nothing shed where its policies did not run, no splits where they are switched off."""
 
     outcome: Literal["decided", "warm-up", "no-quorum"]
     reason: str
-    plan: SheddingPlan | None = None
+    shed: Shed | None = None
     admitted: Admitted = field(default_factory=Admitted)
     splits: Splits | None = None

@@ -10,12 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.shedding.avg_shedder import AvgShedderMemory
-from policies.shedding.threshold_shedder import ThresholdShedderMemory
-from policies.usage import Bools
+from policies.columns import Bools
 from state.events import BrokerReport, TopicTraffic
 from state.layouts import sealed, unsealed
-from state.memory import Fleet, Header, WaitingReport, WaitingTopics
+from state.memory import Fleet, Header, PolicyMemory, WaitingReport, WaitingTopics
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -30,9 +28,7 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     samples: bytes
     last_ms: bytes
     owed_skip: bytes
-    low_hits: dict[str, int]
-    high_hits: dict[str, int]
-    history_ratio: dict[str, float]
+    policies: PolicyMemory
     namespaces: list[str]
     namespace: bytes
     split_averages: bytes
@@ -102,9 +98,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.samples.astype("<u4").tobytes(),
             fleet.last_ms.tobytes(),
             np.packbits(fleet.owed_skip).tobytes(),
-            dict(fleet.avg_shedder.low_hits),
-            dict(fleet.avg_shedder.high_hits),
-            dict(fleet.threshold_shedder.history_ratio),
+            fleet.policies,
             fleet.namespaces,
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
@@ -138,8 +132,7 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.samples = np.frombuffer(body.samples, dtype="<u4").astype(np.int64)
     fleet.last_ms = _ints(body.last_ms)
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.bundles))
-    fleet.avg_shedder = AvgShedderMemory(low_hits=body.low_hits, high_hits=body.high_hits)
-    fleet.threshold_shedder = ThresholdShedderMemory(history_ratio=body.history_ratio)
+    fleet.policies = body.policies
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from policies.snapshot import Ints
-from policies.usage import Bools, Floats
+from policies.columns import Bools, Floats, Ints
 from state.facts import Facts
 from state.kafka.reports import BrokerLogs, MovesReport
 

@@ -13,10 +13,8 @@ from operator import itemgetter
 
 import numpy as np
 
-from policies.shedding.avg_shedder import AvgShedderMemory
-from policies.shedding.threshold_shedder import ThresholdShedderMemory
-from policies.snapshot import Ints
-from policies.usage import Bools, Floats
+from policies.columns import Bools, Floats, Ints
+from state import policy_memory
 from state.events import namespace_of
 from state.memory import Fleet, WaitingReport
 from state.past import PastSplit
@@ -356,18 +354,11 @@ def _carry_brokers(
 
 
 def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingReport], max_age_ms: int) -> None:
-    """Hit counts and history of the brokers still remembered."""
+    """What the policies remember of the brokers still remembered."""
     last = dict(zip(before.brokers, before.broker_last_ms.tolist(), strict=True))
     kept = {
         name
         for name in after.brokers
         if name in last and (name not in reports or reports[name].time_ms - last[name] <= max_age_ms)
     }
-    hits, history = before.avg_shedder, before.threshold_shedder
-    after.avg_shedder = AvgShedderMemory(
-        low_hits={name: count for name, count in hits.low_hits.items() if name in kept},
-        high_hits={name: count for name, count in hits.high_hits.items() if name in kept},
-    )
-    after.threshold_shedder = ThresholdShedderMemory(
-        history_ratio={name: ratio for name, ratio in history.history_ratio.items() if name in kept}
-    )
+    after.policies = policy_memory.only(before.policies, kept.__contains__)

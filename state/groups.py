@@ -14,8 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from policies.snapshot import Ints
-from policies.usage import Bools
+from policies.columns import Bools, Ints
 from state.facts import Facts, Isolation
 from state.memory import Fleet
 from state.patterns import compiled
@@ -46,6 +45,14 @@ class Groups:
         """Its policy; None for the default group."""
         return None if group == DEFAULT else self.isolation[group - 1].name
 
+    def key_of(self, group: int) -> str:
+        """What its memory is kept under."""
+        return self.name_of(group) or ""
+
+    def names_of(self, brokers: Sequence[str]) -> list[str | None]:
+        """Policy of each broker id's group; None for the default group."""
+        return [self.name_of(group) for group in self.of_brokers(brokers).tolist()]
+
     def of_brokers(self, brokers: Sequence[str]) -> Ints:
         """Group of each broker id."""
         if self.is_one:
@@ -67,6 +74,8 @@ class Groups:
 
     def split_by_broker(self, values: Mapping[str, ValueT]) -> dict[int, dict[str, ValueT]]:
         """What is remembered of brokers, by group."""
+        if self.is_one:
+            return {DEFAULT: dict(values)}
         found: dict[int, dict[str, ValueT]] = {}
         for group, (name, value) in zip(self.of_brokers(list(values)).tolist(), values.items(), strict=True):
             found.setdefault(group, {})[name] = value
@@ -95,17 +104,3 @@ def _first_matches(names: Iterable[str], patterns: Sequence[Sequence[str]]) -> I
         ],
         dtype=np.int64,
     )
-
-
-def forget_moved(fleet: Fleet, before: Groups, after: Groups) -> None:
-    """Hits and history belong to (group, broker): a broker that changes its group begins anew."""
-    memory = fleet.avg_shedder.low_hits, fleet.avg_shedder.high_hits, fleet.threshold_shedder.history_ratio
-    names = sorted(set().union(*memory))
-    was, is_ = _group_names(before, names), _group_names(after, names)
-    moved = {name for name, old, new in zip(names, was, is_, strict=True) if old != new}
-    if moved:
-        fleet.forget_policies_of(moved)
-
-
-def _group_names(groups: Groups, brokers: Sequence[str]) -> list[str | None]:
-    return [groups.name_of(group) for group in groups.of_brokers(brokers).tolist()]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from policies.snapshot import Ints
+from policies.columns import Codes, Ints
 from state.events import namespace_of
 from state.leaving import Leaving
 from state.memory import Fleet, Header
@@ -33,7 +32,6 @@ OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GR
     range(len(MASK_REASONS))
 )
 
-Codes = NDArray[np.int8]
 
 HOUR_MS = 3_600_000
 
@@ -51,6 +49,10 @@ UnloadReason = Literal[
 ]
 """Why one wanted unload is not done."""
 HoldReason = GeneralReason | SplitReason | UnloadReason
+_PASSING: frozenset[HoldReason] = frozenset(
+    {"paused", "failing", "two-balancers", "quiet-hours", "calm-after-change", "budget"}
+)
+"""Reasons that say nothing of the action itself: it may happen in a later round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Hold:
 
     reason: HoldReason
     detail: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same action may happen in a later round."""
+        return self.reason in _PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

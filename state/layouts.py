@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 """Of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which nobody can tell apart."""
 
 Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves"]
@@ -27,7 +27,20 @@ Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves"]
 Upgrade = Callable[[Kind, Any], Any]
 """Makes a decoded body (lists, dicts and plain values) into one of the next version."""
 
-UPGRADES: dict[int, Upgrade] = {}
+
+def _name_policies(kind: Kind, body: Any) -> Any:
+    """Version 3 keeps what a shedding policy remembers under the policy's name; 2 had a field for each."""
+    if kind != "fleet":
+        return body
+    low_hits, high_hits, history_ratio = body[11:14]
+    policies = {
+        "avg-shedder": {"low_hits": low_hits, "high_hits": high_hits},
+        "threshold-shedder": {"history_ratio": history_ratio},
+    }
+    return [*body[:11], policies, *body[14:]]
+
+
+UPGRADES: dict[int, Upgrade] = {2: _name_policies}
 """By the version that each one upgrades."""
 
 _encoder = msgspec.msgpack.Encoder()

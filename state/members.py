@@ -55,5 +55,5 @@ def calm(header: Header, pulsar: PulsarSettings, *, number: int) -> Calm:
     )
     return Calm(
         Hold("calm-after-change", f"{what} in round {change.round}: nothing moves before round {until}"),
-        pulsar.overload_shedder.threshold_ratio,
+        pulsar.overloaded_ratio,
     )

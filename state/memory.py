@@ -4,15 +4,12 @@ Three kinds of value: the *header* (clock, open rounds, control, guards), the *f
 and the reports and topic statistics waiting in open rounds. ``state.encoding`` turns each into bytes.
 """
 
-from collections.abc import Collection
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from policies.shedding.avg_shedder import AvgShedderMemory
-from policies.shedding.threshold_shedder import ThresholdShedderMemory
-from policies.snapshot import Ints
-from policies.usage import Bools, Floats
+from policies.columns import Bools, Floats, Ints
 from state.events import BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
 from state.past import (
@@ -28,6 +25,10 @@ from state.past import (
 )
 from state.settings import Mode
 from state.store import WaitingKind
+
+PolicyMemory = dict[str, dict[str, dict[str, Any]]]
+"""Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
+see ``state.policy_memory``."""
 
 
 class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -151,7 +152,6 @@ class Fleet:
 
     __slots__ = (
         "averages",
-        "avg_shedder",
         "broker_last_ms",
         "brokers",
         "bundles",
@@ -161,13 +161,13 @@ class Fleet:
         "namespaces",
         "owed_skip",
         "owner",
+        "policies",
         "run_start_ms",
         "samples",
         "split_averages",
         "split_hits",
         "split_samples",
         "starts",
-        "threshold_shedder",
     )
 
     def __init__(self) -> None:
@@ -203,25 +203,13 @@ class Fleet:
         """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
         self.split_hits: Ints = np.zeros(0, dtype=np.int64)
         """Rounds in a row each bundle was above a limit, (b,)."""
-        self.avg_shedder = AvgShedderMemory()
-        self.threshold_shedder = ThresholdShedderMemory()
-
-    def forget_policies_of(self, brokers: Collection[str]) -> None:
-        """Start again with hit counts and history of some brokers."""
-        hits, history = self.avg_shedder, self.threshold_shedder.history_ratio
-        self.avg_shedder = AvgShedderMemory(
-            low_hits={name: count for name, count in hits.low_hits.items() if name not in brokers},
-            high_hits={name: count for name, count in hits.high_hits.items() if name not in brokers},
-        )
-        self.threshold_shedder = ThresholdShedderMemory(
-            history_ratio={name: ratio for name, ratio in history.items() if name not in brokers}
-        )
+        self.policies: PolicyMemory = {}
+        """What the shedding policies remember."""
 
     def forget_policies(self) -> None:
-        """Start again with hit counts and history."""
+        """Start again with hit counts and whatever else the policies remember."""
         self.split_hits = np.zeros_like(self.split_hits)
-        self.avg_shedder = AvgShedderMemory()
-        self.threshold_shedder = ThresholdShedderMemory()
+        self.policies = {}
 
 
 class WaitingReport(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ old as the collector's last look, those of the bundles are running averages.
 
 import numpy as np
 
-from policies.usage import Bools
+from policies.columns import Bools
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
 from state.memory import Fleet

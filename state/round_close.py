@@ -9,10 +9,10 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from state import control, effects, forgetting, rounds, summary
+from state import control, effects, forgetting, policy_memory, rounds, summary
 from state.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
 from state.facts import Facts
-from state.groups import Groups, forget_moved
+from state.groups import Groups
 from state.kafka import actions as throttles
 from state.kafka import adoption, pursuit
 from state.kafka import rounds as kafka_rounds
@@ -132,7 +132,7 @@ def _obey(header: Header, fleet: Fleet, facts: Facts) -> Fleet:
     if before == after:
         return fleet
     moved = copy.copy(fleet)
-    forget_moved(moved, before, after)
+    moved.policies = policy_memory.forget_moved(fleet.policies, before, after)
     return moved
 
 

@@ -28,7 +28,7 @@ def round_summary(
     tick = closing.open_round.tick
     missing = [name for name in live if name not in closing.reports]
     oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
-    plan = decided.plan
+    shed = decided.shed
     failing = effects.failing_since(header, closing.settings.pulsar.guards)
     return RoundSummary(
         cluster=closing.cluster,
@@ -64,11 +64,15 @@ def round_summary(
         usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
         resources=summary.resource_summaries(round_loads),
         brokers=summary.broker_rows(round_loads, table),
-        examined=summary.empty_section() if plan is None else summary.examined_section(table, plan),
+        examined=(
+            summary.empty_section()
+            if shed is None
+            else summary.examined_section(table, shed, closing.settings.pulsar.policy)
+        ),
         candidates=(
             summary.empty_section()
-            if plan is None
-            else summary.candidates_section(table, plan, decided.admitted.holds)
+            if shed is None
+            else summary.candidates_section(table, shed.plan, decided.admitted.holds)
         ),
         splits=summary.empty_section() if decided.splits is None else splits.section(decided.splits),
         findings=found,

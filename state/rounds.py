@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from policies.shedding.plan import SheddingPlan
+from policies.shedding.contract import FIRED, SheddingPlan
 from policies.splitting.plan import TopicTable
 from state import (
     control,
@@ -31,6 +31,7 @@ from state.guards import Budget
 from state.holds import holds_of
 from state.memory import ControlRecord, Fleet, Header, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
+from state.own_actions import OwnActions
 from state.past import Trial
 from state.round_summary import round_summary
 from state.settings import (
@@ -41,7 +42,7 @@ from state.settings import (
     SettingsSource,
     to_ms,
 )
-from state.shedding import shed
+from state.shedding import settle, shed
 from state.splits import Splits
 from state.tables import Eligible, eligible, loads
 from state.waiting import silence_ms
@@ -197,7 +198,7 @@ def _decide(
     elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
     leaves = leaving.settle(header, advanced, end_ms=closing.end_ms)
     budget = guards.hour_budget(header, pulsar.guards, leaves)
-    round_loads = loads(closing.reports, pulsar)
+    round_loads = loads(closing.reports, pulsar, end_ms=closing.end_ms)
     codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
     groups = Groups.of(header.facts)
     codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
@@ -205,7 +206,14 @@ def _decide(
     codes[(codes == guards.OPEN) & own] = guards.OWN_TOPICS
     unsettled = _unsettled(header, trials, pulsar, end_ms=closing.end_ms)
     codes[(codes == guards.OPEN) & settling.owned_by(advanced.fleet, count, unsettled)] = guards.UNSETTLED
-    table = eligible(round_loads, advanced.fleet, codes, groups, unsettled=unsettled)
+    table = eligible(
+        round_loads,
+        advanced.fleet,
+        codes,
+        groups,
+        OwnActions(header, closing.end_ms),
+        unsettled=unsettled,
+    )
     topics = splits.topic_table(table, closing.topics)
     obstacle = _obstacle(header, closing, live)
     circumstances = _circumstances(closing, header)
@@ -250,7 +258,7 @@ def _judge(
     *,
     budget: Budget,
 ) -> Decided:
-    wanted = shed(table, advanced.fleet, pulsar, table.groups)
+    wanted = shed(table, advanced.fleet, pulsar)
     decided = None
     if pulsar.split.enabled:
         codes = guards.split_mask(
@@ -274,9 +282,8 @@ def _judge(
         AntiAffinity.of(header.facts, table, advanced.fleet),
         split_rows=decided.rows if decided else (),
     )
-    return Decided(
-        "decided", _decision_reason(wanted.plan, admitted, decided), wanted.plan, admitted, decided
-    )
+    settle(wanted, table, advanced.fleet, pulsar, admitted.holds)
+    return Decided("decided", _decision_reason(wanted.plan, admitted, decided), wanted, admitted, decided)
 
 
 def _circumstances(closing: Closing, header: Header) -> Circumstances:
@@ -285,7 +292,7 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
         number=closing.number,
         end_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
-        policy=closing.settings.pulsar.shedding_policy,
+        policy=closing.settings.pulsar.policy,
         dry_run=closing.mode == "dry-run",
         holds=holds_of(closing, header),
         calm=members.calm(header, closing.settings.pulsar, number=closing.number),
@@ -293,7 +300,7 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
 
 
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
-    fired = plan.examined.counts().get("fired", 0)
+    fired = plan.examined.counts().get(FIRED, 0)
     held = len(admitted.holds)
     said = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
     if decided is None:

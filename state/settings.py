@@ -5,14 +5,13 @@ All of them are fixed at start or changed by a control event; each round summary
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from policies.placement import Strategy
-from policies.shedding.avg_shedder import AvgShedderSettings
-from policies.shedding.overload_shedder import OverloadShedderSettings
-from policies.shedding.threshold_shedder import ThresholdShedderSettings
-from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
+from policies.shedding import overload_shedder, registry
+from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.kafka.settings import KafkaSettings
@@ -34,6 +33,7 @@ __all__ = [
 ]
 
 Mode = Literal["dry-run", "act"]
+ClassT = TypeVar("ClassT")
 
 _QUIET_SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)(?: (splits|unloads))?")
 _DAY_MIN = 24 * 60
@@ -160,13 +160,34 @@ class GuardSettings:
             )
 
 
+if TYPE_CHECKING:
+    PolicyName: TypeAlias = str
+else:
+    PolicyName = Literal[tuple(policy.name for policy in registry.POLICIES)]
+
+
+def _with_policies(*, after: str) -> Callable[[type[ClassT]], type[ClassT]]:
+    """Give a class a section for the settings of each shedding policy, behind the field ``after``."""
+
+    def declare(kind: type[ClassT]) -> type[ClassT]:
+        own = dict(kind.__annotations__)
+        place = list(own).index(after) + 1
+        sections = {policy.section: policy.settings for policy in registry.POLICIES}
+        head, tail = list(own.items())[:place], list(own.items())[place:]
+        kind.__annotations__ = {**dict(head), **sections, **dict(tail)}
+        for name, settings in sections.items():
+            setattr(kind, name, field(default_factory=settings))
+        return kind
+
+    return declare
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
+@_with_policies(after="capacity")
 class PulsarSettings:
     """Everything that decides about a Pulsar cluster."""
 
-    shedding_policy: Literal[
-        "avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"
-    ] = "avg-shedder"
+    shedding_policy: PolicyName = registry.POLICIES[0].name
     """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
     placement: Strategy = "broker"
     """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
@@ -178,16 +199,27 @@ class PulsarSettings:
     rounds: RoundSettings = field(default_factory=RoundSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
-    avg_shedder: AvgShedderSettings = field(default_factory=AvgShedderSettings)
-    threshold_shedder: ThresholdShedderSettings = field(default_factory=ThresholdShedderSettings)
-    uniform_load_shedder: UniformLoadShedderSettings = field(default_factory=UniformLoadShedderSettings)
-    overload_shedder: OverloadShedderSettings = field(default_factory=OverloadShedderSettings)
     split: SplitSettings = field(default_factory=SplitSettings)
     guards: GuardSettings = field(default_factory=GuardSettings)
 
     def __post_init__(self) -> None:
         if self.bundle_average_samples < 1:
             raise ValueError(f"bundle_average_samples is {self.bundle_average_samples}; it must be 1 or more")
+
+    @property
+    def policy(self) -> registry.AnyPolicy:
+        """The policy that chooses unloads."""
+        return next(policy for policy in registry.POLICIES if policy.name == self.shedding_policy)
+
+    def of_policy(self, policy: SheddingPolicy[SettingsT, Any, Any]) -> SettingsT:
+        """The section of a policy."""
+        settings: SettingsT = getattr(self, policy.section)
+        return settings
+
+    @property
+    def overloaded_ratio(self) -> float:
+        """Usage from which a broker is overloaded, whichever policy is in force."""
+        return self.of_policy(overload_shedder.POLICY).threshold_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

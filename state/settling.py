@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from policies.usage import Bools
+from policies.columns import Bools
 from state.memory import Fleet, Header
 from state.past import Trial
 

@@ -11,8 +11,8 @@ from itertools import repeat
 
 import numpy as np
 
-from policies.shedding.plan import SheddingPlan
-from policies.snapshot import Ints
+from policies.columns import Bools, Codes, Ints
+from policies.shedding.contract import SheddingPlan
 from policies.splitting.criteria import heaviest_topic, split
 from policies.splitting.cut import ChildLoad
 from policies.splitting.plan import (
@@ -25,11 +25,10 @@ from policies.splitting.plan import (
     SplitSnapshot,
     TopicTable,
 )
-from policies.usage import Bools
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Codes, Hold
+from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Hold
 from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.past import PastSplit
@@ -119,7 +118,7 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
     has_stats = topics.ends >= topics.starts
     reported = counts[:, TOPICS]
     return SplitSnapshot(
-        names=table.snapshot.bundles.names,
+        names=table.view.bundles.names,
         namespaces=fleet.namespace[rows],
         namespace_bundle_counts=np.bincount(fleet.namespace, minlength=len(fleet.namespaces)),
         topic_counts=np.where((reported == 0) & has_stats, topics.ends - topics.starts, reported),
@@ -134,7 +133,7 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
 
 def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTable:
     """The round's statistics by bundle row; only those of a bundle's owner count. Ends before it starts: none."""
-    bundles, brokers = table.snapshot.bundles, table.snapshot.brokers
+    bundles, brokers = table.view.bundles, table.view.brokers
     starts = np.zeros(len(bundles), dtype=np.int64)
     ends = np.full(len(bundles), -1, dtype=np.int64)
     found = [(at, topics[name].traffic) for at, name in enumerate(brokers.names) if name in topics]

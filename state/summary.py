@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from policies.shedding.plan import BUNDLE_OUTCOMES, MASKED, SheddingPlan
-from policies.usage import RESOURCES, Floats
+from policies.columns import Floats
+from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
+from policies.shedding.registry import AnyPolicy
+from policies.usage import RESOURCES
 from state.guards import MASK_REASONS, Hold
 from state.kafka.cuts import cut_throttle
 from state.outputs import (
@@ -25,6 +27,7 @@ from state.outputs import (
     UsageSummary,
     canonical,
 )
+from state.shedding import Shed
 from state.tables import Eligible, Loads, mean_points
 
 SHOWN_ROWS = 100
@@ -75,16 +78,16 @@ def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
     ]
 
 
-def examined_section(eligible: Eligible, plan: SheddingPlan) -> Section[ExaminedRow]:
-    """What the policy looked at, in its own order, heaviest first."""
-    names, examined = eligible.snapshot.brokers.names, plan.examined
+def examined_section(eligible: Eligible, shed: Shed, policy: AnyPolicy) -> Section[ExaminedRow]:
+    """What the policy looked at, in its own order, heaviest first; a row about the whole fleet names no broker."""
+    names, examined = (*eligible.view.brokers.names, None), shed.plan.examined
     shown = [
         ExaminedRow(
-            high_broker=names[int(examined.high[row])],
-            low_broker=names[int(examined.low[row])] if examined.low[row] >= 0 else None,
-            group=eligible.group_of(int(examined.high[row])),
+            high_broker=names[int(examined.high[row])] or "",
+            low_broker=names[int(examined.low[row])],
+            group=eligible.groups.name_of(int(shed.groups[row])),
             outcome=examined.outcome_of(row),
-            detail=_detail(examined.outcome_of(row), examined.evidence_of(row)),
+            detail=_detail(policy, examined.outcome_of(row), examined.evidence_of(row)),
             trigger=examined.trigger_of(row),
             evidence=examined.evidence_of(row),
         )
@@ -93,27 +96,26 @@ def examined_section(eligible: Eligible, plan: SheddingPlan) -> Section[Examined
     return Section(count=len(examined), outcomes=examined.counts(), heaviest=shown)
 
 
-def _detail(outcome: str, evidence: dict[str, float | int]) -> str:
-    if outcome == "hit-count":
-        return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
-    return outcome
+def _detail(policy: AnyPolicy, outcome: str, evidence: dict[str, float | int]) -> str:
+    return policy.details[outcome](evidence) if outcome in policy.details else outcome
 
 
 def candidates_section(
     eligible: Eligible, plan: SheddingPlan, holds: dict[int, Hold]
 ) -> Section[CandidateRow]:
     """Bundles of the brokers that fired; ``holds`` says which wanted unloads (by bundle row) did not happen."""
-    bundles, brokers = eligible.snapshot.bundles, eligible.snapshot.brokers
+    bundles, brokers = eligible.view.bundles, eligible.view.brokers
     outcomes = [
         _candidate_outcome(eligible, int(row), int(code), holds)
         for row, code in zip(plan.tried_rows, plan.tried_outcomes, strict=True)
     ]
     rows = plan.tried_rows
+    owners = bundles.owners_of(rows)
     heaviest = np.lexsort((rows, -bundles.bytes_per_s[rows], -bundles.messages_per_s[rows]))[:SHOWN_ROWS]
     shown = [
         CandidateRow(
             bundle=bundles.names[int(rows[at])],
-            broker=brokers.names[int(plan.examined.high[plan.tried_examined[at]])],
+            broker=brokers.names[int(owners[at])],
             outcome=outcomes[at],
             detail=holds[int(rows[at])].detail if int(rows[at]) in holds else outcomes[at],
             messages_per_s=float(bundles.messages_per_s[rows[at]]),

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.placement import Known
-from policies.snapshot import BrokerTable, BundleTable, Ints, Snapshot
-from policies.usage import Bools, Floats, capacity_percent, percent, weighted_maximum_ratio
+from policies.columns import Bools, Floats, Ints
+from policies.shedding.contract import BrokerTable, BundleTable, RoundView
+from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.groups import Groups
 from state.memory import Fleet, WaitingReport
-from state.settings import PulsarSettings
+from state.own_actions import OwnActions
+from state.settings import MS_PER_S, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,6 +24,8 @@ class Loads:
     names: tuple[str, ...]
     percents: Floats
     """(n, resources): percentage of each of ``policies.usage.RESOURCES``."""
+    limits: Floats
+    """(n, resources - 1): limit of each resource but the last; 0 or less where it was not measured."""
     measured: Bools
     """(n, resources): whether there was a limit above 0 to measure against."""
     usage_ratio: Floats
@@ -31,43 +34,43 @@ class Loads:
     listed_counts: Ints
     is_measured: Bools
     """Whether a resource with a weight above 0 was measured, (n,)."""
+    report_age_s: Floats
+    """From the report to the end of the round, (n,)."""
     included: Bools
     """False for excluded brokers: neither paired nor averaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Eligible:
-    """The snapshot of a round with what the masks say of each of its bundles."""
+    """The view of a round with what the masks say of each of its bundles."""
 
-    snapshot: Snapshot
-    known: Known
-    """What of the snapshot was measured."""
+    view: RoundView
     mask_codes: NDArray[np.int8]
-    """Code of ``state.guards.MASK_REASONS`` for each bundle row of the snapshot."""
+    """Code of ``state.guards.MASK_REASONS`` for each bundle row of the view."""
     owned_counts: Ints
-    """Bundles each broker row of the snapshot owns, system bundles not counted."""
+    """Bundles each broker row of the view owns, system bundles not counted."""
     bundle_counts: dict[str, int]
     """The same by name, of excluded brokers too."""
     fleet_rows: Ints
-    """Row of the fleet of each bundle row of the snapshot."""
+    """Row of the fleet of each bundle row of the view."""
     groups: Groups
     broker_groups: Ints
-    """Group of each broker row of the snapshot."""
+    """Group of each broker row of the view."""
 
     def broker_of(self, row: int) -> str:
         """Owner of a bundle row."""
-        at = int(np.searchsorted(self.snapshot.bundles.starts, row, side="right")) - 1
-        return self.snapshot.brokers.names[at]
+        return self.view.brokers.names[int(self.view.bundles.owners_of(np.array([row]))[0])]
 
     def group_of(self, broker: int) -> str | None:
         """Isolation policy of a broker row; None for the default group."""
         return self.groups.name_of(int(self.broker_groups[broker]))
 
 
-def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
+def loads(reports: dict[str, WaitingReport], settings: PulsarSettings, *, end_ms: int) -> Loads:
     """Load of each broker of the round."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
+    times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     resources = np.array([report.resources for report in found])
     messages = np.array([report.messages_per_s for report in found])
     volume = np.array([report.bytes_per_s for report in found])
@@ -79,12 +82,14 @@ def loads(reports: dict[str, WaitingReport], settings: PulsarSettings) -> Loads:
     return Loads(
         names=names,
         percents=percents,
+        limits=resources[:, :, 1],
         measured=measured,
         usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
         messages_per_s=messages,
         bytes_per_s=volume,
         listed_counts=np.array([report.listed_count for report in found], dtype=np.int64),
         is_measured=np.any(measured & (settings.usage.weights() > 0), axis=1),
+        report_age_s=(end_ms - times_ms) / MS_PER_S,
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
     )
 
@@ -99,10 +104,11 @@ def eligible(
     fleet: Fleet,
     mask_codes: NDArray[np.int8],
     groups: Groups,
+    own: OwnActions,
     *,
     unsettled: Collection[str] = (),
 ) -> Eligible:
-    """The policy's snapshot: included brokers and the bundles they own.
+    """The policy's view: included brokers and the bundles they own.
 
     ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
     brokers receive nothing.
@@ -125,6 +131,11 @@ def eligible(
     brokers = BrokerTable(
         names=tuple(loads_.names[row] for row in kept.tolist()),
         usage_ratio=loads_.usage_ratio[kept],
+        percents=loads_.percents[kept],
+        limits=loads_.limits[kept],
+        measured=loads_.measured[kept],
+        is_measured=loads_.is_measured[kept],
+        report_age_s=loads_.report_age_s[kept],
         messages_per_s=loads_.messages_per_s[kept],
         bytes_per_s=loads_.bytes_per_s[kept],
         listed_bundle_counts=loads_.listed_counts[kept],
@@ -133,13 +144,14 @@ def eligible(
     bundles = BundleTable(
         names=names,
         starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        rates=average,
+        sampled=fleet.samples[taken] > 0,
         messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
         bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
         movable=samples_mask == 0,
     )
     return Eligible(
-        snapshot=Snapshot(brokers=brokers, bundles=bundles),
-        known=Known(sampled=fleet.samples[taken] > 0, measured=loads_.is_measured[kept]),
+        view=RoundView(brokers=brokers, bundles=bundles, in_flight=own.in_flight, judged=own.judged),
         mask_codes=samples_mask,
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),

@@ -62,7 +62,7 @@ def _firing() -> list[Graph]:
         ),
         graph(
             "Hit counts",
-            "Rounds in which that pair stood out so far, and after how many it fires. ThresholdShedder counts none.",
+            "Rounds in which that pair stood out so far, and after how many it fires. Empty for a policy that counts none.",
             Query(latest(families.HIT_COUNT, by="cluster"), "{{cluster}} hits"),
             Query(latest(families.NEEDED_HIT_COUNT, by="cluster"), "{{cluster}} needed"),
             unit=units.Short,

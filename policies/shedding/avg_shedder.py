@@ -17,22 +17,23 @@ from typing import Final
 
 import numpy as np
 
-from policies.shedding.plan import (
+from policies.columns import Bools, Codes, Floats, Ints
+from policies.shedding.contract import (
     ACTED,
     MASKED,
     NEED_MET,
     NO_DESTINATION,
     NO_TRAFFIC,
     TOO_BIG,
-    Candidates,
-    Codes,
+    Evidence,
     Examined,
-    PlanBuilder,
-    SheddingPlan,
-    candidates,
+    Headline,
+    Proposal,
+    RoundView,
+    SheddingPolicy,
+    Stand,
 )
-from policies.snapshot import Ints, Snapshot
-from policies.usage import Bools, Floats
+from policies.shedding.plan import Candidates, PlanBuilder, candidates
 
 NAME: Final = "avg-shedder"
 
@@ -93,16 +94,29 @@ class _Pairs:
     difference: Floats
 
 
-def shed(
-    snapshot: Snapshot, memory: AvgShedderMemory, settings: AvgShedderSettings
-) -> tuple[SheddingPlan, AvgShedderMemory]:
-    """Decide one round. Pure; ``memory`` is not changed.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """Hits of a round before those that fired are spent."""
 
-    Brokers that are not in the snapshot keep their hits, unless no pair at all stands out: that clears every hit,
-    as in Pulsar.
-    """
-    pairs = _pair(100.0 * snapshot.brokers.usage_ratio)
-    low_hits, high_hits = _count_hits(snapshot.brokers.names, pairs, memory, settings)
+    before: AvgShedderMemory
+    names: tuple[str, ...]
+    low_hits: Ints
+    """Hits of each broker, this round's included, (n,)."""
+    high_hits: Ints
+    low: Ints
+    """One broker row of each pair, (k,)."""
+    high: Ints
+    """The other, (k,)."""
+    fires: Bools
+    """Whether the pair has hits enough, (k,)."""
+    stands_out: bool
+    """Whether any pair does."""
+
+
+def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings) -> Proposal[_Pending]:
+    """Decide one round."""
+    pairs = _pair(100.0 * view.brokers.usage_ratio)
+    low_hits, high_hits = _count_hits(view.brokers.names, pairs, memory, settings)
     stands_out = pairs.difference >= settings.low_threshold_points
     glaring = pairs.difference >= settings.high_threshold_points
     most_low = np.maximum(low_hits[pairs.low], low_hits[pairs.high])
@@ -110,7 +124,7 @@ def shed(
     by_high = stands_out & (most_high >= settings.high_hit_count)
     fires = stands_out & (by_high | (most_low >= settings.low_hit_count))
 
-    needs = _needs(snapshot, pairs, settings)
+    needs = _needs(view, pairs, settings)
     outcome = np.select(
         [~stands_out, ~fires, needs.is_nothing], [BELOW_THRESHOLD, HIT_COUNT, BELOW_MIN_TRAFFIC], FIRED
     ).astype(np.int8)
@@ -122,7 +136,7 @@ def shed(
         trigger=np.select([by_high, fires], [2, 1], 0).astype(np.int8),
         triggers=TRIGGERS,
         evidence=_evidence(
-            snapshot,
+            view,
             pairs,
             settings,
             hits=(most_low, most_high),
@@ -133,18 +147,40 @@ def shed(
     builder = PlanBuilder()
     fired = np.flatnonzero(outcome == FIRED)
     if len(fired):
-        _choose(snapshot, builder, examined, needs, fired)
-    spent = np.concatenate([pairs.low[fires], pairs.high[fires]])
-    low_hits[spent] = 0
-    high_hits[spent] = 0
-    after = AvgShedderMemory()
-    if stands_out.any():
-        names = snapshot.brokers.names
-        after = AvgShedderMemory(
-            low_hits=_merge(memory.low_hits, names, low_hits),
-            high_hits=_merge(memory.high_hits, names, high_hits),
-        )
-    return builder.build(examined), after
+        _choose(view, builder, examined, needs, fired)
+    pending = _Pending(
+        memory,
+        view.brokers.names,
+        low_hits,
+        high_hits,
+        low=pairs.low,
+        high=pairs.high,
+        fires=fires,
+        stands_out=bool(stands_out.any()),
+    )
+    return Proposal(builder.build(examined), pending)
+
+
+def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:  # noqa: ARG001
+    """Hits after the round: those of a pair that fired are spent.
+
+    Brokers that were not in the view keep their hits, unless no pair at all stands out: that clears every hit, as in
+    Pulsar.
+    """
+    found = proposal.pending
+    if not found.stands_out:
+        return AvgShedderMemory()
+    spent = np.concatenate([found.low[found.fires], found.high[found.fires]])
+    return AvgShedderMemory(
+        low_hits=_merge(found.before.low_hits, found.names, _without(found.low_hits, spent)),
+        high_hits=_merge(found.before.high_hits, found.names, _without(found.high_hits, spent)),
+    )
+
+
+def _without(hits: Ints, spent: Ints) -> Ints:
+    left = hits.copy()
+    left[spent] = 0
+    return left
 
 
 def _pair(score: Floats) -> _Pairs:
@@ -196,8 +232,8 @@ class _Needs:
     is_nothing: Bools
 
 
-def _needs(snapshot: Snapshot, pairs: _Pairs, settings: AvgShedderSettings) -> _Needs:
-    brokers = snapshot.brokers
+def _needs(view: RoundView, pairs: _Pairs, settings: AvgShedderSettings) -> _Needs:
+    brokers = view.brokers
     messages = (
         brokers.messages_per_s[pairs.high] - brokers.messages_per_s[pairs.low]
     ) * settings.max_unload_ratio
@@ -207,7 +243,7 @@ def _needs(snapshot: Snapshot, pairs: _Pairs, settings: AvgShedderSettings) -> _
 
 
 def _evidence(
-    snapshot: Snapshot,
+    view: RoundView,
     pairs: _Pairs,
     settings: AvgShedderSettings,
     *,
@@ -216,7 +252,7 @@ def _evidence(
     by_high: Bools,
 ) -> dict[str, Floats | Ints]:
     """The numbers of every pair; the count shown is the one that decided, else the one that will decide first."""
-    score = 100.0 * snapshot.brokers.usage_ratio
+    score = 100.0 * view.brokers.usage_ratio
     return {
         "high_usage_points": score[pairs.high],
         "low_usage_points": score[pairs.low],
@@ -229,9 +265,9 @@ def _evidence(
     }
 
 
-def _choose(snapshot: Snapshot, builder: PlanBuilder, examined: Examined, needs: _Needs, fired: Ints) -> None:
+def _choose(view: RoundView, builder: PlanBuilder, examined: Examined, needs: _Needs, fired: Ints) -> None:
     """Pick the bundles of the pairs that fired, each from the biggest that still fits."""
-    bundles = snapshot.bundles
+    bundles = view.bundles
     tried = candidates(bundles, fired=fired, brokers=examined.high[fired])
     traffic = np.where(
         needs.by_messages[tried.examined], bundles.messages_per_s[tried.rows], bundles.bytes_per_s[tried.rows]
@@ -240,7 +276,7 @@ def _choose(snapshot: Snapshot, builder: PlanBuilder, examined: Examined, needs:
     need = np.where(needs.by_messages, needs.messages_per_s, needs.bytes_per_s)
     outcomes = _fit(tried, traffic, bundles.movable[tried.rows], need)
     destinations = examined.low[tried.examined]
-    outcomes[(outcomes == ACTED) & ~snapshot.brokers.may_receive[destinations]] = NO_DESTINATION
+    outcomes[(outcomes == ACTED) & ~view.brokers.may_receive[destinations]] = NO_DESTINATION
     builder.add(tried, outcomes=outcomes, destinations=destinations)
 
 
@@ -270,3 +306,50 @@ def _take(loads: list[float], start: int, end: int, left: float) -> Iterator[int
             yield place
         if left < lightest:
             return
+
+
+def _pair_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+    return (
+        f"{source} is at {evidence['high_usage_points']:.1f} % and {partner} at "
+        f"{evidence['low_usage_points']:.1f} %, {evidence['difference_points']:.1f} points apart with "
+        f"{evidence['threshold_points']:g} allowed, found {evidence['hit_count']} times "
+        f"({evidence['needed_hit_count']} needed)"
+    )
+
+
+def _counted(evidence: Evidence) -> str:
+    return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
+
+
+def _stand(evidence: Evidence) -> Stand:
+    return Stand(
+        difference_points=float(evidence["difference_points"]),
+        threshold_points=float(evidence["threshold_points"]),
+        hit_count=float(evidence["hit_count"]),
+        needed_hit_count=float(evidence["needed_hit_count"]),
+    )
+
+
+POLICY: Final = SheddingPolicy(
+    name=NAME,
+    settings=AvgShedderSettings,
+    memory=AvgShedderMemory,
+    plan=plan,
+    settle=settle,
+    outcomes=OUTCOMES,
+    calm_outcomes=("below-threshold",),
+    triggers=TRIGGERS,
+    evidence=(
+        "high_usage_points",
+        "low_usage_points",
+        "difference_points",
+        "threshold_points",
+        "hit_count",
+        "needed_hit_count",
+        "to_move_messages_per_s",
+        "to_move_bytes_per_s",
+    ),
+    sentences=dict.fromkeys(TRIGGERS[1:], _pair_apart),
+    details={"hit-count": _counted},
+    headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
+)

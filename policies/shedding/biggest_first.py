@@ -6,9 +6,9 @@ its size; the last one taken may overshoot.
 
 import numpy as np
 
-from policies.shedding.plan import ACTED, MASKED, NEED_MET, NOBODY, Examined, PlanBuilder, candidates
-from policies.snapshot import Ints, Snapshot
-from policies.usage import Floats
+from policies.columns import Floats, Ints
+from policies.shedding.contract import ACTED, MASKED, NEED_MET, NOBODY, Examined, RoundView
+from policies.shedding.plan import PlanBuilder, candidates
 
 MARGIN_RATIO = 0.05
 """Share of a broker's throughput moved beyond the excess, so that it ends clearly below the threshold.
@@ -16,10 +16,10 @@ Pulsar: ``ADDITIONAL_THRESHOLD_PERCENT_MARGIN`` of both classes."""
 
 
 def choose_biggest_first(
-    snapshot: Snapshot, builder: PlanBuilder, examined: Examined, to_move: Floats, fired: Ints
+    view: RoundView, builder: PlanBuilder, examined: Examined, to_move: Floats, fired: Ints
 ) -> None:
     """Pick for the brokers that fired (rows of ``examined``); ``to_move`` is bytes/s by broker row, (n,)."""
-    bundles, brokers = snapshot.bundles, examined.high[fired]
+    bundles, brokers = view.bundles, examined.high[fired]
     tried = candidates(bundles, fired=fired, brokers=brokers)
     tried, traffic = tried.heaviest_first(bundles.bytes_per_s[tried.rows])
     outcomes = np.where(bundles.movable[tried.rows], NEED_MET, MASKED).astype(np.int8)

@@ -15,10 +15,22 @@ from typing import Final
 
 import numpy as np
 
+from policies.columns import Floats
 from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
-from policies.shedding.plan import FEWEST_BROKERS, NOBODY, Examined, PlanBuilder, SheddingPlan
-from policies.snapshot import BrokerTable, Snapshot
-from policies.usage import Floats
+from policies.shedding.contract import (
+    NOBODY,
+    BrokerTable,
+    Evidence,
+    Examined,
+    Headline,
+    NoMemory,
+    Proposal,
+    RoundView,
+    SheddingPolicy,
+    Stand,
+    keep_pending,
+)
+from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder
 
 NAME: Final = "overload-shedder"
 
@@ -46,9 +58,9 @@ class OverloadShedderSettings:
         return self.threshold_points / 100.0
 
 
-def shed(snapshot: Snapshot, settings: OverloadShedderSettings) -> SheddingPlan:
-    """Decide one round. Pure; what a broker should lose is in bytes/s."""
-    brokers = snapshot.brokers
+def plan(view: RoundView, memory: NoMemory, settings: OverloadShedderSettings) -> Proposal[NoMemory]:
+    """Decide one round; what a broker should lose is in bytes/s."""
+    brokers = view.brokers
     threshold = settings.threshold_ratio
     to_move = brokers.bytes_per_s * (brokers.usage_ratio - threshold + MARGIN_RATIO)
     outcome = np.select(
@@ -64,8 +76,8 @@ def shed(snapshot: Snapshot, settings: OverloadShedderSettings) -> SheddingPlan:
     builder = PlanBuilder()
     fired = np.flatnonzero(examined.outcome == FIRED)
     if len(fired):
-        choose_biggest_first(snapshot, builder, examined, to_move, fired)
-    return builder.build(examined)
+        choose_biggest_first(view, builder, examined, to_move, fired)
+    return Proposal(builder.build(examined), memory)
 
 
 def _examined(
@@ -91,3 +103,29 @@ def _examined(
             "to_move_bytes_per_s": to_move[order],
         },
     )
+
+
+def _overloaded(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with nobody
+    return f"{source} is at {evidence['usage_points']:.1f} %, with less than {evidence['threshold_points']:g} % allowed"
+
+
+def _stand(evidence: Evidence) -> Stand:
+    return Stand(
+        difference_points=float(evidence["usage_points"]),
+        threshold_points=float(evidence["threshold_points"]),
+    )
+
+
+POLICY: Final = SheddingPolicy(
+    name=NAME,
+    settings=OverloadShedderSettings,
+    memory=NoMemory,
+    plan=plan,
+    settle=keep_pending,
+    outcomes=OUTCOMES,
+    calm_outcomes=("below-threshold", "sole-broker"),
+    triggers=TRIGGERS,
+    evidence=("usage_points", "threshold_points", "broker_bytes_per_s", "to_move_bytes_per_s"),
+    sentences={"overloaded": _overloaded},
+    headline=Headline(meaning="its usage", stand_of=_stand),
+)

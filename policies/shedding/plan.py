@@ -1,97 +1,17 @@
-"""What a shedding policy returns: the unloads it wants, and the outcome of everything it looked at.
+"""How a policy builds its plan: the bundles it tries, heaviest first, and the choices it collects.
 
-Invariants: every examined pair or broker has exactly one outcome, and so has every bundle of those that fired.
 All of it is columns, because a thousand brokers are examined each round and only a hundred are ever shown.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from policies.snapshot import BundleTable, Ints, empty_rows
-from policies.usage import Floats
-
-Codes = NDArray[np.int8]
-
-BUNDLE_OUTCOMES = (
-    "acted",
-    "need-met",
-    "too-big",
-    "no-traffic",
-    "masked",
-    "no-destination",
-    "bundle-limit",
-)
-"""Outcomes of a bundle of a broker that fired, by code. ``masked``: not movable; who masked it says why."""
-ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = range(len(BUNDLE_OUTCOMES))
-
-NOBODY = -1
-"""Row of a partner or destination that there is not."""
+from policies.columns import Codes, Floats, Ints, empty_rows
+from policies.shedding.contract import ACTED, BundleTable, Examined, SheddingPlan
 
 FEWEST_BROKERS = 2
 """Pulsar starts no shedder with fewer: there is nowhere to go. It matters to policies that compare nobody."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Examined:
-    """Pairs of brokers, or single brokers, in the order the policy took them; k rows."""
-
-    high: Ints
-    """Broker row that would shed, (k,)."""
-    low: Ints
-    """Broker row of its partner, NOBODY for a policy without pairs, (k,)."""
-    outcome: Codes
-    """Index into ``outcomes``, (k,)."""
-    outcomes: tuple[str, ...]
-    """Every outcome this policy knows."""
-    trigger: Codes
-    """Index into ``triggers``: what would make it fire, (k,)."""
-    triggers: tuple[str, ...]
-    """Every trigger this policy knows."""
-    evidence: Mapping[str, Floats | Ints]
-    """The numbers each row was judged on, (k,) each, units in their names."""
-
-    def __len__(self) -> int:
-        return len(self.high)
-
-    def outcome_of(self, row: int) -> str:
-        """Outcome in words."""
-        return self.outcomes[int(self.outcome[row])]
-
-    def trigger_of(self, row: int) -> str:
-        """Trigger in words."""
-        return self.triggers[int(self.trigger[row])]
-
-    def evidence_of(self, row: int) -> dict[str, float | int]:
-        """The numbers of one row."""
-        return {name: column[row].item() for name, column in self.evidence.items()}
-
-    def counts(self) -> dict[str, int]:
-        """How many rows ended with each outcome that occurred."""
-        return count_codes(self.outcome, self.outcomes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SheddingPlan:
-    """Decisions of one round with their explanation; the policy's next memory travels beside it."""
-
-    examined: Examined
-    unload_rows: Ints
-    """Bundle rows to unload, in the policy's order, (u,)."""
-    unload_destinations: Ints
-    """Broker row each goes to; NOBODY where Pulsar chooses, (u,)."""
-    unload_examined: Ints
-    """Row of ``examined`` each comes from, (u,)."""
-    unload_evidence: Mapping[str, Floats] = field(default_factory=dict)
-    """Numbers of each unload beside those of its row of ``examined``, (u,) each, units in their names."""
-    tried_rows: Ints
-    """Bundle rows of the brokers that fired, in the order they were tried, (t,)."""
-    tried_outcomes: Codes
-    """Index into ``BUNDLE_OUTCOMES``, (t,)."""
-    tried_examined: Ints
-    """Row of ``examined`` each was tried for, (t,)."""
 
 
 def nothing_examined(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Examined:
@@ -105,12 +25,6 @@ def nothing_examined(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Ex
         triggers=triggers,
         evidence={},
     )
-
-
-def count_codes(codes: Codes, names: tuple[str, ...]) -> dict[str, int]:
-    """How often each name occurs; names that do not occur are left out."""
-    found = np.bincount(codes, minlength=len(names))
-    return {name: int(count) for name, count in zip(names, found, strict=True) if count}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,17 +19,21 @@ from typing import Final
 
 import numpy as np
 
+from policies.columns import Bools, Floats, Ints
 from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
-from policies.shedding.plan import (
-    FEWEST_BROKERS,
+from policies.shedding.contract import (
     NOBODY,
+    BrokerTable,
+    Evidence,
     Examined,
-    PlanBuilder,
-    SheddingPlan,
-    nothing_examined,
+    Headline,
+    Proposal,
+    RoundView,
+    SheddingPolicy,
+    Stand,
+    keep_pending,
 )
-from policies.snapshot import BrokerTable, Ints, Snapshot
-from policies.usage import Bools, Floats
+from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, nothing_examined
 
 NAME: Final = "threshold-shedder"
 
@@ -98,13 +102,13 @@ class _Usage:
     mean: float
 
 
-def shed(
-    snapshot: Snapshot, memory: ThresholdShedderMemory, settings: ThresholdShedderSettings
-) -> tuple[SheddingPlan, ThresholdShedderMemory]:
-    """Decide one round. Pure; ``memory`` is not changed; brokers not in the snapshot keep their history."""
-    brokers = snapshot.brokers
+def plan(
+    view: RoundView, memory: ThresholdShedderMemory, settings: ThresholdShedderSettings
+) -> Proposal[ThresholdShedderMemory]:
+    """Decide one round; brokers that are not in the view keep their history."""
+    brokers = view.brokers
     if len(brokers) == 0:
-        return PlanBuilder().build(nothing_examined(OUTCOMES, TRIGGERS)), memory
+        return Proposal(PlanBuilder().build(nothing_examined(OUTCOMES, TRIGGERS)), memory)
     before = np.fromiter(
         (memory.history_ratio.get(name, math.nan) for name in brokers.names),
         dtype=np.float64,
@@ -112,13 +116,13 @@ def shed(
     )
     usage = _smooth(before, brokers.usage_ratio, settings.history_ratio)
     builder = PlanBuilder()
-    examined = _shed_above_mean(snapshot, usage, settings, builder)
+    examined = _shed_above_mean(view, usage, settings, builder)
     if settings.lower_boundary_shedding and builder.is_empty and usage.mean != 0:
         usage = _smooth(usage.history, brokers.usage_ratio, settings.history_ratio)
-        examined = _shed_busiest(snapshot, usage, settings, examined, builder)
+        examined = _shed_busiest(view, usage, settings, examined, builder)
     remembered = dict(memory.history_ratio)
     remembered.update(zip(brokers.names, usage.history.tolist(), strict=True))
-    return builder.build(examined), ThresholdShedderMemory(history_ratio=remembered)
+    return Proposal(builder.build(examined), ThresholdShedderMemory(history_ratio=remembered))
 
 
 def _smooth(before: Floats, current: Floats, history_ratio: float) -> _Usage:
@@ -127,9 +131,9 @@ def _smooth(before: Floats, current: Floats, history_ratio: float) -> _Usage:
 
 
 def _shed_above_mean(
-    snapshot: Snapshot, usage: _Usage, settings: ThresholdShedderSettings, builder: PlanBuilder
+    view: RoundView, usage: _Usage, settings: ThresholdShedderSettings, builder: PlanBuilder
 ) -> Examined:
-    brokers = snapshot.brokers
+    brokers = view.brokers
     threshold = settings.threshold_points / 100.0
     to_move = brokers.bytes_per_s * (usage.history - usage.mean - threshold + MARGIN_RATIO)
     outcome = np.select(
@@ -149,12 +153,12 @@ def _shed_above_mean(
     examined = _examined(
         brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
     )
-    choose_biggest_first(snapshot, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
+    choose_biggest_first(view, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
     return examined
 
 
 def _shed_busiest(
-    snapshot: Snapshot,
+    view: RoundView,
     usage: _Usage,
     settings: ThresholdShedderSettings,
     first: Examined,
@@ -165,7 +169,7 @@ def _shed_busiest(
     It keeps the order of ``first``, which the bundles tried so far point into. A busiest broker that fired already
     had nothing movable, so there is nothing to try again.
     """
-    brokers = snapshot.brokers
+    brokers = view.brokers
     threshold = settings.threshold_points / 100.0
     floor = usage.mean - threshold
     sheddable = (usage.history > floor) & (brokers.listed_bundle_counts > 1)
@@ -186,7 +190,7 @@ def _shed_busiest(
         brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
     )
     if fires:
-        choose_biggest_first(snapshot, builder, examined, to_move, np.flatnonzero(first.high == busiest))
+        choose_biggest_first(view, builder, examined, to_move, np.flatnonzero(first.high == busiest))
     return examined
 
 
@@ -224,3 +228,39 @@ def _examined(
             "to_move_bytes_per_s": to_move[order],
         },
     )
+
+
+def _above_mean(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with the mean
+    return (
+        f"{source} is at {evidence['history_points']:.1f} % over time ({evidence['usage_points']:.1f} % now) and the "
+        f"mean is {evidence['mean_points']:.1f} %, with {evidence['threshold_points']:g} points allowed"
+    )
+
+
+def _stand(evidence: Evidence) -> Stand:
+    return Stand(
+        difference_points=float(evidence["history_points"]) - float(evidence["mean_points"]),
+        threshold_points=float(evidence["threshold_points"]),
+    )
+
+
+POLICY: Final = SheddingPolicy(
+    name=NAME,
+    settings=ThresholdShedderSettings,
+    memory=ThresholdShedderMemory,
+    plan=plan,
+    settle=keep_pending,
+    outcomes=OUTCOMES,
+    calm_outcomes=("below-threshold", "already-recovered", "cluster-idle", "sole-broker"),
+    triggers=TRIGGERS,
+    evidence=(
+        "usage_points",
+        "history_points",
+        "mean_points",
+        "threshold_points",
+        "broker_bytes_per_s",
+        "to_move_bytes_per_s",
+    ),
+    sentences={TRIGGERS[UPPER]: _above_mean, TRIGGERS[LOWER]: _above_mean},
+    headline=Headline(meaning="its smoothed usage less the mean", stand_of=_stand),
+)

@@ -18,23 +18,25 @@ from typing import Final
 
 import numpy as np
 
-from policies.shedding.plan import (
+from policies.columns import Codes, Floats
+from policies.shedding.contract import (
     ACTED,
     BUNDLE_LIMIT,
-    FEWEST_BROKERS,
     MASKED,
     NEED_MET,
     NOBODY,
     TOO_BIG,
-    Codes,
+    BrokerTable,
+    Evidence,
     Examined,
-    PlanBuilder,
-    SheddingPlan,
-    candidates,
-    nothing_examined,
+    Headline,
+    NoMemory,
+    Proposal,
+    RoundView,
+    SheddingPolicy,
+    keep_pending,
 )
-from policies.snapshot import BrokerTable, Snapshot
-from policies.usage import Floats
+from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, nothing_examined
 
 NAME: Final = "uniform-load-shedder"
 
@@ -121,18 +123,18 @@ class _Finding:
     minimum: float
 
 
-def shed(snapshot: Snapshot, settings: UniformLoadShedderSettings) -> SheddingPlan:
-    """Decide one round. Pure."""
-    brokers, builder = snapshot.brokers, PlanBuilder()
+def plan(view: RoundView, memory: NoMemory, settings: UniformLoadShedderSettings) -> Proposal[NoMemory]:
+    """Decide one round."""
+    brokers, builder = view.brokers, PlanBuilder()
     if len(brokers) == 0:
-        return builder.build(nothing_examined(OUTCOMES, TRIGGERS))
+        return Proposal(builder.build(nothing_examined(OUTCOMES, TRIGGERS)), memory)
     rate, volume = _spread(brokers.messages_per_s), _spread(brokers.bytes_per_s)
-    found = _find(snapshot, rate, volume, settings)
+    found = _find(view, rate, volume, settings)
     examined = _examined(brokers, rate, volume, found, settings)
     if examined.outcome[0] == FIRED:
         need = int(found.spread.to_move(settings.max_unload_ratio)[found.spread.busiest])
-        _choose(snapshot, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
-    return builder.build(examined)
+        _choose(view, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
+    return Proposal(builder.build(examined), memory)
 
 
 def _spread(load: Floats) -> _Spread:
@@ -146,16 +148,14 @@ def _spread(load: Floats) -> _Spread:
     )
 
 
-def _find(
-    snapshot: Snapshot, rate: _Spread, volume: _Spread, settings: UniformLoadShedderSettings
-) -> _Finding:
+def _find(view: RoundView, rate: _Spread, volume: _Spread, settings: UniformLoadShedderSettings) -> _Finding:
     """The rate comes first; throughput is never looked at once it has decided, however little it would move."""
     by_rate = 0 < settings.rate_difference_percent < rate.difference_percent[rate.busiest]
     by_volume = 0 < settings.throughput_multiple < volume.multiple[volume.busiest]
     if by_volume and not by_rate:
-        return _Finding(BY_THROUGHPUT, volume, snapshot.bundles.bytes_per_s, settings.min_unload_bytes_per_s)
+        return _Finding(BY_THROUGHPUT, volume, view.bundles.bytes_per_s, settings.min_unload_bytes_per_s)
     trigger = BY_RATE if by_rate else 0
-    return _Finding(trigger, rate, snapshot.bundles.messages_per_s, settings.min_unload_messages_per_s)
+    return _Finding(trigger, rate, view.bundles.messages_per_s, settings.min_unload_messages_per_s)
 
 
 def _examined(
@@ -214,7 +214,7 @@ def _outcome(brokers: BrokerTable, found: _Finding, settings: UniformLoadShedder
 
 
 def _choose(
-    snapshot: Snapshot,
+    view: RoundView,
     builder: PlanBuilder,
     examined: Examined,
     traffic: Floats,
@@ -222,7 +222,7 @@ def _choose(
     limit: int,
 ) -> None:
     """Pick the bundles of the busiest broker, the first row examined, each from the biggest that still fits."""
-    bundles = snapshot.bundles
+    bundles = view.bundles
     tried = candidates(bundles, fired=np.zeros(1, dtype=np.int64), brokers=examined.high[:1])
     tried, loads = tried.heaviest_first(traffic[tried.rows])
     outcomes = _fit(loads.tolist(), bundles.movable[tried.rows].tolist(), need, limit)
@@ -245,3 +245,45 @@ def _fit(loads: list[float], movable: list[bool], need: int, limit: int) -> Code
         else:
             outcomes[place] = TOO_BIG if load > need else NEED_MET
     return outcomes
+
+
+def _rates_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+    return (
+        f"{source} carries {evidence['broker_messages_per_s']:.0f} messages/s, "
+        f"{evidence['difference_percent']:.1f} % above the {evidence['lowest_messages_per_s']:.0f} of {partner} with "
+        f"{evidence['allowed_difference_percent']:g} % allowed"
+    )
+
+
+def _throughputs_apart(source: str, partner: str | None, evidence: Evidence) -> str:
+    return (
+        f"{source} carries {evidence['broker_bytes_per_s']:.0f} bytes/s, "
+        f"{evidence['throughput_multiple']:.1f} times the {evidence['lowest_bytes_per_s']:.0f} of {partner} with "
+        f"{evidence['allowed_throughput_multiple']:g} times allowed"
+    )
+
+
+POLICY: Final = SheddingPolicy(
+    name=NAME,
+    settings=UniformLoadShedderSettings,
+    memory=NoMemory,
+    plan=plan,
+    settle=keep_pending,
+    outcomes=OUTCOMES,
+    calm_outcomes=("below-threshold", "not-busiest", "sole-broker"),
+    triggers=TRIGGERS,
+    evidence=(
+        "broker_messages_per_s",
+        "lowest_messages_per_s",
+        "difference_percent",
+        "allowed_difference_percent",
+        "to_move_messages_per_s",
+        "broker_bytes_per_s",
+        "lowest_bytes_per_s",
+        "throughput_multiple",
+        "allowed_throughput_multiple",
+        "to_move_bytes_per_s",
+    ),
+    sentences={TRIGGERS[BY_RATE]: _rates_apart, TRIGGERS[BY_THROUGHPUT]: _throughputs_apart},
+    headline=Headline(meaning="which compares rates"),
+)

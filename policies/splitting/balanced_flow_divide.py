@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.splitting.cut import Cut, SplitQuestion, cut_at, no_cut
 from policies.splitting.partition import TIE_RATIO, LoadRow, fill, heaviest, lightest, load_row
 

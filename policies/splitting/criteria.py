@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Bools, Codes, Floats, Ints
 from policies.splitting import balanced_flow_divide, range_equally_divide
 from policies.splitting.algorithms import divide
 from policies.splitting.cut import BundleLimits, SplitQuestion, children
@@ -40,7 +40,6 @@ from policies.splitting.plan import (
     RANGE_TOO_NARROW,
     SOLE_TOPIC,
     TRIGGERS,
-    Codes,
     Examined,
     Proposals,
     SplitDecision,
@@ -51,7 +50,6 @@ from policies.splitting.plan import (
 )
 from policies.splitting.ranges import BadRange, Bundle, BundleRange
 from policies.splitting.settings import SplitSettings
-from policies.usage import Bools, Floats
 
 ONE_TOPIC_RATIO = 0.9
 """Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less

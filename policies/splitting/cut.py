@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.splitting.ranges import BundleRange
 from policies.splitting.topics import NO_TOPICS, TopicLoads
 

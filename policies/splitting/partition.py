@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from policies.usage import Floats
+from policies.columns import Floats
 
 TIE_RATIO = 1e-9
 """Loads closer than this are the same: far below what any rate is measured to, far above rounding of sums."""

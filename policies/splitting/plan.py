@@ -7,15 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from policies.snapshot import Ints
+from policies.columns import Bools, Codes, Floats, Ints
 from policies.splitting.cut import ChildLoad, Cut
 from policies.splitting.positions import positions_of
 from policies.splitting.topics import TopicLoads, topic_loads
-from policies.usage import Bools, Floats
-
-Codes = NDArray[np.int8]
 
 OUTCOMES = (
     "acted",

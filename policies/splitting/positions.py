@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 
 DOMAINS = ("persistent://", "non-persistent://")
 """What a full topic name begins with."""

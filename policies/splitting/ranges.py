@@ -13,8 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from policies.snapshot import Ints
-from policies.usage import Bools
+from policies.columns import Bools, Ints
 
 FULL_UPPER = 0xFFFFFFFF
 """Greatest position there is; the only upper bound that belongs to its range."""

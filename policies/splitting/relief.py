@@ -11,24 +11,23 @@ import math
 
 import numpy as np
 
-from policies.shedding.plan import SheddingPlan
-from policies.snapshot import Snapshot
+from policies.columns import Bools, Floats
+from policies.shedding.contract import FIRED, NOBODY, RoundView, SheddingPlan
 from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
-from policies.usage import Bools, Floats
 
 MOST_CHILDREN = 4
 """Bundles are for ever, an imbalance is not."""
-_SHEDDING = ("fired", "sole-bundle")
+_SHEDDING = (FIRED, "sole-bundle")
 """Outcomes of a broker that has to get rid of load."""
 
 
-def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
+def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
     """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
 
     Without one its broker would be at most average; with it any other would be busier than its broker without it; and
     what else is moved away does not help enough.
     """
-    brokers, bundles = snapshot.brokers, snapshot.bundles
+    brokers, bundles = view.brokers, view.bundles
     found: dict[int, tuple[int, int, float]] = {}
     for broker in _shedding_brokers(plan):
         rows = bundles.rows_of(broker)
@@ -57,7 +56,8 @@ def relief(snapshot: Snapshot, plan: SheddingPlan) -> Proposals:
 
 def _shedding_brokers(plan: SheddingPlan) -> list[int]:
     codes = [code for code, name in enumerate(plan.examined.outcomes) if name in _SHEDDING]
-    return sorted(set(plan.examined.high[np.isin(plan.examined.outcome, codes)].tolist()))
+    found = plan.examined.high[np.isin(plan.examined.outcome, codes)]
+    return sorted(set(found[found != NOBODY].tolist()))
 
 
 def _children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:

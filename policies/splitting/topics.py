@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Floats, Ints
 from policies.splitting.ranges import BundleRange
-from policies.usage import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

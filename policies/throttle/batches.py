@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.throttle.moves import UNKNOWN, Moves
 from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan

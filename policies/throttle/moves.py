@@ -14,9 +14,8 @@ from itertools import chain
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Bools, Ints
 from policies.throttle.replicas import LARGEST_BROKER, ReplicaSet, flat_keys, key_of
-from policies.usage import Bools
 
 UNKNOWN = -1
 """A rate or size that nobody measured; never 0."""

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Bools, Ints
 from policies.throttle.moves import LARGEST_NUMBER, UNKNOWN, Moves
-from policies.usage import Bools
 
 ByBroker = Mapping[int, int | None]
 """A whole number for each broker id, ids ascending; None where something it is made of is unknown."""

@@ -10,8 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from policies.snapshot import Ints
-from policies.usage import Bools
+from policies.columns import Bools, Ints
 
 BROKER_BITS = 31
 LARGEST_BROKER = (1 << BROKER_BITS) - 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.throttle.moves import NO_LEADER, UNKNOWN
 
 MIN_INTERVAL_MS = 5000

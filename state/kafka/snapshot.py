@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.throttle.lists import ThrottledLists, without
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Moves, read_moves
 from policies.throttle.network import NetworkUse

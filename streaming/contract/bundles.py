@@ -13,8 +13,7 @@ from itertools import filterfalse
 
 import numpy as np
 
-from policies.snapshot import Ints
-from policies.usage import Bools
+from policies.columns import Bools, Ints
 from state.events import is_system_bundle
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")

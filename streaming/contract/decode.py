@@ -12,8 +12,8 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from policies.snapshot import Ints
-from policies.usage import NOT_MEASURED, Floats
+from policies.columns import Floats, Ints
+from policies.usage import NOT_MEASURED
 from state.events import (
     RATE_IN,
     RATE_OUT,

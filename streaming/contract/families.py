@@ -8,6 +8,8 @@ while a reassignment moves replicas of theirs.
 from dataclasses import dataclass
 from typing import Literal
 
+from policies.shedding import registry
+
 PREFIX = "trimtab_"
 
 _LATENCY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -40,6 +42,21 @@ class Family:
             return {self.name: self.labels}
         plain = {f"{self.name}_{part}": self.labels for part in ("sum", "count")}
         return {f"{self.name}_bucket": (*self.labels, "le"), **plain}
+
+
+def _headlines() -> str:
+    """Which number each shedding policy shows, in one sentence."""
+    shown = [
+        f"{each.headline.meaning} ({each.name})"
+        for each in registry.POLICIES
+        if each.headline.stand_of is not None
+    ]
+    without = [
+        f"; NaN for {each.name}, {each.headline.meaning}"
+        for each in registry.POLICIES
+        if each.headline.stand_of is None
+    ]
+    return f"{', '.join(shown[:-1])}, or {shown[-1]}{''.join(without)}"
 
 
 def _counter(stem: str, text: str, *labels: str) -> Family:
@@ -86,9 +103,7 @@ OUTLIERS = _gauge(
 )
 DIFFERENCE = _gauge(
     "difference_points",
-    "What stood out most in the last decided round: the busiest broker less the idlest (avg-shedder), its smoothed usage "
-    "less the mean (threshold-shedder), or its usage (overload-shedder); NaN for uniform-load-shedder, which compares "
-    "rates.",
+    f"What stood out most in the last decided round: {_headlines()}.",
     "cluster",
 )
 THRESHOLD = _gauge("threshold_points", "The threshold that difference is judged by; NaN likewise.", "cluster")

@@ -2,8 +2,8 @@
 
 from typing import get_args, get_type_hints
 
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
-from policies.shedding.plan import BUNDLE_OUTCOMES
+from policies.shedding import registry
+from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
 from state.events import ActionOutcome, RejectReason
 from state.guards import MASK_REASONS, GeneralReason, SplitReason, UnloadReason
@@ -15,23 +15,16 @@ from streaming.intake.records import EVENT_TYPES
 KNOWN_LABELS = KnownLabels(
     rejected_reasons=get_args(RejectReason),
     event_types=EVENT_TYPES,
-    examined_outcomes=tuple(
-        sorted(
-            {
-                *avg_shedder.OUTCOMES,
-                *threshold_shedder.OUTCOMES,
-                *uniform_load_shedder.OUTCOMES,
-                *overload_shedder.OUTCOMES,
-            }
-        )
-    ),
+    examined_outcomes=tuple(sorted({outcome for policy in registry.POLICIES for outcome in policy.outcomes})),
     candidate_outcomes=tuple(
         sorted(
             {*BUNDLE_OUTCOMES, *MASK_REASONS, *get_args(GeneralReason), *get_args(UnloadReason)}
             - {"", "masked"}
         )
     ),
-    calm_outcomes=("already-recovered", "below-threshold", "cluster-idle", "not-busiest", "sole-broker"),
+    calm_outcomes=tuple(
+        sorted({outcome for policy in registry.POLICIES for outcome in policy.calm_outcomes})
+    ),
     result_outcomes=get_args(ActionOutcome),
     split_outcomes=tuple(
         sorted({*OUTCOMES, *MASK_OUTCOMES, *get_args(GeneralReason), *get_args(SplitReason)} - {"masked"})

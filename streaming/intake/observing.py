@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from policies.shedding.registry import policy_named
 from state.controller import Result
 from state.kafka.outputs import ThrottleSummary
 from state.outputs import ExaminedRow, Output, UsageSummary
@@ -66,7 +67,7 @@ def round_observation(output: Output) -> RoundObservation:
         brokers_excluded_count=len(summary.brokers_excluded),
         usage=usage,
         examined=summary.examined.outcomes,
-        foremost=_foremost(summary.examined.heaviest),
+        foremost=_foremost(summary.policy, summary.examined.heaviest),
         candidates=summary.candidates.outcomes,
         splits=summary.splits.outcomes,
         findings=summary.findings.outcomes,
@@ -92,28 +93,20 @@ def _throttle(found: ThrottleSummary) -> ThrottleObservation:
     )
 
 
-def _foremost(rows: Sequence[ExaminedRow]) -> Foremost | None:
-    """Of the rows shown, which begin with what stands out most; None for a policy that does not compare points."""
-    compared = [_compared(row.evidence) for row in rows if "threshold_points" in row.evidence]
-    return max(compared, key=lambda found: found.difference_points, default=None)
-
-
-def _compared(evidence: dict[str, float | int]) -> Foremost:
-    return Foremost(
-        difference_points=_difference_points(evidence),
-        threshold_points=evidence["threshold_points"],
-        hit_count=evidence.get("hit_count"),
-        needed_hit_count=evidence.get("needed_hit_count"),
+def _foremost(policy: str, rows: Sequence[ExaminedRow]) -> Foremost | None:
+    """Of the rows shown, which begin with what stands out most; None for a policy without such a number."""
+    found = policy_named(policy)
+    if found is None or found.headline.stand_of is None or not rows:
+        return None
+    stand = max(
+        (found.headline.stand_of(row.evidence) for row in rows), key=lambda each: each.difference_points
     )
-
-
-def _difference_points(evidence: dict[str, float | int]) -> float:
-    """Of a pair, of a broker's history from the mean, or a broker's usage from nothing: what its policy looks at."""
-    if "difference_points" in evidence:
-        return evidence["difference_points"]
-    if "history_points" in evidence:
-        return evidence["history_points"] - evidence["mean_points"]
-    return evidence["usage_points"]
+    return Foremost(
+        difference_points=stand.difference_points,
+        threshold_points=stand.threshold_points,
+        hit_count=stand.hit_count,
+        needed_hit_count=stand.needed_hit_count,
+    )
 
 
 def _stats(found: UsageSummary) -> UsageStats:

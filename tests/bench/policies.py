@@ -5,9 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from policies.placement import Known, place
+from policies.placement import place
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
-from policies.snapshot import BrokerTable, BundleTable, Snapshot
+from policies.shedding.contract import BrokerTable, BundleTable, NoMemory, RoundView
 from state.controller import Controller
 from state.events import LoadReport
 from state.rounds import Identity
@@ -17,13 +17,14 @@ from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
+from tests.policies.fleets import decide
 
 SHARES = (0.0, 0.1, 0.5)
 """Share of the brokers that shed."""
 _SMALL, _LARGE = 100, 1000
 _LIMITS = {(_LARGE, 0.0): Limit(value=1.0), (_LARGE, 0.5): Limit(value=30.0)}
 
-Shed = Callable[[Snapshot], object]
+Shed = Callable[[RoundView], object]
 
 
 def measure_policies(*, quick: bool) -> Section:
@@ -67,7 +68,7 @@ def _round_ms(shed: Shed, brokers_count: int, share: float, *, times: int) -> fl
     return 1000 * best_cpu_s(lambda: shed(snapshot), times=times)
 
 
-def _snapshot(brokers_count: int, share: float) -> Snapshot:
+def _snapshot(brokers_count: int, share: float) -> RoundView:
     """A share of the brokers is 30 points busier than the others."""
     draw = np.random.default_rng(1)
     usage = 0.5 + draw.uniform(-0.01, 0.01, brokers_count)
@@ -75,10 +76,15 @@ def _snapshot(brokers_count: int, share: float) -> Snapshot:
     weight = draw.lognormal(0.0, 1.0, (brokers_count, BUNDLES_COUNT))
     weight /= weight.sum(axis=1, keepdims=True)
     messages, volume = usage * 1e5, usage * 1e9
-    return Snapshot(
+    return RoundView(
         brokers=BrokerTable(
             names=_names(brokers_count),
             usage_ratio=usage,
+            percents=np.column_stack([100.0 * usage, np.zeros((brokers_count, 4))]),
+            limits=np.full((brokers_count, 4), 100.0),
+            measured=np.ones((brokers_count, 5), dtype=np.bool_),
+            is_measured=np.ones(brokers_count, dtype=np.bool_),
+            report_age_s=np.zeros(brokers_count),
             messages_per_s=messages,
             bytes_per_s=volume,
             listed_bundle_counts=np.full(brokers_count, BUNDLES_COUNT),
@@ -89,6 +95,8 @@ def _snapshot(brokers_count: int, share: float) -> Snapshot:
                 f"t/n{broker}/0x{at:08x}" for broker in range(brokers_count) for at in range(BUNDLES_COUNT)
             ],
             starts=np.arange(brokers_count + 1) * BUNDLES_COUNT,
+            rates=np.zeros((brokers_count * BUNDLES_COUNT, 4)),
+            sampled=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
             messages_per_s=(weight * messages[:, None]).ravel(),
             bytes_per_s=(weight * volume[:, None]).ravel(),
             movable=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
@@ -104,7 +112,7 @@ def _avg_shedder(brokers_count: int) -> Shed:
     settings = avg_shedder.AvgShedderSettings()
     hits = dict.fromkeys(_names(brokers_count), settings.low_hit_count)
     memory = avg_shedder.AvgShedderMemory(low_hits=hits)
-    return lambda snapshot: avg_shedder.shed(snapshot, memory, settings)
+    return lambda snapshot: decide(avg_shedder.POLICY, snapshot, memory, settings)
 
 
 def _threshold_shedder(brokers_count: int) -> Shed:
@@ -112,12 +120,12 @@ def _threshold_shedder(brokers_count: int) -> Shed:
     settings = threshold_shedder.ThresholdShedderSettings(history_ratio=0.0)
     history = dict.fromkeys(_names(brokers_count), 0.5)
     memory = threshold_shedder.ThresholdShedderMemory(history_ratio=history)
-    return lambda snapshot: threshold_shedder.shed(snapshot, memory, settings)
+    return lambda snapshot: decide(threshold_shedder.POLICY, snapshot, memory, settings)
 
 
 def _uniform_load_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
     settings = uniform_load_shedder.UniformLoadShedderSettings()
-    return lambda snapshot: uniform_load_shedder.shed(snapshot, settings)
+    return lambda snapshot: decide(uniform_load_shedder.POLICY, snapshot, NoMemory(), settings)[0]
 
 
 _OVERLOADED = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
@@ -125,18 +133,13 @@ _OVERLOADED = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
 
 
 def _overload_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    return lambda snapshot: overload_shedder.shed(snapshot, _OVERLOADED)
+    return lambda snapshot: decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0]
 
 
-def _placed(brokers_count: int) -> Shed:
-    known = Known(
-        sampled=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
-        measured=np.ones(brokers_count, dtype=np.bool_),
-    )
+def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
     return lambda snapshot: place(
         snapshot,
-        overload_shedder.shed(snapshot, _OVERLOADED),
-        known,
+        decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0],
         strategy="least-long-term-message-rate",
         overloaded_ratio=_OVERLOADED.threshold_ratio,
     )
@@ -197,7 +200,7 @@ def _deciding() -> ClusterSettings:
     return ClusterSettings(
         pulsar=PulsarSettings(
             rounds=RoundSettings(warmup_rounds=0),
-            avg_shedder=avg_shedder.AvgShedderSettings(low_hit_count=1, high_hit_count=1),
+            **{avg_shedder.POLICY.section: avg_shedder.AvgShedderSettings(low_hit_count=1, high_hit_count=1)},
             guards=GuardSettings(
                 bundle_cooldown_s=0, max_unloads_per_round_count=0, max_unloads_per_hour_count=0
             ),

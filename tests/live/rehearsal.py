@@ -10,6 +10,7 @@ from deploy.local.demo.child import SETTINGS
 from deploy.local.demo.fleet import CLUSTER, Fleet, Sweep
 from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
 from deploy.local.demo.story import Decision, Story
+from policies.shedding import avg_shedder
 from state.controller import Controller
 from state.outputs import Output, RoundSummary, Split, Unload
 from state.rounds import Identity
@@ -117,7 +118,7 @@ def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
     controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
     fleet, waiting, sweeps = Fleet(), list[Output](), list[Sweep]()
     story = Story(
-        low_threshold_points=settings.pulsar.avg_shedder.low_threshold_points,
+        low_threshold_points=settings.pulsar.of_policy(avg_shedder.POLICY).low_threshold_points,
         limits=settings.pulsar.split.limits(),
         metrics_url="http://127.0.0.1:9464/metrics",
         bootstrap="127.0.0.1:29092",

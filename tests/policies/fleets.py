@@ -4,19 +4,27 @@ The tests of the policies state their cases with these, so that none of them has
 bundles may be given in any order; ``snapshot_of`` sorts them, as ``policies.snapshot`` requires.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
-from policies.shedding.plan import BUNDLE_OUTCOMES, NOBODY, SheddingPlan
-from policies.snapshot import BrokerTable, BundleTable, Snapshot
+from policies.columns import Floats
+from policies.shedding.contract import (
+    ADMITTED,
+    BUNDLE_OUTCOMES,
+    NOBODY,
+    BrokerTable,
+    BundleTable,
+    RoundView,
+    SheddingPlan,
+    SheddingPolicy,
+)
 from policies.usage import (
     NOT_MEASURED,
     RESOURCES,
     CapacitySettings,
-    Floats,
     UsageSettings,
     capacity_percent,
     percent,
@@ -94,41 +102,66 @@ def by_volume(*, masked: str = "", **bytes_per_s: float) -> dict[str, Bundle]:
 
 def snapshot_of(
     fleet: Fleet, *, usage: UsageSettings | None = None, capacity: CapacitySettings | None = None
-) -> Snapshot:
+) -> RoundView:
     """The columns of a fleet, whatever order its dicts are in."""
     names = tuple(sorted(fleet))
     brokers = [fleet[name] for name in names]
     messages = np.array([broker.messages_per_s for broker in brokers], dtype=np.float64)
     volume = np.array([broker.bytes_per_s for broker in brokers], dtype=np.float64)
+    resources = _resources(brokers)
     limits = (capacity or CapacitySettings()).limits(names)
-    percents = np.column_stack([_measured(brokers), capacity_percent(messages, volume, limits)])
+    percents = np.column_stack(
+        [percent(resources[:, :, 0], resources[:, :, 1]), capacity_percent(messages, volume, limits)]
+    )
+    measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
+    weights = (usage or UsageSettings()).weights()
     table = BrokerTable(
         names=names,
-        usage_ratio=weighted_maximum_ratio(percents, (usage or UsageSettings()).weights()),
+        usage_ratio=weighted_maximum_ratio(percents, weights),
+        percents=percents,
+        limits=resources[:, :, 1],
+        measured=measured,
+        is_measured=np.any(measured & (weights > 0), axis=1),
+        report_age_s=np.zeros(len(names)),
         messages_per_s=messages,
         bytes_per_s=volume,
         listed_bundle_counts=np.array([_listed(broker) for broker in brokers], dtype=np.int64),
         may_receive=np.array([broker.may_receive for broker in brokers], dtype=np.bool_),
     )
-    return Snapshot(brokers=table, bundles=_bundles_of(brokers))
+    return RoundView(brokers=table, bundles=_bundles_of(brokers))
+
+
+def partly_known(
+    view: RoundView, *, unsampled: Iterable[str] = (), unmeasured: Iterable[str] = ()
+) -> RoundView:
+    """The view with bundles that have no sample yet and brokers that measure nothing."""
+    sampled = np.array([name not in unsampled for name in view.bundles.names], dtype=np.bool_)
+    is_measured = np.array([name not in unmeasured for name in view.brokers.names], dtype=np.bool_)
+    return replace(
+        view,
+        brokers=replace(view.brokers, is_measured=is_measured),
+        bundles=replace(view.bundles, sampled=sampled),
+    )
 
 
 def _listed(broker: Broker) -> int:
     return len(broker.bundles) if broker.listed_count is None else broker.listed_count
 
 
-def _measured(brokers: list[Broker]) -> Floats:
+def _resources(brokers: list[Broker]) -> Floats:
     unread = (NOT_MEASURED, NOT_MEASURED)
-    pairs = np.array(
+    return np.array(
         [[broker.usage.get(resource, unread) for resource in RESOURCES[:-1]] for broker in brokers]
     ).reshape(len(brokers), len(RESOURCES) - 1, 2)
-    return percent(pairs[:, :, 0], pairs[:, :, 1])
 
 
 def _bundles_of(brokers: list[Broker]) -> BundleTable:
     rows = [item for broker in brokers for item in sorted(broker.bundles.items())]
+    rates = np.array([[each.messages_per_s, 0.0, each.bytes_per_s, 0.0] for _, each in rows])
     return BundleTable(
         names=[name for name, _ in rows],
+        rates=rates.reshape(-1, 4),
+        sampled=np.ones(len(rows), dtype=np.bool_),
         starts=np.cumsum([0, *(len(broker.bundles) for broker in brokers)]).astype(np.int64),
         messages_per_s=np.array([bundle.messages_per_s for _, bundle in rows], dtype=np.float64),
         bytes_per_s=np.array([bundle.bytes_per_s for _, bundle in rows], dtype=np.float64),
@@ -136,7 +169,7 @@ def _bundles_of(brokers: list[Broker]) -> BundleTable:
     )
 
 
-def unloads_of(snapshot: Snapshot, plan: SheddingPlan) -> list[Unload]:
+def unloads_of(snapshot: RoundView, plan: SheddingPlan) -> list[Unload]:
     """The unloads of a plan by name, in the policy's order."""
     names = snapshot.brokers.names
     owners = np.searchsorted(snapshot.bundles.starts, plan.unload_rows, side="right") - 1
@@ -148,7 +181,7 @@ def unloads_of(snapshot: Snapshot, plan: SheddingPlan) -> list[Unload]:
     ]
 
 
-def tried_of(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
+def tried_of(snapshot: RoundView, plan: SheddingPlan) -> dict[str, str]:
     """Outcome of every bundle that was tried, in the order tried; fails if one was tried twice."""
     rows = plan.tried_rows.tolist()
     assert len(set(rows)) == len(rows), f"bundles tried twice: {rows}"
@@ -158,7 +191,7 @@ def tried_of(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
     }
 
 
-def examined_of(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
+def examined_of(snapshot: RoundView, plan: SheddingPlan) -> dict[str, str]:
     """Outcome of everything examined, in order: ``{"busy>idle": outcome}``, or ``{"busy": outcome}`` without pairs."""
     names, examined = snapshot.brokers.names, plan.examined
     pairs = zip(examined.high.tolist(), examined.low.tolist(), strict=True)
@@ -168,8 +201,17 @@ def examined_of(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
     }
 
 
+def decide(
+    policy: SheddingPolicy[SettingsT, MemoryT, Any], view: RoundView, memory: MemoryT, settings: SettingsT
+) -> tuple[SheddingPlan, MemoryT]:
+    """The plan of one round, and the memory after it when all that it wants happens."""
+    proposal = policy.plan(view, memory, settings)
+    fates = np.full(len(proposal.plan.unload_rows), ADMITTED, dtype=np.int8)
+    return proposal.plan, policy.settle(proposal, fates)
+
+
 def play(
-    shed: Callable[[Snapshot, MemoryT, SettingsT], tuple[SheddingPlan, MemoryT]],
+    policy: SheddingPolicy[SettingsT, MemoryT, Any],
     memory: MemoryT,
     settings: SettingsT,
     *rounds: Fleet,
@@ -178,6 +220,6 @@ def play(
     unloads = []
     for fleet in rounds:
         snapshot = snapshot_of(fleet)
-        plan, memory = shed(snapshot, memory, settings)
+        plan, memory = decide(policy, snapshot, memory, settings)
         unloads.append(unloads_of(snapshot, plan))
     return unloads, memory

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings, shed
+from policies.shedding.avg_shedder import POLICY, AvgShedderMemory, AvgShedderSettings
 from tests.policies.fleets import (
     Broker,
     Fleet,
     at,
     by_rate,
     by_volume,
+    decide,
     examined_of,
     play,
     snapshot_of,
@@ -61,7 +62,7 @@ def hits(memory: AvgShedderMemory) -> tuple[dict[str, int], dict[str, int]]:
 )
 def test_brokers_are_paired_from_the_outside_in(fleet: Fleet, expected: dict[str, str]) -> None:
     snapshot = snapshot_of(fleet)
-    assert examined_of(snapshot, shed(snapshot, NO_HITS, DEFAULT)[0]) == expected
+    assert examined_of(snapshot, decide(POLICY, snapshot, NO_HITS, DEFAULT)[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_brokers_are_paired_from_the_outside_in(fleet: Fleet, expected: dict[str
 def test_a_pair_counts_by_its_difference(
     high: float, low: float, expected: tuple[dict[str, int], dict[str, int]]
 ) -> None:
-    assert hits(play(shed, NO_HITS, DEFAULT, points(a=high, b=low))[1]) == expected
+    assert hits(play(POLICY, NO_HITS, DEFAULT, points(a=high, b=low))[1]) == expected
 
 
 SLOW = AvgShedderSettings(low_hit_count=100, high_hit_count=100)
@@ -141,19 +142,19 @@ SLOW = AvgShedderSettings(low_hit_count=100, high_hit_count=100)
 def test_hits_are_counted_per_broker(
     rounds: list[Fleet], low_hits: dict[str, int], high_hits: dict[str, int]
 ) -> None:
-    unloads, memory = play(shed, NO_HITS, SLOW, *rounds)
+    unloads, memory = play(POLICY, NO_HITS, SLOW, *rounds)
     assert hits(memory) == (low_hits, high_hits)
     assert not any(unloads)
 
 
 def test_the_middle_counts_twice_where_the_low_threshold_is_0() -> None:
     settings = AvgShedderSettings(low_threshold_points=0, low_hit_count=100, high_hit_count=100)
-    assert hits(play(shed, NO_HITS, settings, points(a=20, b=30, c=40))[1])[0] == {"a": 1, "b": 2, "c": 1}
+    assert hits(play(POLICY, NO_HITS, settings, points(a=20, b=30, c=40))[1])[0] == {"a": 1, "b": 2, "c": 1}
 
 
 def test_the_memory_passed_in_is_not_changed() -> None:
     before = AvgShedderMemory(low_hits={"a": 3}, high_hits={"a": 1})
-    shed(snapshot_of(points(a=80, b=20)), before, DEFAULT)
+    decide(POLICY, snapshot_of(points(a=80, b=20)), before, DEFAULT)
     assert hits(before) == ({"a": 3}, {"a": 1})
 
 
@@ -194,7 +195,7 @@ def moving(high: float, low: float) -> Fleet:
 def test_a_pair_fires_once_a_count_is_reached(
     settings: AvgShedderSettings, rounds: list[Fleet], fires_in: int
 ) -> None:
-    unloads, memory = play(shed, NO_HITS, settings, *rounds)
+    unloads, memory = play(POLICY, NO_HITS, settings, *rounds)
     assert unloads == [[]] * (fires_in - 1) + [[("x", "a", "b")]]
     assert hits(memory) == ({}, {})
 
@@ -202,7 +203,7 @@ def test_a_pair_fires_once_a_count_is_reached(
 @pytest.mark.parametrize("known", ["a", "b"])
 def test_one_broker_of_the_pair_suffices_to_fire(known: str) -> None:
     for before in (AvgShedderMemory(low_hits={known: 7}), AvgShedderMemory(high_hits={known: 1})):
-        assert play(shed, before, DEFAULT, moving(90, 20))[0] == [[("x", "a", "b")]]
+        assert play(POLICY, before, DEFAULT, moving(90, 20))[0] == [[("x", "a", "b")]]
 
 
 def worked_example(busiest: str, second: str) -> Fleet:
@@ -217,10 +218,10 @@ def worked_example(busiest: str, second: str) -> Fleet:
 def test_two_busy_brokers_taking_turns_fire_in_the_third_round_through_broker3s_count() -> None:
     settings = AvgShedderSettings(low_hit_count=3, high_hit_count=3)
     first, other = worked_example("broker1", "broker2"), worked_example("broker2", "broker1")
-    unloads, memory = play(shed, NO_HITS, settings, first, other)
+    unloads, memory = play(POLICY, NO_HITS, settings, first, other)
     assert not any(unloads)
     assert hits(memory) == ({"broker2": 1, "broker3": 2}, {"broker2": 1, "broker3": 2})
-    unloads, memory = play(shed, memory, settings, first)
+    unloads, memory = play(POLICY, memory, settings, first)
     assert unloads == [[("broker1_hot", "broker1", "broker3")]]
     assert hits(memory) == ({}, {})
 
@@ -243,7 +244,7 @@ def test_firing_erases_the_four_counts_even_if_nothing_moves(fleet: Fleet, outco
     others = points(c=85, d=25)
     before = AvgShedderMemory(low_hits={"a": 9, "b": 9, "gone": 4}, high_hits={"a": 1, "b": 1, "gone": 1})
     snapshot = snapshot_of({**fleet, **others})
-    plan, memory = shed(snapshot, before, DEFAULT)
+    plan, memory = decide(POLICY, snapshot, before, DEFAULT)
     assert unloads_of(snapshot, plan) == []
     assert examined_of(snapshot, plan) == {"a>b": outcome, "c>d": "hit-count"}
     assert hits(memory) == ({"c": 1, "d": 1, "gone": 4}, {"c": 1, "d": 1, "gone": 1})
@@ -349,7 +350,7 @@ def volumes(difference: float, bundles: dict[str, float]) -> Fleet:
 )
 def test_a_fired_pair_moves_half_its_difference(fleet: Fleet, expected: dict[str, str]) -> None:
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, NO_HITS, AT_ONCE)
+    plan, _ = decide(POLICY, snapshot, NO_HITS, AT_ONCE)
     tried = tried_of(snapshot, plan)
     assert tried == expected
     assert list(tried) == list(expected)
@@ -369,13 +370,13 @@ def test_a_fired_pair_moves_half_its_difference(fleet: Fleet, expected: dict[str
 )
 def test_the_share_of_the_difference_is_a_setting(ratio: float, moved: list[str]) -> None:
     fleet = half_of(10000.0, {"x": 6000.0, "y": 4000.0, "z": 1000.0})
-    unloads, _ = play(shed, NO_HITS, replace(AT_ONCE, max_unload_ratio=ratio), fleet)
+    unloads, _ = play(POLICY, NO_HITS, replace(AT_ONCE, max_unload_ratio=ratio), fleet)
     assert unloads == [[(name, "a", "b") for name in moved]]
 
 
 def test_a_sole_bundle_may_move_if_it_fits() -> None:
     settings = replace(AT_ONCE, max_unload_ratio=1.0)
-    assert play(shed, NO_HITS, settings, half_of(5000.0, {"x": 5000.0}))[0] == [[("x", "a", "b")]]
+    assert play(POLICY, NO_HITS, settings, half_of(5000.0, {"x": 5000.0}))[0] == [[("x", "a", "b")]]
 
 
 def test_every_pair_that_fires_moves_its_own_the_widest_first_equal_bundles_to_their_own_partner() -> None:
@@ -386,7 +387,7 @@ def test_every_pair_that_fires_moves_its_own_the_widest_first_equal_bundles_to_t
         "c": at(20),
         "d": at(10),
     }
-    assert play(shed, NO_HITS, AT_ONCE, fleet)[0] == [[("y", "b", "d"), ("x", "a", "c")]]
+    assert play(POLICY, NO_HITS, AT_ONCE, fleet)[0] == [[("y", "b", "d"), ("x", "a", "c")]]
 
 
 @pytest.mark.parametrize(
@@ -421,7 +422,7 @@ def test_every_pair_that_fires_moves_its_own_the_widest_first_equal_bundles_to_t
 def test_the_evidence_shows_the_count_that_decided(
     before: AvgShedderMemory, high: float, trigger: str, expected: tuple[float, int, int]
 ) -> None:
-    examined = shed(snapshot_of(moving(high, 25)), before, DEFAULT)[0].examined
+    examined = decide(POLICY, snapshot_of(moving(high, 25)), before, DEFAULT)[0].examined
     evidence = examined.evidence_of(0)
     assert examined.trigger_of(0) == trigger
     assert tuple(evidence[key] for key in ("threshold_points", "hit_count", "needed_hit_count")) == expected
@@ -429,7 +430,7 @@ def test_the_evidence_shows_the_count_that_decided(
 
 def test_the_evidence_carries_the_numbers_of_both_sides() -> None:
     fleet = {"a": Broker(usage={"cpu": (75, 100)}, messages_per_s=9000.0, bytes_per_s=64.0), "b": at(25)}
-    evidence = shed(snapshot_of(fleet), NO_HITS, DEFAULT)[0].examined.evidence_of(0)
+    evidence = decide(POLICY, snapshot_of(fleet), NO_HITS, DEFAULT)[0].examined.evidence_of(0)
     assert evidence == {
         "high_usage_points": 75.0,
         "low_usage_points": 25.0,

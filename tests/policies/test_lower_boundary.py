@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings, shed
+from policies.shedding.threshold_shedder import POLICY, ThresholdShedderMemory, ThresholdShedderSettings
 from tests.policies.fleets import (
     Bundle,
     Fleet,
     at,
     by_volume,
+    decide,
     examined_of,
     play,
     snapshot_of,
@@ -101,13 +102,13 @@ def remembering(**ratios: float) -> ThresholdShedderMemory:
 def test_the_busiest_sheds_a_little_to_warm_a_cold_broker(
     fleet: Fleet, settings: ThresholdShedderSettings, expected: list[str]
 ) -> None:
-    unloads, _ = play(shed, NO_HISTORY, settings, fleet)
+    unloads, _ = play(POLICY, NO_HISTORY, settings, fleet)
     assert [bundle for bundle, _, _ in unloads[0]] == expected
 
 
 def test_the_explanation_names_the_step_and_its_need() -> None:
     snapshot = snapshot_of(ONE_COLD)
-    plan, _ = shed(snapshot, NO_HISTORY, LOWER)
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, LOWER)
     assert examined_of(snapshot, plan) == {"a": "fired", **dict.fromkeys("bcdef", "below-threshold")}
     assert [plan.examined.trigger_of(row) for row in range(6)] == ["lower-boundary"] + [""] * 5
     assert plan.examined.evidence_of(0)["to_move_bytes_per_s"] == pytest.approx(50.0)
@@ -115,7 +116,7 @@ def test_the_explanation_names_the_step_and_its_need() -> None:
 
 def test_a_need_below_the_minimum_is_named() -> None:
     snapshot = snapshot_of(ONE_COLD)
-    plan, _ = shed(snapshot, NO_HISTORY, replace(LOWER, min_unload_bytes_per_s=51.0))
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, replace(LOWER, min_unload_bytes_per_s=51.0))
     assert examined_of(snapshot, plan)["a"] == "below-min-traffic"
 
 
@@ -147,7 +148,7 @@ def test_a_need_below_the_minimum_is_named() -> None:
 def test_history_moves_twice_in_a_round_that_takes_the_step(
     fleet: Fleet, settings: ThresholdShedderSettings, expected: dict[str, float]
 ) -> None:
-    memory = play(shed, remembering(a=0.8), replace(settings, history_ratio=0.5), fleet)[1]
+    memory = play(POLICY, remembering(a=0.8), replace(settings, history_ratio=0.5), fleet)[1]
     assert dict(memory.history_ratio) == pytest.approx({"a": 0.8} | expected, rel=1e-7)
 
 
@@ -174,7 +175,7 @@ def test_the_second_step_of_history_is_the_one_that_decides(
     before: ThresholdShedderMemory, now: Fleet, expected: list[str], remembered: float
 ) -> None:
     """Boundaries: 0.249 for a c of 0.25, then 0.224 for 0.175; and 0.232 for a c of 0.2, then 0.266 for 0.3."""
-    unloads, memory = play(shed, before, replace(LOWER, history_ratio=0.5, threshold_points=10.1), now)
+    unloads, memory = play(POLICY, before, replace(LOWER, history_ratio=0.5, threshold_points=10.1), now)
     assert [source for _, source, _ in unloads[0]][:1] == expected
     assert memory.history_ratio["c"] == pytest.approx(remembered)
 
@@ -183,12 +184,12 @@ def test_require_current_above_mean_holds_for_the_step_too() -> None:
     before = remembering(a=0.60, b=0.59, c=0.59, d=0.59, e=0.20)
     now = points(a=10, b=50, c=50, d=50, e=50)
     settings = replace(LOWER, history_ratio=0.95, threshold_points=14.0)
-    assert [source for _, source, _ in play(shed, before, settings, now)[0][0]][:1] == ["b"]
+    assert [source for _, source, _ in play(POLICY, before, settings, now)[0][0]][:1] == ["b"]
     recovered = points(a=40, b=60, c=60, d=60, e=20)
     smooth = replace(settings, history_ratio=0.999)
-    assert [source for _, source, _ in play(shed, before, smooth, recovered)[0][0]][:1] == ["a"]
+    assert [source for _, source, _ in play(POLICY, before, smooth, recovered)[0][0]][:1] == ["a"]
     spared = replace(smooth, require_current_above_mean=True)
-    assert play(shed, before, spared, recovered)[0] == [[]]
+    assert play(POLICY, before, spared, recovered)[0] == [[]]
 
 
 def masked(*names: str) -> dict[str, Bundle]:
@@ -203,7 +204,7 @@ def test_the_step_follows_where_everything_above_the_mean_was_masked() -> None:
         "hotter": at(80, bytes_per_s=1000.0, bundles=masked("i1", "i2"), listed_count=2),
     }
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, NO_HISTORY, LOWER)
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, LOWER)
     assert unloads_of(snapshot, plan) == []
     assert tried_of(snapshot, plan) == dict.fromkeys(["i1", "i2", "h1", "h2"], "masked")
     triggers = [plan.examined.trigger_of(row) for row in range(5)]
@@ -219,7 +220,7 @@ def test_bundles_tried_above_the_mean_keep_their_broker_when_the_second_step_reo
     }
     settings = replace(LOWER, history_ratio=0.8, threshold_points=22.0)
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, remembering(was=0.85, **{"is": 0.50}, cold=0.0), settings)
+    plan, _ = decide(POLICY, snapshot, remembering(was=0.85, **{"is": 0.50}, cold=0.0), settings)
     assert unloads_of(snapshot, plan) == [("i1", "is", None)]
     names = snapshot.brokers.names
     of_broker = {

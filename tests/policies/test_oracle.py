@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.placement import Known, Strategy, place
+from policies.placement import Strategy, place
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from policies.shedding.contract import NoMemory
 from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
 from tests.policies import oracle, placement_oracle
-from tests.policies.fleets import Broker, Bundle, Fleet, snapshot_of, unloads_of
+from tests.policies.fleets import Broker, Bundle, Fleet, decide, partly_known, snapshot_of, unloads_of
 
 FLEETS_PER_SEED = 120
 ROUNDS_PER_FLEET = 6
@@ -164,7 +165,7 @@ def test_avg_shedder_decides_and_remembers_what_the_naive_one_does(seed: int) ->
             snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
             ratios = ratios_of(fleet, usage, capacity)
             expected = oracle.avg_shedder(fleet, ratios, low_hits, high_hits, settings)
-            plan, memory = avg_shedder.shed(snapshot, memory, settings)
+            plan, memory = decide(avg_shedder.POLICY, snapshot, memory, settings)
             assert unloads_of(snapshot, plan) == expected
             assert memory.low_hits == low_hits
             assert memory.high_hits == high_hits
@@ -185,7 +186,7 @@ def test_threshold_shedder_decides_and_remembers_what_the_naive_one_does(seed: i
             snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
             ratios = ratios_of(fleet, usage, capacity)
             expected = oracle.threshold_shedder(fleet, ratios, history, settings)
-            plan, memory = threshold_shedder.shed(snapshot, memory, settings)
+            plan, memory = decide(threshold_shedder.POLICY, snapshot, memory, settings)
             assert unloads_of(snapshot, plan) == expected
             assert memory.history_ratio == history
             acted_count += len(expected)
@@ -204,7 +205,10 @@ def test_overload_shedder_decides_what_the_naive_one_does(seed: int) -> None:
         for fleet in random_rounds(dice):
             snapshot = snapshot_of(fleet, usage=usage, capacity=capacity)
             expected = oracle.overload_shedder(fleet, ratios_of(fleet, usage, capacity), settings)
-            assert unloads_of(snapshot, overload_shedder.shed(snapshot, settings)) == expected
+            assert (
+                unloads_of(snapshot, decide(overload_shedder.POLICY, snapshot, NoMemory(), settings)[0])
+                == expected
+            )
             acted_count += len(expected)
     assert acted_count > FLEETS_PER_SEED
 
@@ -220,7 +224,10 @@ def test_uniform_load_shedder_decides_what_the_naive_one_does(seed: int) -> None
             fleet = times(told, factor)
             snapshot = snapshot_of(fleet)
             expected = oracle.uniform_load_shedder(fleet, settings)
-            assert unloads_of(snapshot, uniform_load_shedder.shed(snapshot, settings)) == expected
+            assert (
+                unloads_of(snapshot, decide(uniform_load_shedder.POLICY, snapshot, NoMemory(), settings)[0])
+                == expected
+            )
             acted_count += len(expected)
     assert acted_count > FLEETS_PER_SEED
 
@@ -234,13 +241,10 @@ def test_the_destinations_are_those_of_the_naive_placement(seed: int, strategy: 
     placed_count = dropped_count = 0
     for fleet in (fleet for _ in range(FLEETS_PER_SEED) for fleet in random_rounds(dice)):
         snapshot, ratios = snapshot_of(fleet), ratios_of(fleet, usage, capacity)
-        plan = overload_shedder.shed(snapshot, settings)
+        plan = decide(overload_shedder.POLICY, snapshot, NoMemory(), settings)[0]
         unsampled = {bundle for bundle in snapshot.bundles.names if dice.often(0.1)}
         unmeasured = {name for name in fleet if dice.often(0.1)}
-        known = Known(
-            sampled=np.array([name not in unsampled for name in snapshot.bundles.names], dtype=np.bool_),
-            measured=np.array([name not in unmeasured for name in snapshot.brokers.names], dtype=np.bool_),
-        )
+        snapshot = partly_known(snapshot, unsampled=unsampled, unmeasured=unmeasured)
         wanted = unloads_of(snapshot, plan)
         expected = (
             placement_oracle.by_usage(fleet, ratios, wanted, unmeasured=unmeasured)
@@ -249,7 +253,7 @@ def test_the_destinations_are_those_of_the_naive_placement(seed: int, strategy: 
                 fleet, ratios, wanted, unsampled=unsampled, overloaded_ratio=0.85
             )
         )
-        placed = place(snapshot, plan, known, strategy=strategy, overloaded_ratio=0.85)
+        placed = place(snapshot, plan, strategy=strategy, overloaded_ratio=0.85)
         assert unloads_of(snapshot, placed) == expected
         placed_count += len(expected)
         dropped_count += len(wanted) - len(expected)

@@ -2,17 +2,24 @@
 
 import pytest
 
-from policies.shedding.overload_shedder import OverloadShedderSettings, shed
+from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
+from policies.shedding.overload_shedder import POLICY, OverloadShedderSettings
 from tests.policies.fleets import (
     Bundle,
     Fleet,
     at,
     by_volume,
+    decide,
     examined_of,
     snapshot_of,
     tried_of,
     unloads_of,
 )
+
+
+def shed(view: RoundView, settings: OverloadShedderSettings) -> SheddingPlan:
+    return decide(POLICY, view, NoMemory(), settings)[0]
+
 
 DEFAULT = OverloadShedderSettings()
 MB = 1e6

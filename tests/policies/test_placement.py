@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable
 
-import numpy as np
 import pytest
 
-from policies.placement import Known, Strategy, place
+from policies.placement import Strategy, place
 from policies.shedding import avg_shedder, overload_shedder
-from policies.shedding.plan import SheddingPlan
-from policies.snapshot import Snapshot
+from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
 from tests.policies.fleets import (
     Broker,
     Bundle,
@@ -16,6 +14,8 @@ from tests.policies.fleets import (
     at,
     by_rate,
     by_volume,
+    decide,
+    partly_known,
     snapshot_of,
     tried_of,
     unloads_of,
@@ -33,15 +33,11 @@ def sheds(
     unsampled: Iterable[str] = (),
     unmeasured: Iterable[str] = (),
     overloaded_ratio: float = 0.85,
-) -> tuple[Snapshot, SheddingPlan]:
+) -> tuple[RoundView, SheddingPlan]:
     """What brokers at 70 % or more shed, with destinations."""
-    snapshot = snapshot_of(fleet)
-    known = Known(
-        sampled=np.array([name not in unsampled for name in snapshot.bundles.names], dtype=np.bool_),
-        measured=np.array([name not in unmeasured for name in snapshot.brokers.names], dtype=np.bool_),
-    )
-    plan = overload_shedder.shed(snapshot, HOT)
-    return snapshot, place(snapshot, plan, known, strategy=strategy, overloaded_ratio=overloaded_ratio)
+    snapshot = partly_known(snapshot_of(fleet), unsampled=unsampled, unmeasured=unmeasured)
+    plan = decide(overload_shedder.POLICY, snapshot, NoMemory(), HOT)[0]
+    return snapshot, place(snapshot, plan, strategy=strategy, overloaded_ratio=overloaded_ratio)
 
 
 def placed(fleet: Fleet, strategy: Strategy, **known: Iterable[str]) -> list[tuple[str, str | None]]:
@@ -226,10 +222,9 @@ def test_a_policy_that_names_its_destinations_keeps_them(strategy: Strategy) -> 
         "c": at(50),
     }
     snapshot = snapshot_of(fleet)
-    plan, _ = avg_shedder.shed(snapshot, avg_shedder.AvgShedderMemory(), settings)
-    known = Known(sampled=np.ones(3, dtype=np.bool_), measured=np.ones(3, dtype=np.bool_))
+    plan, _ = decide(avg_shedder.POLICY, snapshot, avg_shedder.AvgShedderMemory(), settings)
     assert unloads_of(snapshot, plan) == [("x", "a", "b")]
-    assert place(snapshot, plan, known, strategy=strategy, overloaded_ratio=0.85) is plan
+    assert place(snapshot, plan, strategy=strategy, overloaded_ratio=0.85) is plan
 
 
 def test_left_to_the_broker_no_destination_is_named() -> None:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
+from policies.shedding.contract import BUNDLE_OUTCOMES, NoMemory, RoundView, SheddingPlan, count_codes
 from policies.shedding.overload_shedder import OverloadShedderSettings
-from policies.shedding.plan import BUNDLE_OUTCOMES, SheddingPlan, count_codes
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
 from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
-from policies.snapshot import Snapshot
-from tests.policies.fleets import Broker, Bundle, Fleet, snapshot_of, unloads_of
+from tests.policies.fleets import Broker, Bundle, Fleet, decide, snapshot_of, unloads_of
 
 AVG = AvgShedderSettings(
     low_hit_count=1, high_hit_count=1, min_unload_messages_per_s=2.0, min_unload_bytes_per_s=1.0
@@ -34,7 +33,7 @@ class Policy:
     """One policy with its settings, ready to decide on a fleet and a memory."""
 
     name: str
-    decide: Callable[["Case", Fleet, float], tuple[Snapshot, SheddingPlan, object]]
+    decide: Callable[["Case", Fleet, float], tuple[RoundView, SheddingPlan, object]]
 
 
 @dataclass(frozen=True)
@@ -46,30 +45,30 @@ class Case:
     threshold: ThresholdShedderMemory
 
 
-def decide_avg(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:
+def decide_avg(case: Case, fleet: Fleet, scale: float) -> tuple[RoundView, SheddingPlan, object]:
     snapshot = snapshot_of(fleet)
     minimums = replace(
         AVG,
         min_unload_messages_per_s=AVG.min_unload_messages_per_s * scale,
         min_unload_bytes_per_s=AVG.min_unload_bytes_per_s * scale,
     )
-    return (snapshot, *avg_shedder.shed(snapshot, case.avg, minimums))
+    return (snapshot, *decide(avg_shedder.POLICY, snapshot, case.avg, minimums))
 
 
-def decide_threshold(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:
+def decide_threshold(case: Case, fleet: Fleet, scale: float) -> tuple[RoundView, SheddingPlan, object]:
     snapshot = snapshot_of(fleet)
     minimums = replace(THRESHOLD, min_unload_bytes_per_s=THRESHOLD.min_unload_bytes_per_s * scale)
-    return (snapshot, *threshold_shedder.shed(snapshot, case.threshold, minimums))
+    return (snapshot, *decide(threshold_shedder.POLICY, snapshot, case.threshold, minimums))
 
 
-def decide_overload(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:  # noqa: ARG001
+def decide_overload(case: Case, fleet: Fleet, scale: float) -> tuple[RoundView, SheddingPlan, object]:  # noqa: ARG001
     snapshot = snapshot_of(fleet)
-    return snapshot, overload_shedder.shed(snapshot, OVERLOAD), None
+    return snapshot, decide(overload_shedder.POLICY, snapshot, NoMemory(), OVERLOAD)[0], None
 
 
-def decide_uniform(case: Case, fleet: Fleet, scale: float) -> tuple[Snapshot, SheddingPlan, object]:  # noqa: ARG001
+def decide_uniform(case: Case, fleet: Fleet, scale: float) -> tuple[RoundView, SheddingPlan, object]:  # noqa: ARG001
     snapshot = snapshot_of(fleet)
-    return snapshot, uniform_load_shedder.shed(snapshot, UNIFORM), None
+    return snapshot, decide(uniform_load_shedder.POLICY, snapshot, NoMemory(), UNIFORM)[0], None
 
 
 UNITLESS = [
@@ -258,7 +257,7 @@ def test_avg_shedder_never_moves_more_than_it_needs(case: Case) -> None:
 @given(case=cases())
 @CHECKED
 def test_who_picks_the_biggest_first_stops_as_soon_as_its_need_is_met(
-    decide: Callable[[Case, Fleet, float], tuple[Snapshot, SheddingPlan, object]], case: Case
+    decide: Callable[[Case, Fleet, float], tuple[RoundView, SheddingPlan, object]], case: Case
 ) -> None:
     snapshot, plan, _ = decide(case, case.fleet, 1.0)
     for row in set(plan.unload_examined.tolist()):

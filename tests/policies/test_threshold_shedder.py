@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings, shed
+from policies.shedding.threshold_shedder import POLICY, ThresholdShedderMemory, ThresholdShedderSettings
 from tests.policies.fleets import (
     Bundle,
     Fleet,
     at,
     by_volume,
+    decide,
     examined_of,
     play,
     snapshot_of,
@@ -58,13 +59,13 @@ def points(**cpu_points: float) -> Fleet:
 def test_history_is_smoothed_round_by_round(
     before: ThresholdShedderMemory, rounds: list[Fleet], expected: dict[str, float]
 ) -> None:
-    memory = play(shed, before, DEFAULT, *rounds)[1]
+    memory = play(POLICY, before, DEFAULT, *rounds)[1]
     assert dict(memory.history_ratio) == pytest.approx(expected, rel=1e-7)
 
 
 def test_the_memory_passed_in_is_not_changed() -> None:
     before = remembering(a=0.9)
-    shed(snapshot_of(points(a=50)), before, DEFAULT)
+    decide(POLICY, snapshot_of(points(a=50)), before, DEFAULT)
     assert dict(before.history_ratio) == {"a": 0.9}
 
 
@@ -126,13 +127,13 @@ def test_brokers_are_judged_against_the_mean(
     fleet: Fleet, settings: ThresholdShedderSettings, expected: dict[str, str]
 ) -> None:
     snapshot = snapshot_of(fleet)
-    examined = examined_of(snapshot, shed(snapshot, NO_HISTORY, settings)[0])
+    examined = examined_of(snapshot, decide(POLICY, snapshot, NO_HISTORY, settings)[0])
     assert examined == expected
     assert list(examined) == list(expected)
 
 
 def test_an_absent_broker_is_not_part_of_the_mean() -> None:
-    unloads, _ = play(shed, remembering(gone=0.0), PRESENT, points(a=75, b=60))
+    unloads, _ = play(POLICY, remembering(gone=0.0), PRESENT, points(a=75, b=60))
     assert unloads == [[]]
 
 
@@ -140,7 +141,7 @@ def test_10_gb_per_s_at_80_percent_above_a_mean_of_60_moves_1_5_gb_per_s() -> No
     bundles = by_volume(v=1.2 * GB, w=0.2 * GB, x=0.15 * GB, y=0.1 * GB)
     fleet = {"a": at(80, bytes_per_s=10 * GB, bundles=bundles), "b": at(40)}
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, NO_HISTORY, DEFAULT)
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, DEFAULT)
     assert plan.examined.evidence_of(0) == pytest.approx(
         {
             "usage_points": 80.0,
@@ -170,7 +171,7 @@ def test_a_move_below_the_minimum_is_not_made(minimum: float, outcome: str) -> N
         threshold_points=25.0, history_ratio=0.0, min_unload_bytes_per_s=minimum
     )
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, NO_HISTORY, settings)
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, settings)
     assert plan.examined.evidence_of(0)["to_move_bytes_per_s"] == 0.25
     assert plan.examined.outcome_of(0) == outcome
     assert bool(len(plan.unload_rows)) is (outcome == "fired")
@@ -234,7 +235,7 @@ def test_the_biggest_bundles_move_until_the_need_is_met(
     """Usage 75 against a mean of 50 and a threshold of 12.5: 0.175 of 200 bytes/s is a need of 35."""
     fleet = {"a": at(75, bytes_per_s=200.0, bundles=bundles, listed_count=listed_count), "b": at(25)}
     snapshot = snapshot_of(fleet)
-    plan, _ = shed(snapshot, NO_HISTORY, replace(PRESENT, threshold_points=12.5))
+    plan, _ = decide(POLICY, snapshot, NO_HISTORY, replace(PRESENT, threshold_points=12.5))
     tried = tried_of(snapshot, plan)
     assert tried == expected
     assert list(tried) == list(expected)
@@ -247,17 +248,17 @@ def test_the_biggest_bundles_move_until_the_need_is_met(
 def test_at_least_one_bundle_moves_even_where_nothing_needs_to() -> None:
     fleet = {"a": at(75, bundles=by_volume(x=5.0, y=9.0)), "b": at(25)}
     settings = replace(PRESENT, threshold_points=25.0)
-    assert play(shed, NO_HISTORY, settings, fleet)[0] == [[("y", "a", None)]]
+    assert play(POLICY, NO_HISTORY, settings, fleet)[0] == [[("y", "a", None)]]
 
 
 def test_several_brokers_shed_in_the_order_of_their_usage() -> None:
-    unloads, _ = play(shed, NO_HISTORY, PRESENT, points(a=80, b=90, c=80, d=0, e=0))
+    unloads, _ = play(POLICY, NO_HISTORY, PRESENT, points(a=80, b=90, c=80, d=0, e=0))
     assert [source for _, source, _ in unloads[0]] == ["b", "a", "c"]
 
 
 def test_history_alone_can_shed_a_broker_that_has_recovered() -> None:
     snapshot = snapshot_of(points(a=50, b=50))
-    plan, memory = shed(snapshot, remembering(a=0.9, b=0.1), DEFAULT)
+    plan, memory = decide(POLICY, snapshot, remembering(a=0.9, b=0.1), DEFAULT)
     assert dict(memory.history_ratio) == pytest.approx({"a": 0.86, "b": 0.14})
     assert unloads_of(snapshot, plan) == [("a1", "a", None)]
 
@@ -273,7 +274,7 @@ def test_history_alone_can_shed_a_broker_that_has_recovered() -> None:
 )
 def test_require_current_above_mean_spares_a_broker_that_has_recovered(now: Fleet, outcome: str) -> None:
     settings = replace(DEFAULT, require_current_above_mean=True)
-    plan, _ = shed(snapshot_of(now), remembering(a=0.9, b=0.1), settings)
+    plan, _ = decide(POLICY, snapshot_of(now), remembering(a=0.9, b=0.1), settings)
     assert plan.examined.outcome_of(0) == outcome
     assert bool(len(plan.unload_rows)) is (outcome == "fired")
 

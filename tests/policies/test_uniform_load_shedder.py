@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings, shed
+from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
+from policies.shedding.uniform_load_shedder import POLICY, UniformLoadShedderSettings
 from tests.policies.fleets import (
     Broker,
     Bundle,
@@ -12,11 +13,17 @@ from tests.policies.fleets import (
     at,
     by_rate,
     by_volume,
+    decide,
     examined_of,
     snapshot_of,
     tried_of,
     unloads_of,
 )
+
+
+def shed(view: RoundView, settings: UniformLoadShedderSettings) -> SheddingPlan:
+    return decide(POLICY, view, NoMemory(), settings)[0]
+
 
 DEFAULT = UniformLoadShedderSettings()
 ANY = replace(DEFAULT, min_unload_messages_per_s=0.0, min_unload_bytes_per_s=0.0)

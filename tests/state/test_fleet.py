@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
-from policies.snapshot import BrokerTable, BundleTable, Snapshot
+from policies.shedding.contract import BrokerTable, BundleTable, RoundView
 from policies.usage import weighted_maximum_ratio
 from state.encoding import decode_fleet, encode_fleet
 from state.events import Event, LoadReport, namespace_of
@@ -16,7 +15,7 @@ from state.memory import (
     Fleet,
     WaitingReport,
 )
-from tests.policies.fleets import unloads_of
+from tests.policies.fleets import decide, unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
 from tests.state.test_invariants import EAGER, POLICIES
 from tests.state.traces import plain_traces, run, settings_of
@@ -102,7 +101,7 @@ FREE = {
 }
 
 
-def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> Snapshot:
+def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> RoundView:
     """What the policy should see, from the plain telling."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
@@ -112,9 +111,14 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
     owned = list(dumb.listed)
     averages = np.array([dumb.bundles[name].average for name in owned]).reshape(-1, 4)
     counts = [sum(dumb.bundles[name].owner == broker for name in owned) for broker in names]
-    return Snapshot(
+    return RoundView(
         brokers=BrokerTable(
             names=names,
+            percents=percents,
+            limits=np.full((len(names), 4), 100.0),
+            measured=np.ones((len(names), 5), dtype=np.bool_),
+            is_measured=np.ones(len(names), dtype=np.bool_),
+            report_age_s=np.zeros(len(names)),
             usage_ratio=weighted_maximum_ratio(percents, np.array(weights)),
             messages_per_s=np.array([each.messages_per_s for each in found]),
             bytes_per_s=np.array([each.bytes_per_s for each in found]),
@@ -124,6 +128,8 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
         bundles=BundleTable(
             names=owned,
             starts=np.cumsum([0, *counts]),
+            rates=averages,
+            sampled=np.ones(len(owned), dtype=np.bool_),
             messages_per_s=averages[:, 0] + averages[:, 1],
             bytes_per_s=averages[:, 2] + averages[:, 3],
             movable=np.array([dumb.bundles[name].samples > 0 for name in owned], dtype=np.bool_),
@@ -137,22 +143,13 @@ def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)
     pulsar = source.base("").pulsar
     dumb = DumbFleet(max_age_ms=1_000_000, average_samples=pulsar.bundle_average_samples, skips=False)
-    avg_memory, threshold_memory = avg_shedder.AvgShedderMemory(), threshold_shedder.ThresholdShedderMemory()
+    chosen = pulsar.policy
+    memory = chosen.memory()
     expected = []
     for number, reports in rounds_of(trace):
         dumb.advance(reports, end_ms=(number + 1) * LENGTH_MS)
         snapshot = snapshot_of(dumb, reports, pulsar.usage.weights().tolist())
-        match policy:
-            case threshold_shedder.NAME:
-                plan, threshold_memory = threshold_shedder.shed(
-                    snapshot, threshold_memory, pulsar.threshold_shedder
-                )
-            case avg_shedder.NAME:
-                plan, avg_memory = avg_shedder.shed(snapshot, avg_memory, pulsar.avg_shedder)
-            case uniform_load_shedder.NAME:
-                plan = uniform_load_shedder.shed(snapshot, pulsar.uniform_load_shedder)
-            case _:
-                plan = overload_shedder.shed(snapshot, pulsar.overload_shedder)
+        plan, memory = decide(chosen, snapshot, memory, pulsar.of_policy(chosen))
         expected += [(number, *unload) for unload in unloads_of(snapshot, plan)]
     actions = run([trace], source).actions
     assert [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from policies.shedding import uniform_load_shedder
+from policies.shedding.registry import POLICIES, AnyPolicy
 from state.reasons import reason
 
 BUNDLE = {"bundle_messages_per_s": 12.0, "bundle_bytes_per_s": 2e7}
@@ -11,21 +12,6 @@ THROUGHPUT = {
     "lowest_bytes_per_s": 1e8,
     "throughput_multiple": 9.0,
     "allowed_throughput_multiple": 4.0,
-}
-EVERYTHING = {
-    "high_usage_points": 1.0,
-    "low_usage_points": 1.0,
-    "difference_points": 1.0,
-    "threshold_points": 1.0,
-    "hit_count": 1,
-    "needed_hit_count": 1,
-    "history_points": 1.0,
-    "usage_points": 1.0,
-    "mean_points": 1.0,
-    "broker_messages_per_s": 1.0,
-    "lowest_messages_per_s": 1.0,
-    "difference_percent": 1.0,
-    "allowed_difference_percent": 1.0,
 }
 
 
@@ -41,7 +27,7 @@ def test_a_throughput_too_far_above_another_says_both_and_who_chose_the_destinat
     destination: str | None, placed: dict[str, float], expected: str
 ) -> None:
     sentence = reason(
-        policy="uniform-load-shedder",
+        policy=uniform_load_shedder.POLICY,
         trigger="throughput-multiple",
         bundle="t/n/0x0_0x1",
         source="b1",
@@ -57,14 +43,12 @@ def test_a_throughput_too_far_above_another_says_both_and_who_chose_the_destinat
 
 @pytest.mark.parametrize(
     ("policy", "trigger"),
-    [
-        (module.NAME, trigger)
-        for module in (avg_shedder, threshold_shedder, uniform_load_shedder, overload_shedder)
-        for trigger in module.TRIGGERS
-        if trigger
-    ],
+    [(policy, trigger) for policy in POLICIES for trigger in policy.sentences],
+    ids=lambda value: getattr(value, "name", value),
 )
-def test_every_rule_that_can_fire_has_a_sentence(policy: str, trigger: str) -> None:
+def test_every_rule_that_can_fire_has_a_sentence_of_numbers_that_the_policy_gives(
+    policy: AnyPolicy, trigger: str
+) -> None:
     sentence = reason(
         policy=policy,
         trigger=trigger,
@@ -72,7 +56,7 @@ def test_every_rule_that_can_fire_has_a_sentence(policy: str, trigger: str) -> N
         source="b1",
         partner="b2",
         destination=None,
-        evidence=BUNDLE | THROUGHPUT | EVERYTHING,
+        evidence=BUNDLE | dict.fromkeys(policy.evidence, 1.0),
     )
     assert sentence.startswith("b1 ")
     assert "moving t/n/0x0_0x1" in sentence

@@ -6,7 +6,7 @@ children tells them apart.
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.splitting.cut import ChildLoad
 from streaming.planner.split.plan import Plan
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from policies.snapshot import Ints
+from policies.columns import Floats, Ints
 from policies.splitting.algorithms import divide
 from policies.splitting.balanced_flow_divide import NAME as BALANCED
 from policies.splitting.cut import (
@@ -32,7 +32,6 @@ from policies.splitting.positions import is_full_name, positions_of
 from policies.splitting.ranges import FULL_UPPER, Bundle
 from policies.splitting.specified_positions_divide import NAME as SPECIFIED
 from policies.splitting.topics import TopicLoads, topic_loads
-from policies.usage import Floats
 from streaming.contract.messages import MAX_NUMBER
 
 _SHOWN_TOPICS = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.snapshot import Ints
+from policies.columns import Ints
 from policies.throttle.lists import BadList, foreign, lists_of
 from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Reassignment
 from policies.throttle.needs import needs_of

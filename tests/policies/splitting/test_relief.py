@@ -6,12 +6,11 @@ import pytest
 
 from policies.shedding import avg_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.plan import SheddingPlan
+from policies.shedding.contract import RoundView, SheddingPlan
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
-from policies.snapshot import Snapshot
 from policies.splitting.plan import TRIGGERS
 from policies.splitting.relief import relief
-from tests.policies.fleets import Broker, Bundle, at, snapshot_of
+from tests.policies.fleets import Broker, Bundle, at, decide, snapshot_of
 
 EAGER = AvgShedderSettings(low_hit_count=1, high_hit_count=1)
 
@@ -25,7 +24,7 @@ def broker(points: float, messages_per_s: Mapping[str, float]) -> Broker:
     return at(points, messages_per_s=total, bytes_per_s=1000 * total, bundles=bundles)
 
 
-def proposed(snapshot: Snapshot, plan: SheddingPlan) -> dict[str, str]:
+def proposed(snapshot: RoundView, plan: SheddingPlan) -> dict[str, str]:
     found = relief(snapshot, plan)
     names = [snapshot.bundles.names[row] for row in found.rows.tolist()]
     return dict(zip(names, (TRIGGERS[code] for code in found.triggers.tolist()), strict=True))
@@ -116,19 +115,19 @@ def test_a_bundle_is_cut_if_it_alone_overloads_its_broker_and_fits_no_other(
     fleet: dict[str, Broker], found: dict[str, str]
 ) -> None:
     snapshot = snapshot_of(fleet)
-    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
     assert proposed(snapshot, plan) == found
 
 
 def test_what_a_bundle_is_compared_with_is_the_mean_of_the_brokers_that_were_looked_at() -> None:
     fleet = {"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})}
-    plan, _ = avg_shedder.shed(snapshot_of(fleet), AvgShedderMemory(), EAGER)
+    plan, _ = decide(avg_shedder.POLICY, snapshot_of(fleet), AvgShedderMemory(), EAGER)
     assert relief(snapshot_of(fleet), plan).means_per_s.tolist() == [5000]
 
 
 def test_while_the_hits_are_counted_nothing_is_proposed() -> None:
     snapshot = snapshot_of({"b1": broker(90, {"t/n/0x0_0x1": 8000}), "b2": broker(20, {"t/n/0x2_0x3": 2000})})
-    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), AvgShedderSettings())
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), AvgShedderSettings())
     assert proposed(snapshot, plan) == {}
 
 
@@ -151,7 +150,7 @@ def test_where_only_bytes_tell_the_brokers_apart_they_decide() -> None:
         ),
     }
     snapshot = snapshot_of(fleet)
-    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-bytes"}
 
 
@@ -162,7 +161,7 @@ def test_the_threshold_shedders_unload_of_such_a_bundle_is_proposed_for_a_split_
             "b2": broker(20, {"t/n/0x2_0x3": 20000}),
         }
     )
-    plan, _ = threshold_shedder.shed(snapshot, ThresholdShedderMemory(), ThresholdShedderSettings())
+    plan, _ = decide(threshold_shedder.POLICY, snapshot, ThresholdShedderMemory(), ThresholdShedderSettings())
     assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == ["t/n/0x0_0x1"]
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
 
@@ -174,8 +173,11 @@ def test_a_broker_that_may_not_receive_is_no_way_out() -> None:
         "b3": at(5, may_receive=False),
     }
     snapshot = snapshot_of(crowd)
-    plan, _ = threshold_shedder.shed(
-        snapshot, ThresholdShedderMemory(), ThresholdShedderSettings(min_unload_bytes_per_s=1)
+    plan, _ = decide(
+        threshold_shedder.POLICY,
+        snapshot,
+        ThresholdShedderMemory(),
+        ThresholdShedderSettings(min_unload_bytes_per_s=1),
     )
     assert proposed(snapshot, plan) == {"t/n/0x0_0x1": "broker-messages"}
 
@@ -183,7 +185,7 @@ def test_a_broker_that_may_not_receive_is_no_way_out() -> None:
 def parts(fleet: dict[str, Broker]) -> list[int]:
     """Into how many parts each proposed bundle is to be cut."""
     snapshot = snapshot_of(fleet)
-    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
     return [count + 1 for count in relief(snapshot, plan).boundaries_counts.tolist()]
 
 
@@ -204,7 +206,7 @@ def test_what_else_the_policy_moves_away_may_be_enough() -> None:
         "b2": broker(20, {"t/n/0x3_0x4": 500}),
     }
     snapshot = snapshot_of(fleet)
-    plan, _ = avg_shedder.shed(snapshot, AvgShedderMemory(), EAGER)
+    plan, _ = decide(avg_shedder.POLICY, snapshot, AvgShedderMemory(), EAGER)
     assert [snapshot.bundles.names[row] for row in plan.unload_rows.tolist()] == [
         "t/n/0x1_0x2",
         "t/n/0x2_0x3",

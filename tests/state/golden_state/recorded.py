@@ -91,7 +91,10 @@ def told(value: Any) -> Any:
     """A value as JSON tells it, with the names of its fields."""
     names = _field_names(value)
     if names:
-        return {name: told(getattr(value, name)) for name in names}
+        fields_of = {name: told(getattr(value, name)) for name in names}
+        if isinstance(value, Fleet):  # version 2 had a field for each policy
+            fields_of |= {name.replace("-", "_"): told(each) for name, each in value.policies.items()}
+        return fields_of
     if isinstance(value, np.ndarray):
         return {"dtype": str(value.dtype), "values": value.tolist()}
     if isinstance(value, dict):

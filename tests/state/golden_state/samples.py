@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from policies.shedding.avg_shedder import AvgShedderMemory
-from policies.shedding.threshold_shedder import ThresholdShedderMemory
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Sample, Watch
@@ -157,8 +155,10 @@ def fleet() -> Fleet:
     fleet.samples = np.array([0, 3, 1000])
     fleet.last_ms = np.array([4, 5, 6])
     fleet.owed_skip = np.array([True, False, True])
-    fleet.avg_shedder = AvgShedderMemory(low_hits={"b1\n": 3}, high_hits={"ü": 1})
-    fleet.threshold_shedder = ThresholdShedderMemory(history_ratio={"ü": 0.1 + 0.2})
+    fleet.policies = {
+        "avg-shedder": {"low_hits": {"b1\n": 3}, "high_hits": {"ü": 1}},
+        "threshold-shedder": {"history_ratio": {"ü": 0.1 + 0.2}},
+    }
     fleet.namespaces = ["t/ü", "t/n"]
     fleet.namespace = np.array([0, 1, 1])
     fleet.split_averages = np.arange(6.0).reshape(3, 2) / 3

@@ -1,0 +1,25 @@
+"""The shedding policies there are: the only place that lists them.
+
+The settings, their reference page, the encoding of the memory, the labels of the metrics and the words of the summary
+follow from this list. A policy is added with one line here.
+"""
+
+from typing import Any
+
+from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from policies.shedding.contract import SheddingPolicy
+
+AnyPolicy = SheddingPolicy[Any, Any, Any]
+
+POLICIES: tuple[AnyPolicy, ...] = (
+    avg_shedder.POLICY,
+    threshold_shedder.POLICY,
+    uniform_load_shedder.POLICY,
+    overload_shedder.POLICY,
+)
+"""The first one is the default."""
+
+
+def policy_named(name: str) -> AnyPolicy | None:
+    """The policy of that name; None where there is none, as after a policy was removed."""
+    return next((policy for policy in POLICIES if policy.name == name), None)
