@@ -35,7 +35,7 @@ def recall(memory: PolicyMemory, policy: AnyPolicy, groups: Groups, numbers: Seq
 def remember(
     memory: PolicyMemory, policy: AnyPolicy, groups: Groups, after: Mapping[int, Any]
 ) -> PolicyMemory:
-    """The memory with what the policy remembers of these groups now; groups that did not run keep theirs."""
+    """What the policy remembers, with these groups as they are now; groups that did not run keep theirs."""
     kept, told = memory.get(policy.name, {}), {number: vars_of(each) for number, each in after.items()}
     found: dict[str, dict[str, Any]] = {}
     for name in policy.broker_fields:
@@ -47,7 +47,12 @@ def remember(
     for name in policy.group_fields:
         now = {groups.key_of(number): values[name] for number, values in told.items()}
         found[name] = {**kept.get(name, {}), **now}
-    return {**memory, policy.name: found}
+    return {policy.name: found}
+
+
+def of_policy(memory: PolicyMemory, policy: AnyPolicy) -> PolicyMemory:
+    """The memory of the policy in force; a policy that is switched on again begins anew."""
+    return {policy.name: memory[policy.name]} if policy.name in memory else {}
 
 
 def brokers_of(memory: PolicyMemory) -> list[str]:

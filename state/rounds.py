@@ -18,6 +18,7 @@ from state import (
     leaving,
     members,
     own_topics,
+    policy_memory,
     settling,
     splits,
     summary,
@@ -83,6 +84,7 @@ def close(
     if restarted:
         before.forget_policies()
         header.rounds_since_start = 0
+    before.policies = policy_memory.of_policy(before.policies, pulsar.policy)
     _change_mode(header, closing.mode)
     if closing.record is not None and closing.record.resumed_ms is not None:
         effects.resume(header, closing.record.resumed_ms)

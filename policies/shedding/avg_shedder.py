@@ -161,8 +161,8 @@ def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings
     return Proposal(builder.build(examined), pending)
 
 
-def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:  # noqa: ARG001
-    """Hits after the round: those of a pair that fired are spent.
+def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:
+    """Hits after the round: those of a pair that fired are spent, unless all that it wants has to wait.
 
     Brokers that were not in the view keep their hits, unless no pair at all stands out: that clears every hit, as in
     Pulsar.
@@ -170,7 +170,8 @@ def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:  # n
     found = proposal.pending
     if not found.stands_out:
         return AvgShedderMemory()
-    spent = np.concatenate([found.low[found.fires], found.high[found.fires]])
+    spends = found.fires & ~proposal.plan.waits(fates)
+    spent = np.concatenate([found.low[spends], found.high[spends]])
     return AvgShedderMemory(
         low_hits=_merge(found.before.low_hits, found.names, _without(found.low_hits, spent)),
         high_hits=_merge(found.before.high_hits, found.names, _without(found.high_hits, spent)),

@@ -233,6 +233,14 @@ class SheddingPlan:
     tried_examined: Ints
     """Row of ``examined`` each was tried for, (t,)."""
 
+    def waits(self, fates: Codes) -> Bools:
+        """Rows of ``examined`` that want unloads of which none happens and some may happen in a later round, (k,)."""
+        happens, waits = (
+            np.isin(np.arange(len(self.examined)), self.unload_examined[fates == fate])
+            for fate in (ADMITTED, POSTPONED)
+        )
+        return waits & ~happens
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal(Generic[PendingT]):
