@@ -7,7 +7,8 @@ from policies.columns import Floats
 from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from state.anti_affinity import AntiAffinity
-from state.guards import Budget, Hold, Holds
+from state.budget import Budget
+from state.holds import Hold, Holds
 from state.members import Calm
 from state.outputs import Unload, rfc3339
 from state.reasons import reason

@@ -1,75 +1,61 @@
-"""What the decided actions of a round leave behind in the cluster's memory."""
+"""What the decided actions of a round leave in the ledger."""
 
 from state import splits
 from state.closing import Closing, Decided
-from state.memory import Header
-from state.outputs import Output, Unload
-from state.past import Departure, PastAction, PastUnloads, Trial
-from state.splits import Splits
+from state.ledger import ActionKind, Child, Decision, Ledger
+from state.outputs import Output
 
 
-def remember(header: Header, closing: Closing, decided: Decided, actions: list[Output]) -> None:
-    """Cooldown, flight, the hour's budget, the children's inheritance and the trial begin with the decision.
-
-    ``actions`` are the outputs of the decided unloads, then those of the splits.
-    """
+def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[Output]) -> None:
+    """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
     unloads = decided.admitted.unloads
-    _remember_unloads(header, closing, unloads, actions[: len(unloads)])
-    if decided.splits is not None:
-        _remember_splits(header, closing, decided.splits, actions[len(unloads) :])
-
-
-def _remember_unloads(header: Header, closing: Closing, unloads: list[Unload], actions: list[Output]) -> None:
-    for action, unload in zip(actions, unloads, strict=True):
-        header.actions[unload.bundle] = _past(action, closing)
-        header.leaving[unload.bundle] = Departure(
-            action.id, unload.source_broker, _until_ms(closing), action.dry_run
-        )
-        if not action.dry_run:
-            header.trials[action.id] = Trial(
+    for action, unload in zip(actions, unloads, strict=False):
+        ledger.record(
+            _decision(
                 "unload",
-                unload.bundle,
-                unload.source_broker,
-                unload.destination_broker,
-                [],
-                closing.end_ms,
-                _until_ms(closing),
+                action,
+                closing,
+                source=unload.source_broker,
+                destination=unload.destination_broker,
+                children=[],
             )
-    if unloads:
-        header.unloads.append(
-            PastUnloads(ended_ms=closing.end_ms, count=len(unloads), dry_run=closing.mode == "dry-run")
+        )
+    cuts = decided.splits.admitted if decided.splits is not None else ()
+    for action, cut in zip(actions[len(unloads) :], cuts, strict=True):
+        assert decided.splits is not None
+        ledger.record(
+            _decision(
+                "split",
+                action,
+                closing,
+                source=decided.splits.broker_of(cut.row),
+                destination=None,
+                children=splits.children_of(decided.splits, cut),
+            )
         )
 
 
-def _remember_splits(header: Header, closing: Closing, decided: Splits, actions: list[Output]) -> None:
-    for action, decision in zip(actions, decided.admitted, strict=True):
-        children = splits.children_of(decided, decision)
-        header.splits[action.subject] = _past(action, closing)
-        for child in children:
-            header.splits[child] = _past(action, closing, in_flight=False)  # a child that is listed is there
-        if not action.dry_run:
-            header.trials[action.id] = Trial(
-                "split",
-                action.subject,
-                decided.broker_of(decision.row),
-                None,
-                children,
-                closing.end_ms,
-                _until_ms(closing),
-            )
-        header.inheritances[action.subject] = splits.inheritance(decided, decision, _until_ms(closing))
-
-
-def _past(action: Output, closing: Closing, *, in_flight: bool = True) -> PastAction:
-    return PastAction(
-        action_id=action.id,
+def _decision(
+    kind: ActionKind,
+    action: Output,
+    closing: Closing,
+    *,
+    source: str,
+    destination: str | None,
+    children: list[Child],
+) -> Decision:
+    return Decision(
+        id=action.id,
+        kind=kind,
+        bundle=action.subject,
+        source=source,
+        destination=destination,
+        children=children,
         decided_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
+        # An action carried out just before it expires is reported, and seen in the next reports, by then.
+        until_ms=closing.expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
         dry_run=action.dry_run,
-        in_flight=in_flight,
+        is_watched=not action.dry_run,
+        is_leaving=kind == "unload",
     )
-
-
-def _until_ms(closing: Closing) -> int:
-    """An action carried out just before it expires is reported, and seen in the next reports, by then."""
-    return closing.expires_ms + closing.settings.pulsar.rounds.max_report_age_ms

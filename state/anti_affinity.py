@@ -16,7 +16,7 @@ import numpy as np
 from policies.shedding.contract import NOBODY
 from state.events import namespace_of
 from state.facts import Facts
-from state.guards import Hold
+from state.holds import Hold
 from state.memory import Fleet
 from state.tables import Eligible
 

@@ -84,7 +84,7 @@ def draft_of(header: Header) -> Header:
         value = getattr(header, name)
         if name == "rounds":
             draft.rounds = dict(header.rounds)
-        elif isinstance(value, dict | list):
+        elif isinstance(value, dict | list | msgspec.Struct):
             setattr(draft, name, _own(value))
     return draft
 

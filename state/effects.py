@@ -1,27 +1,33 @@
-"""What became of the actions: the judge of their effect, and the guard that holds what fails.
+"""The judge of the actions' effects.
 
-Judged is an action, no dry-run, whose result came in: a failed one at once; a succeeded one by the reports that came
-after its result. An unload is good once its bundle's owner is another; a split once a child is listed and the parent is
-not. A round counts against it only if the broker concerned reported in it: what is not known is not "no effect". An
-action that was skipped, or that nobody could look after, has no verdict.
+Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
+unload is good once its bundle's owner is another. A split is good once a child is listed and the parent is not. A round counts
+against an action only if the broker concerned reported in it: what is not known is not "no effect". An action that was skipped,
+or whose brokers said nothing for too long, gets no verdict.
 
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import get_args
 
-from state import leaving
-from state.bulkhead import HELD_AFTER_ROUNDS
 from state.fleet import Advanced
-from state.guards import Hold
-from state.memory import Header, ResultRecord, WaitingReport
-from state.outputs import rfc3339
-from state.past import ActionKind, Ineffective, PastAction, Trial, Verdict, VerdictOutcome
+from state.ledger import ActionKind, Decision, Ledger, Verdict, end_watch
+from state.memory import WaitingReport
 from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, PulsarSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the reports of a round show of earlier decisions."""
+
+    elsewhere: "list[Elsewhere]"
+    """Unloads that landed elsewhere."""
+    ineffective: dict[str, Decision]
+    """By bundle, actions that this round found to have had no effect."""
+    leaving: dict[str, set[str]]
+    """By broker, listed bundles that were told to leave it and are not known to have left or to stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,173 +39,107 @@ class Elsewhere:
     destination: str
 
 
-def apply_results(header: Header, results: Collection[ResultRecord]) -> None:
-    """What the results of a round change, in the order of their times."""
-    actions: dict[str, list[PastAction]] = {}
-    for action in chain(header.actions.values(), header.splits.values()):
-        actions.setdefault(action.action_id, []).append(action)
-    leaving.stay(header, {result.action_id for result in results if result.outcome != "succeeded"})
-    for result in sorted(results):
-        _apply(header, actions.get(result.action_id, ()), result)
-
-
-def _apply(header: Header, actions: Iterable[PastAction], result: ResultRecord) -> None:
-    """A result ends the flight; a failed one the cooldown too. The first that says how it ended counts for the judge."""
-    for action in actions:
-        action.in_flight = False
-        action.failed = action.failed or result.outcome == "failed"
-    trial = header.trials.get(result.action_id)
-    if trial is None or trial.succeeded_ms is not None:
-        return
-    if result.outcome == "succeeded":
-        trial.succeeded_ms = result.time_ms
-    elif result.outcome == "failed":
-        _end(header, result.action_id, "failed", judged_ms=result.time_ms)
-
-
-def resume(header: Header, resumed_ms: int) -> None:
-    """A person says that the cause is mended: what was decided or judged up to then counts no more.
-
-    The same moment again changes nothing, so that an event may be obeyed in every round it is in force.
-    """
-    header.trials = {name: trial for name, trial in header.trials.items() if trial.decided_ms > resumed_ms}
-    header.verdicts = [verdict for verdict in header.verdicts if verdict.judged_ms > resumed_ms]
-    header.ineffective = {
-        name: found for name, found in header.ineffective.items() if found.judged_ms > resumed_ms
-    }
-    header.failing_since_ms = {
-        kind: since_ms for kind, since_ms in header.failing_since_ms.items() if since_ms > resumed_ms
-    }
-    if header.error_held_since_ms is not None and header.error_held_since_ms <= resumed_ms:
-        header.error_held_since_ms, header.error_place = None, ""
-
-
 def judge(
-    header: Header,
+    ledger: Ledger,
     advanced: Advanced,
     reports: Mapping[str, WaitingReport],
     pulsar: PulsarSettings,
     *,
+    length_ms: int,
     end_ms: int,
-) -> list[Elsewhere]:
-    """Look after the actions with the reports of a round; returns unloads that landed elsewhere."""
-    patience_ms = pulsar.guards.ineffective_after_rounds_count * header.length_ms
-    patience_ms += pulsar.rounds.max_report_age_ms
-    header.trials = {
-        name: trial for name, trial in header.trials.items() if end_ms < _until_ms(trial, patience_ms)
+) -> Seen:
+    """Look after the actions with the reports of a round."""
+    patience_ms = pulsar.guards.ineffective_after_rounds_count * length_ms + pulsar.rounds.max_report_age_ms
+    for each in ledger.decisions:
+        last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
+        each.is_watched = each.is_watched and end_ms < last_ms
+    elsewhere = _judge_all(ledger, advanced, reports, pulsar.guards, end_ms=end_ms)
+    leaving = _see_departures(ledger, advanced, end_ms=end_ms)
+    for kind in _failing_kinds(ledger, pulsar.guards):
+        ledger.failing_since_ms.setdefault(kind, end_ms)
+    ineffective = {
+        each.bundle: each
+        for each in ledger.judged()
+        if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
     }
-    elsewhere = _judge_all(header, advanced, reports, pulsar.guards, end_ms=end_ms)
-    for kind in _failing_kinds(header, pulsar.guards):
-        header.failing_since_ms.setdefault(kind, end_ms)
-    return elsewhere
-
-
-def _until_ms(trial: Trial, patience_ms: int) -> int:
-    return trial.until_ms if trial.succeeded_ms is None else trial.succeeded_ms + patience_ms
+    return Seen(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
 
 
 def _judge_all(
-    header: Header,
+    ledger: Ledger,
     advanced: Advanced,
     reports: Mapping[str, WaitingReport],
     guards: GuardSettings,
     *,
     end_ms: int,
 ) -> list[Elsewhere]:
-    tried = {name: trial for name, trial in header.trials.items() if trial.succeeded_ms is not None}
-    if not tried:
+    waiting = [each for each in ledger.decisions if each.is_watched and each.succeeded_ms is not None]
+    if not waiting:
         return []
     owners = advanced.owners_of(
-        {bundle for trial in tried.values() for bundle in (trial.bundle, *trial.children)}
+        {name for each in waiting for name in (each.bundle, *(child.bundle for child in each.children))}
     )
     elsewhere = []
-    for action_id, trial in tried.items():
-        found = _has_effect(trial, owners, reports) if guards.ineffective_after_rounds_count else True
+    for each in waiting:
+        owner = owners.get(each.bundle, "")
+        found = _has_effect(each, owners, reports) if guards.ineffective_after_rounds_count else True
         if found:
-            _end(header, action_id, "good", judged_ms=end_ms)
-            elsewhere += _elsewhere(trial, owners.get(trial.bundle))
+            end_watch(each, Verdict("good", end_ms, owner, each.rounds_count))
+            elsewhere += _elsewhere(each, owner)
         elif found is False:
-            trial.rounds_count += 1
-            if trial.rounds_count >= guards.ineffective_after_rounds_count:
-                header.ineffective[trial.bundle] = Ineffective(
-                    trial.kind, owners[trial.bundle], end_ms, trial.rounds_count
-                )
-                _end(header, action_id, "ineffective", judged_ms=end_ms)
+            each.rounds_count += 1
+            if each.rounds_count >= guards.ineffective_after_rounds_count:
+                end_watch(each, Verdict("ineffective", end_ms, owner, each.rounds_count))
     return elsewhere
 
 
-def _elsewhere(trial: Trial, owner: str | None) -> list[Elsewhere]:
-    if owner is None or trial.destination is None or owner in (trial.source, trial.destination):
+def _elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
+    if decision.destination is None or owner in ("", decision.source, decision.destination):
         return []
-    return [Elsewhere(trial.bundle, owner, trial.destination)]
+    return [Elsewhere(decision.bundle, owner, decision.destination)]
 
 
-def _has_effect(trial: Trial, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]) -> bool | None:
+def _has_effect(
+    decision: Decision, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]
+) -> bool | None:
     """None where the round's reports do not tell."""
-    owner = owners.get(trial.bundle)
-    if trial.kind == "split":
+    owner = owners.get(decision.bundle)
+    if decision.kind == "split":
         if owner is None:
-            return True if any(child in owners for child in trial.children) else None
-        return False if _reported_since(trial, reports, owner) else None
-    if owner is not None and owner != trial.source:
+            return True if any(child.bundle in owners for child in decision.children) else None
+        return False if _has_reported_since(decision, reports, owner) else None
+    if owner is not None and owner != decision.source:
         return True
-    return owner is None if _reported_since(trial, reports, trial.source) else None
+    return owner is None if _has_reported_since(decision, reports, decision.source) else None
 
 
-def _reported_since(trial: Trial, reports: Mapping[str, WaitingReport], broker: str) -> bool:
+def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport], broker: str) -> bool:
     """Whether a broker's report of the round is no older than the result: before it there was nothing to see."""
     report = reports.get(broker)
-    return report is not None and trial.succeeded_ms is not None and report.time_ms >= trial.succeeded_ms
+    return (
+        report is not None and decision.succeeded_ms is not None and report.time_ms >= decision.succeeded_ms
+    )
 
 
-def _end(header: Header, action_id: str, outcome: VerdictOutcome, *, judged_ms: int) -> None:
-    verdict = Verdict(action_id, header.trials.pop(action_id).kind, outcome, judged_ms)
-    if outcome != "good":
-        leaving.stay(header, {action_id})
-    before = [each for each in header.verdicts if each.kind == verdict.kind]
-    forgotten = before[0] if len(before) == JUDGED_ACTIONS_COUNT else None
-    header.verdicts = [*(each for each in header.verdicts if each is not forgotten), verdict]
+def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
+    """Bundles that are seen at another broker have left; those that nothing will be heard of any more stay."""
+    found: dict[str, set[str]] = defaultdict(set)
+    on_their_way = ledger.unloads_on_their_way()
+    owners = advanced.owners_of({each.bundle for each in on_their_way}) if on_their_way else {}
+    for each in on_their_way:
+        is_there = owners.get(each.bundle, each.source) == each.source
+        each.is_leaving = is_there and (end_ms < each.until_ms or each.is_watched)
+        if each.is_leaving and each.bundle in owners:
+            found[each.source].add(each.bundle)
+    return found
 
 
-def counts(header: Header) -> dict[str, int]:
-    """How the last actions that were judged ended, of whatever kind."""
-    last = header.verdicts[-JUDGED_ACTIONS_COUNT:]
-    return dict(sorted(Counter(verdict.outcome for verdict in last).items()))
-
-
-def _failing_kinds(header: Header, guards: GuardSettings) -> list[ActionKind]:
-    bad = Counter(verdict.kind for verdict in header.verdicts if verdict.outcome != "good")
+def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
+    bad = Counter(each.kind for each in ledger.judged() if each.verdict and each.verdict.outcome != "good")
     return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
 
 
-def failing_since(header: Header, guards: GuardSettings) -> dict[ActionKind, str]:
-    """By kind, since when no action of it is done until a person resumes, in words."""
-    found = dict(header.failing_since_ms) if guards.failing_actions_count else {}
-    held_ms = header.error_held_since_ms
-    if held_ms is not None:
-        found = {kind: min(found.get(kind, held_ms), held_ms) for kind in get_args(ActionKind)}
-    return {kind: rfc3339(since_ms) for kind, since_ms in found.items()}
-
-
-def error_hold(header: Header) -> Hold | None:
-    """Why nothing is done after rounds that ended in an error, until a person resumes the cluster, if so."""
-    if header.error_held_since_ms is None:
-        return None
-    return Hold(
-        "failing",
-        f"{HELD_AFTER_ROUNDS} rounds in a row ended in an internal error ({header.error_place}): report it, run a "
-        "version that mends it, look at what is decided, then `trimtab resume`",
-    )
-
-
-def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hold | None:
-    """Why no action of a kind is done until a person resumes the cluster, if so."""
-    if header.error_held_since_ms is not None:
-        return error_hold(header)
-    if not guards.failing_actions_count or kind not in header.failing_since_ms:
-        return None
-    return Hold(
-        "failing",
-        f"{guards.failing_actions_count} of the last {JUDGED_ACTIONS_COUNT} actions failed or had no effect: look at their "
-        "results, mend the cause, then `trimtab resume`",
-    )
+def counts(ledger: Ledger) -> dict[str, int]:
+    """How the last actions that were judged ended, of whatever kind."""
+    last = [each.verdict.outcome for each in ledger.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
+    return dict(sorted(Counter(last).items()))

@@ -9,8 +9,8 @@ from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
 from state.effects import Elsewhere
+from state.ledger import Decision
 from state.outputs import Finding, Section
-from state.past import Ineffective
 from state.summary import SHOWN_ROWS
 from state.tables import Eligible
 
@@ -23,19 +23,20 @@ def section(found: Sequence[Finding]) -> Section[Finding]:
     )
 
 
-def of_actions(ineffective: Mapping[str, Ineffective], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
+def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
     """Actions without effect while their bundles rest, and unloads that landed elsewhere."""
     return [
         *(
             Finding(
                 kind="ineffective",
                 subject=bundle,
-                broker=each.broker,
+                broker=each.verdict.broker,
                 bytes_per_s=None,
-                advice=f"its {each.kind} is said to have succeeded, {each.rounds_count} rounds of reports show no effect: "
-                f"look for who undoes it; the bundle is left alone for ineffective_rest_s",
+                advice=f"its {each.kind} is said to have succeeded, {each.verdict.rounds_count} rounds of reports show no "
+                f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
             )
             for bundle, each in sorted(ineffective.items())
+            if each.verdict
         ),
         *(
             Finding(

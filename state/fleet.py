@@ -16,8 +16,8 @@ import numpy as np
 from policies.columns import Bools, Floats, Ints
 from state import policy_memory
 from state.events import namespace_of
+from state.ledger import Child
 from state.memory import Fleet, WaitingReport
-from state.past import PastSplit
 
 NOBODY = -1
 
@@ -125,18 +125,18 @@ def advance(
     return Advanced(fleet=after, counts=listings.counts[rows])
 
 
-def inherit(fleet: Fleet, splits: Iterable[tuple[str, PastSplit]], listed: Callable[[str], bool]) -> None:
+def inherit(fleet: Fleet, splits: Iterable[tuple[str, list[Child]]], listed: Callable[[str], bool]) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
     They become rows of ``fleet`` that the next ``advance`` takes as known: of the parent's owner, last seen with it.
     """
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
-        (row_of[parent], name, messages, volume)
-        for parent, split in splits
+        (row_of[parent], child.bundle, child.messages_ratio, child.bytes_ratio)
+        for parent, children in splits
         if parent in row_of
-        for name, messages, volume in split.children
-        if name not in row_of and listed(name)
+        for child in children
+        if child.messages_ratio is not None and child.bundle not in row_of and listed(child.bundle)
     ]
     if not born:
         return

@@ -18,6 +18,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from state.upgrade_ledger import with_ledger
+
 VERSION = 3
 """Of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which nobody can tell apart."""
 
@@ -28,8 +30,10 @@ Upgrade = Callable[[Kind, Any], Any]
 """Makes a decoded body (lists, dicts and plain values) into one of the next version."""
 
 
-def _name_policies(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps what a shedding policy remembers under the policy's name; 2 had a field for each."""
+def _from_2(kind: Kind, body: Any) -> Any:
+    """Version 3 keeps what a shedding policy remembers under the policy's name, and decisions in one ledger."""
+    if kind == "header":
+        return with_ledger(body)
     if kind != "fleet":
         return body
     low_hits, high_hits, history_ratio = body[11:14]
@@ -40,7 +44,7 @@ def _name_policies(kind: Kind, body: Any) -> Any:
     return [*body[:11], policies, *body[14:]]
 
 
-UPGRADES: dict[int, Upgrade] = {2: _name_policies}
+UPGRADES: dict[int, Upgrade] = {2: _from_2}
 """By the version that each one upgrades."""
 
 _encoder = msgspec.msgpack.Encoder()

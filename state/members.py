@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state.guards import Hold
-from state.memory import Fleet, Header
-from state.past import MembersChange
+from state.holds import Hold
+from state.memory import Fleet, Header, MembersChange
 from state.settings import PulsarSettings
 from state.two_balancers import named
 

@@ -10,19 +10,9 @@ import msgspec
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from state.events import BrokerReport, System, TopicTraffic
+from state.events import ActionOutcome, BrokerReport, System, TopicTraffic
 from state.facts import Facts, FactsRecord
-from state.past import (
-    ActionKind,
-    Departure,
-    Ineffective,
-    MembersChange,
-    PastAction,
-    PastSplit,
-    PastUnloads,
-    Trial,
-    Verdict,
-)
+from state.ledger import Ledger
 from state.settings import Mode
 from state.store import WaitingKind
 
@@ -67,7 +57,7 @@ class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
     time_ms: int
     id: str
     action_id: str
-    outcome: str
+    outcome: ActionOutcome
 
 
 class Waiters(msgspec.Struct, frozen=True, array_like=True):
@@ -91,6 +81,17 @@ class OpenRound(msgspec.Struct, array_like=True):
     """The newest facts of its time."""
 
 
+class MembersChange(msgspec.Struct, frozen=True, array_like=True):
+    """The newest change of the brokers that report."""
+
+    round: int
+    """The first that shows it."""
+    joined: str
+    """The first of the brokers that came, for a sentence; empty for none."""
+    left: str
+    """The same of those that went."""
+
+
 class Header(msgspec.Struct, array_like=True):
     """Clock, open rounds, control and guards of one cluster."""
 
@@ -111,22 +112,7 @@ class Header(msgspec.Struct, array_like=True):
     rounds_since_start: int = 0
     last_mode: Mode | None = None
     control: list[ControlRecord] = msgspec.field(default_factory=list)
-    actions: dict[str, PastAction] = msgspec.field(default_factory=dict)
-    """Newest unload of each bundle, while it still masks."""
-    unloads: list[PastUnloads] = msgspec.field(default_factory=list)
-    """Of the last hour, ascending."""
-    splits: dict[str, PastAction] = msgspec.field(default_factory=dict)
-    """Newest split of each bundle and of each child of one, while it still masks."""
-    inheritances: dict[str, PastSplit] = msgspec.field(default_factory=dict)
-    """By parent, while its children may still appear for the first time."""
-    trials: dict[str, Trial] = msgspec.field(default_factory=dict)
-    """By id, actions whose effect is not known yet."""
-    verdicts: list[Verdict] = msgspec.field(default_factory=list)
-    """Of the last actions of each kind that were judged, in that order."""
-    ineffective: dict[str, Ineffective] = msgspec.field(default_factory=dict)
-    """By bundle, while it is left alone."""
-    failing_since_ms: dict[ActionKind, int] = msgspec.field(default_factory=dict)
-    """By kind, end of the round since which so many actions failed that no other is done until a person resumes."""
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
     facts: Facts | None = None
     """The newest of the closed rounds."""
     system: System | None = None
@@ -135,8 +121,6 @@ class Header(msgspec.Struct, array_like=True):
     """Starts of rounds that begin with an empty memory, because control events ask for it; ascending."""
     early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
     """The newest tick of each round of Kafka's length, as long as nobody knows how long the cluster's rounds are."""
-    leaving: dict[str, Departure] = msgspec.field(default_factory=dict)
-    """By bundle, unloads that do not show in the reports yet: see ``state.leaving``."""
     members_change: MembersChange | None = None
     """The newest change of the brokers that report; None: none since the cluster began."""
     error_rounds_count: int = 0

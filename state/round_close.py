@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from state import control, effects, forgetting, policy_memory, rounds, summary
+from state import control, effects, forgetting, holds, policy_memory, rounds, summary
 from state.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
 from state.facts import Facts
 from state.groups import Groups
@@ -108,7 +108,9 @@ def _close_kafka(ended: Round, draft: Memory, kafka: KafkaMemory) -> tuple[Memor
 def _close_pulsar(ended: Round, draft: Memory) -> tuple[Memory, list[Output]]:
     header, fleet = draft.header, draft.fleet
     open_round = header.rounds[ended.number]
-    effects.apply_results(header, open_round.results)
+    header.ledger.apply_results(
+        (each.action_id, each.outcome, each.time_ms) for each in sorted(open_round.results)
+    )
     if fleet is not None and open_round.facts is not None:
         fleet = _obey(header, fleet, open_round.facts.facts)
     if fleet is None or not open_round.spans:
@@ -175,7 +177,7 @@ def _summary(ended: Round, header: Header, error: Exception) -> RoundSummary:
         if isinstance(each, WaitingReport | WaitingLogs)
     }
     end_ms = (number + 1) * header.length_ms
-    failing = effects.failing_since(header, in_force.pulsar.guards)
+    failing = holds.failing_since(header, in_force.pulsar.guards)
     return RoundSummary(
         cluster=ended.cluster,
         system="kafka" if is_kafka else "pulsar",
@@ -192,7 +194,7 @@ def _summary(ended: Round, header: Header, error: Exception) -> RoundSummary:
         failing_since=failing.get("unload"),
         splits_failing_since=None if is_kafka else failing.get("split"),
         other_balancers=None,
-        last_actions=effects.counts(header),
+        last_actions=effects.counts(header.ledger),
         control=control_in_force(record, None),
         settings_digest=in_force.kafka_digest if is_kafka else in_force.digest,
         brokers_reporting_count=len(reports),

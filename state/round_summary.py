@@ -1,6 +1,6 @@
 """What a closed round says of itself: what was seen, decided, held back, and why."""
 
-from state import effects, splits, summary
+from state import effects, holds, splits, summary
 from state.closing import Closing, Decided
 from state.memory import ControlRecord, Header
 from state.outputs import ControlInForce, Finding, Output, RoundSummary, Section, rfc3339
@@ -29,7 +29,7 @@ def round_summary(
     missing = [name for name in live if name not in closing.reports]
     oldest_ms = min(waiting.time_ms for waiting in closing.reports.values())
     shed = decided.shed
-    failing = effects.failing_since(header, closing.settings.pulsar.guards)
+    failing = holds.failing_since(header, closing.settings.pulsar.guards)
     return RoundSummary(
         cluster=closing.cluster,
         system="pulsar",
@@ -46,7 +46,7 @@ def round_summary(
         failing_since=failing.get("unload"),
         splits_failing_since=failing.get("split"),
         other_balancers=other_balancers(header.facts),
-        last_actions=effects.counts(header),
+        last_actions=effects.counts(header.ledger),
         control=control_in_force(closing.record, closing.settings_problem),
         settings_digest=closing.settings.digest,
         brokers_reporting_count=len(closing.reports),

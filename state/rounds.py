@@ -3,7 +3,6 @@
 The order is fixed: restart, control, fleet, quorum and warm-up, masks, policy, splits, budgets, memory, outputs.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,26 +13,22 @@ from state import (
     effects,
     findings,
     fleet,
-    guards,
-    leaving,
+    holds,
+    masks,
     members,
-    own_topics,
     policy_memory,
-    settling,
     splits,
     summary,
 )
 from state.actions import Admitted, Circumstances, admit
 from state.aftermath import remember
 from state.anti_affinity import AntiAffinity
+from state.budget import Budget
 from state.closing import Closing, Decided
 from state.groups import Groups
-from state.guards import Budget
 from state.holds import holds_of
 from state.memory import ControlRecord, Fleet, Header, WaitingReport, WaitingTopics
 from state.outputs import Output, RoundSummary, Split, Unload, output
-from state.own_actions import OwnActions
-from state.past import Trial
 from state.round_summary import round_summary
 from state.settings import (
     ClusterSettings,
@@ -87,11 +82,12 @@ def close(
     before.policies = policy_memory.of_policy(before.policies, pulsar.policy)
     _change_mode(header, closing.mode)
     if closing.record is not None and closing.record.resumed_ms is not None:
-        effects.resume(header, closing.record.resumed_ms)
-    guards.forget_old(header, pulsar, end_ms=closing.end_ms)
-    if header.inheritances:
+        holds.resume(header, closing.record.resumed_ms)
+    header.ledger.forget_old(pulsar, end_ms=closing.end_ms)
+    expected = list(header.ledger.expected_children(end_ms=closing.end_ms))
+    if expected:
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
-        fleet.inherit(before, header.inheritances.items(), listed.__contains__)
+        fleet.inherit(before, expected, listed.__contains__)
     members.watch(header, before, reports, number=number, restarted=restarted)
     advanced = fleet.advance(
         before,
@@ -165,7 +161,7 @@ def settings_in_force(
 
 def _change_mode(header: Header, mode: Mode) -> None:
     if mode == "act" and header.last_mode == "dry-run":
-        guards.forget_dry_run(header)
+        header.ledger.forget_dry_run()
     header.last_mode = mode
 
 
@@ -195,25 +191,20 @@ def _decide(
     live: list[str],
     restarted: bool,
 ) -> list[Output]:
-    pulsar, count = closing.settings.pulsar, advanced.owned_count
-    trials = dict(header.trials)
-    elsewhere = effects.judge(header, advanced, closing.reports, pulsar, end_ms=closing.end_ms)
-    leaves = leaving.settle(header, advanced, end_ms=closing.end_ms)
-    budget = guards.hour_budget(header, pulsar.guards, leaves)
+    pulsar, ledger = closing.settings.pulsar, header.ledger
+    seen = effects.judge(
+        ledger, advanced, closing.reports, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
+    )
+    budget = Budget.of(ledger, pulsar.guards, seen.leaving, end_ms=closing.end_ms)
     round_loads = loads(closing.reports, pulsar, end_ms=closing.end_ms)
-    codes = guards.mask(advanced.fleet, count, header, pulsar, end_ms=closing.end_ms)
-    groups = Groups.of(header.facts)
-    codes[(codes == guards.OPEN) & groups.foreign(advanced.fleet, count)] = guards.OTHER_GROUP
-    own = own_topics.carried(advanced.fleet, count, header.facts)
-    codes[(codes == guards.OPEN) & own] = guards.OWN_TOPICS
-    unsettled = _unsettled(header, trials, pulsar, end_ms=closing.end_ms)
-    codes[(codes == guards.OPEN) & settling.owned_by(advanced.fleet, count, unsettled)] = guards.UNSETTLED
+    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     table = eligible(
         round_loads,
         advanced.fleet,
-        codes,
-        groups,
-        OwnActions(header, closing.end_ms),
+        masks.unload_mask(advanced, header, pulsar, unsettled, end_ms=closing.end_ms),
+        Groups.of(header.facts),
+        ledger,
+        end_ms=closing.end_ms,
         unsettled=unsettled,
     )
     topics = splits.topic_table(table, closing.topics)
@@ -225,8 +216,9 @@ def _decide(
         else _judge(circumstances, header, table, advanced, topics, pulsar, budget=budget)
     )
     actions = _actions(circumstances, decided)
-    remember(header, closing, decided, actions)
-    found = findings.of_actions(header.ineffective, elsewhere)
+    remember(ledger, closing, decided, actions)
+    ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
+    found = findings.of_actions(ineffective | seen.ineffective, seen.elsewhere)
     found += findings.of_topics(table, topics, pulsar.split)
     spoken = round_summary(
         closing,
@@ -242,14 +234,6 @@ def _decide(
     return [*actions, _round_output(closing, len(actions), summary.fit(spoken))]
 
 
-def _unsettled(
-    header: Header, trials: Mapping[str, Trial], pulsar: PulsarSettings, *, end_ms: int
-) -> frozenset[str]:
-    if not pulsar.guards.hold_unsettled_brokers:
-        return frozenset()
-    return settling.unsettled_brokers(header, trials, end_ms=end_ms)
-
-
 def _judge(
     circumstances: Circumstances,
     header: Header,
@@ -263,9 +247,7 @@ def _judge(
     wanted = shed(table, advanced.fleet, pulsar)
     decided = None
     if pulsar.split.enabled:
-        codes = guards.split_mask(
-            advanced.fleet, advanced.owned_count, header, pulsar, end_ms=circumstances.end_ms
-        )
+        codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms)
         decided = splits.decide(
             table,
             advanced,
@@ -296,7 +278,13 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
         expires_ms=closing.expires_ms,
         policy=closing.settings.pulsar.policy,
         dry_run=closing.mode == "dry-run",
-        holds=holds_of(closing, header),
+        holds=holds_of(
+            header,
+            closing.settings.pulsar.guards,
+            is_paused=closing.paused,
+            mode=closing.mode,
+            end_ms=closing.end_ms,
+        ),
         calm=members.calm(header, closing.settings.pulsar, number=closing.number),
     )
 

@@ -26,7 +26,7 @@ from policies.shedding.contract import (
 from policies.splitting.plan import Proposals
 from policies.splitting.relief import relief
 from state import policy_memory
-from state.guards import Hold
+from state.holds import Hold
 from state.memory import Fleet
 from state.settings import PulsarSettings
 from state.tables import Eligible

@@ -28,10 +28,11 @@ from policies.splitting.plan import (
 from state.actions import Circumstances
 from state.events import SESSIONS, TOPICS
 from state.fleet import Advanced
-from state.guards import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED, Hold
+from state.holds import Hold
+from state.ledger import Child
+from state.masks import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED
 from state.memory import WaitingTopics
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
-from state.past import PastSplit
 from state.settings import PulsarSettings
 from state.summary import SHOWN_ROWS
 from state.tables import Eligible
@@ -163,29 +164,20 @@ def actions(splits: Splits, circumstances: Circumstances) -> list[Split]:
     return [_action(splits, decision, circumstances) for decision in splits.admitted]
 
 
-def inheritance(splits: Splits, decision: SplitDecision, until_ms: int) -> PastSplit:
-    """What the children of a split get; none where the topics were not known."""
-    known = decision.children if _knows_topics(splits, decision) else ()
+def children_of(splits: Splits, decision: SplitDecision) -> list[Child]:
+    """The bundles a split makes, with what each takes over where the topics were known."""
     namespace = splits.snapshot.names[decision.row].rpartition("/")[0]
-    messages = sum(child.messages_per_s for child in known)
-    volume = sum(child.bytes_per_s for child in known)
-    return PastSplit(
-        until_ms=until_ms,
-        children=[
-            (
-                f"{namespace}/{child.range}",
-                child.messages_per_s / messages if messages else 0.0,
-                child.bytes_per_s / volume if volume else 0.0,
-            )
-            for child in known
-        ],
-    )
-
-
-def children_of(splits: Splits, decision: SplitDecision) -> list[str]:
-    """Full names of the bundles a split makes."""
-    namespace = splits.snapshot.names[decision.row].rpartition("/")[0]
-    return [f"{namespace}/{child.range}" for child in decision.children]
+    is_known = _knows_topics(splits, decision)
+    messages = sum(child.messages_per_s for child in decision.children)
+    volume = sum(child.bytes_per_s for child in decision.children)
+    return [
+        Child(
+            f"{namespace}/{child.range}",
+            (child.messages_per_s / messages if messages else 0.0) if is_known else None,
+            (child.bytes_per_s / volume if volume else 0.0) if is_known else None,
+        )
+        for child in decision.children
+    ]
 
 
 def _knows_topics(splits: Splits, decision: SplitDecision) -> bool:

@@ -15,8 +15,9 @@ from policies.columns import Floats
 from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.usage import RESOURCES
-from state.guards import MASK_REASONS, Hold
+from state.holds import Hold
 from state.kafka.cuts import cut_throttle
+from state.masks import MASK_REASONS
 from state.outputs import (
     BrokerLoad,
     CandidateRow,

@@ -8,12 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints
-from policies.shedding.contract import BrokerTable, BundleTable, RoundView
+from policies.shedding.contract import (
+    BrokerTable,
+    BundleTable,
+    JudgedAction,
+    RoundView,
+    UnloadInFlight,
+)
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.groups import Groups
+from state.ledger import Ledger
 from state.memory import Fleet, WaitingReport
-from state.own_actions import OwnActions
 from state.settings import MS_PER_S, PulsarSettings
 
 
@@ -104,8 +110,9 @@ def eligible(
     fleet: Fleet,
     mask_codes: NDArray[np.int8],
     groups: Groups,
-    own: OwnActions,
+    ledger: Ledger,
     *,
+    end_ms: int,
     unsettled: Collection[str] = (),
 ) -> Eligible:
     """The policy's view: included brokers and the bundles they own.
@@ -151,7 +158,12 @@ def eligible(
         movable=samples_mask == 0,
     )
     return Eligible(
-        view=RoundView(brokers=brokers, bundles=bundles, in_flight=own.in_flight, judged=own.judged),
+        view=RoundView(
+            brokers=brokers,
+            bundles=bundles,
+            in_flight=lambda: _in_flight(ledger),
+            judged=lambda: _judged(ledger, end_ms),
+        ),
         mask_codes=samples_mask,
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
@@ -159,3 +171,18 @@ def eligible(
         groups=groups,
         broker_groups=groups.of_brokers(brokers.names),
     )
+
+
+def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
+    return [
+        UnloadInFlight(each.bundle, each.source, each.destination)
+        for each in sorted(ledger.unloads_on_their_way(), key=lambda each: each.bundle)
+    ]
+
+
+def _judged(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
+    return [
+        JudgedAction(each.kind, each.verdict.outcome, (end_ms - each.verdict.judged_ms) / MS_PER_S)
+        for each in ledger.judged()
+        if each.verdict
+    ]

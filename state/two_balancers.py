@@ -3,26 +3,21 @@
 from collections.abc import Sequence
 
 from state.facts import Facts
-from state.guards import Hold
 from state.outputs import OtherBalancers
-from state.settings import GuardSettings
 
 _NAMED_COUNT = 3
 
 
-def two_balancers_hold(facts: Facts | None, guards: GuardSettings) -> Hold | None:
-    """Why nothing is done beside the other one, if so; a broker that could not be asked holds nothing."""
-    if facts is None or not guards.hold_beside_other_balancer:
+def balancer_at_work(facts: Facts | None) -> str | None:
+    """Which of Pulsar's own balancers is on, and how to switch it off; None where none is known to be."""
+    if facts is None:
         return None
     for brokers, what, key in (
         (facts.shedding_brokers, "shedding", "loadBalancerSheddingEnabled"),
         (facts.splitting_brokers, "splitting", "loadBalancerAutoBundleSplitEnabled"),
     ):
         if brokers:
-            return Hold(
-                "two-balancers",
-                f"Pulsar's own {what} is on at {named(brokers)}: set {key}=false at every broker",
-            )
+            return f"Pulsar's own {what} is on at {named(brokers)}: set {key}=false at every broker"
     return None
 
 

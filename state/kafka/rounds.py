@@ -17,7 +17,7 @@ from policies.throttle.pacing_plan import (
 )
 from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state import control, effects
+from state import control, holds
 from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
@@ -49,7 +49,7 @@ def close(
     """Close a round that somebody reported in. Changes ``header`` and ``memory``."""
     record = control.in_force(header, number)
     if record is not None and record.resumed_ms is not None:
-        effects.resume(header, record.resumed_ms)
+        holds.resume(header, record.resumed_ms)
     in_force, problem = settings_in_force(cluster, record, settings)
     kafka = in_force.kafka
     closed = Closed(
@@ -208,7 +208,7 @@ def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> P
 def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed) -> _Hold | None:
     if closed.paused:
         return _Hold("paused", "the cluster is paused")
-    error = effects.error_hold(header)
+    error = holds.error_hold(header)
     if error is not None:
         return _Hold("failing", error.detail)
     if not closed.settings.throttle.enabled and decision.trigger != "finished":

@@ -6,7 +6,8 @@ from policies.shedding import registry
 from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
 from state.events import ActionOutcome, RejectReason
-from state.guards import MASK_REASONS, GeneralReason, SplitReason, UnloadReason
+from state.holds import GeneralReason, SplitReason, UnloadReason
+from state.masks import MASK_REASONS
 from state.outputs import Finding
 from state.splits import MASK_OUTCOMES
 from streaming.controller.metrics import KnownLabels

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from state import bulkhead, control, effects, findings, fleet, guards, limits, rounds, summary
+from state import bulkhead, control, effects, findings, fleet, limits, masks, rounds, summary
 from state.controller import REJECTED, USED, Controller
 from state.encoding import decode_header, encode_fleet
 from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
@@ -16,6 +16,7 @@ from state.kafka import drift, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
 from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.ledger import Child
 from state.memory import Header
 from state.rounds import Identity
 from state.store import DictStore, WaitingKey
@@ -95,9 +96,9 @@ def outcomes(found: Run) -> list[str]:
 
 PULSAR_STEPS = [
     (control, "in_force"),
-    (guards, "forget_old"),
     (fleet, "advance"),
     (effects, "judge"),
+    (masks, "unload_mask"),
     (rounds, "shed"),
     (rounds, "remember"),
     (findings, "of_actions"),
@@ -115,7 +116,7 @@ def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_
         controller.step(event)
     controller.commit()
     before, fleet_before = decode_header(store.header() or b""), store.fleet()
-    assert before.actions, "something to lose"
+    assert before.ledger.decisions, "something to lose"
     failing_in(monkeypatch, module, name, lambda number: number == 0)
     outputs = [each for event in events[9:] for each in controller.step(event).outputs]
     controller.commit()
@@ -163,7 +164,7 @@ def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatc
     def overflowing(*_args: Any, **_options: Any) -> None:
         float("1e999").__int__()
 
-    monkeypatch.setattr(guards, "forget_old", overflowing)
+    monkeypatch.setattr(fleet, "advance", overflowing)
     found = run([trace(2)], EAGER)
     assert outcomes(found) == ["internal-error"] * 2
     assert found.summaries[0]["reason"].startswith("OverflowError at state.rounds:")
@@ -272,7 +273,7 @@ def test_what_is_no_verdict_on_a_round_ends_the_task(
     def failing(*_args: Any, **_options: Any) -> None:
         raise error
 
-    monkeypatch.setattr(guards, "forget_old", failing)
+    monkeypatch.setattr(fleet, "advance", failing)
     with pytest.raises(error):
         run([trace(2)], EAGER)
 
@@ -311,12 +312,11 @@ def test_a_draft_shares_nothing_that_a_close_may_change():
         mine, its = getattr(header, name), getattr(draft, name)
         assert mine == its
         assert not isinstance(mine, dict | list) or mine is not its
-    for bundle, action in draft.actions.items():
-        action.failed = True
-        assert not header.actions[bundle].failed
-    for name, trial in draft.trials.items():
-        trial.children.append("x")
-        assert header.trials[name].children == []
+    assert draft.ledger.decisions
+    for mine, its in zip(header.ledger.decisions, draft.ledger.decisions, strict=True):
+        its.result = "failed"
+        its.children.append(Child("x", None, None))
+        assert (mine.result, mine.children) == (None, [])
 
 
 def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from state.guards import Hold, quiet
+from state.holds import Hold, quiet_hold
 from state.settings import GuardSettings, QuietSpan
 
 HOUR_MS = 3_600_000
@@ -32,7 +32,7 @@ def test_a_span_holds_its_kinds_from_its_beginning_to_before_its_end(
 ) -> None:
     guards = GuardSettings(quiet_hours=("03:00-03:01", span))
     end_ms = DAY_20778_MS + round(hour * HOUR_MS)
-    found = {kind: quiet(guards, kind, end_ms=end_ms) for kind in ("splits", "unloads")}
+    found = {kind: quiet_hold(guards, kind, end_ms=end_ms) for kind in ("splits", "unloads")}
     assert {kind for kind, hold in found.items() if hold} == held
     assert set(found.values()) - {None} <= {Hold("quiet-hours", f"quiet_hours {span}")}
 

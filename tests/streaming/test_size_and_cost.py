@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from policies.splitting.criteria import MOST_BOUNDARIES
-from state import effects
 from state.controller import Controller
 from state.events import MAX_DETAIL_CHARACTERS, Control, Event
-from state.past import PastAction
+from state.ledger import Decision
 from state.rounds import Identity
 from state.store import DictStore
 from streaming.contract.decode import decode
@@ -133,13 +132,31 @@ def test_results_of_unknown_actions_are_looked_up_rather_than_searched_for():
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
     header = controller._header
     Counted.compared = 0
-    header.actions = {f"b{at}": PastAction(Counted(f"a{at}"), 1, 10**9, False) for at in range(60)}
+    header.ledger.decisions = [_decision(Counted(f"a{at}"), f"b{at}") for at in range(60)]
     for at in range(2000):
         controller.step(events_result(f"r{at}", at_ms=5000 + at % 1000))
         controller.step(events_result(f"r{at}", at_ms=5000 + at % 1000))
-    effects.apply_results(header, header.rounds[0].results)
+    results = header.rounds[0].results
+    header.ledger.apply_results((each.action_id, each.outcome, each.time_ms) for each in results)
     assert len(header.rounds[0].results) == 2000
     assert Counted.compared < 1000
+
+
+def _decision(id_: str, bundle: str) -> Decision:
+    return Decision(
+        id=id_,
+        kind="unload",
+        bundle=bundle,
+        source="b1",
+        destination="b2",
+        children=[],
+        decided_ms=1,
+        expires_ms=10**9,
+        until_ms=10**9,
+        dry_run=False,
+        is_watched=True,
+        is_leaving=True,
+    )
 
 
 def events_result(action_id: str, *, at_ms: int) -> Event:

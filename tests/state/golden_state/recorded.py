@@ -113,10 +113,19 @@ def _field_names(value: Any) -> tuple[str, ...]:
     return value.__slots__ if isinstance(value, Fleet) else ()
 
 
+BECAME_LEDGER = frozenset(
+    {"actions", "unloads", "splits", "inheritances", "trials", "verdicts", "ineffective", "leaving"}
+    | {"failing_since_ms"}
+)
+"""Fields of a header of version 2 that version 3 has in one ledger: ``tests/state/test_upgrade_ledger.py`` looks at them."""
+
+
 def differences(recorded: Any, now: Any, path: str = "") -> Iterator[str]:
     """Where a decoded value differs from what was recorded; fields that came later do not count."""
     if isinstance(recorded, dict) and isinstance(now, dict):
         for name, value in recorded.items():
+            if name in BECAME_LEDGER and "ledger" in now:
+                continue
             yield from differences(value, now.get(name), f"{path}.{name}")
     elif recorded != now:
         yield f"{path}: {recorded!r} was stored, {now!r} is read"

@@ -37,26 +37,18 @@ from state.kafka.memory import (
     encode_moves,
 )
 from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.ledger import Child, Decision, Ledger, Verdict
 from state.memory import (
     ControlRecord,
     Fleet,
     Header,
+    MembersChange,
     OpenRound,
     ResultRecord,
     TickRecord,
     Waiters,
     WaitingReport,
     WaitingTopics,
-)
-from state.past import (
-    Departure,
-    Ineffective,
-    MembersChange,
-    PastAction,
-    PastSplit,
-    PastUnloads,
-    Trial,
-    Verdict,
 )
 from tests.state.traces import load, statistics
 
@@ -93,18 +85,33 @@ def pulsar_header() -> Header:
         rounds_since_start=8,
         last_mode="dry-run",
         control=[control],
-        actions={"t/n/0x0_0x1": PastAction("a1", 1, 2, True, False, True)},
-        unloads=[PastUnloads(1, 20, False)],
-        splits={"t/n/0x1_0x2": PastAction("a2", 1, 2, False)},
-        inheritances={"t/n/0x1_0x2": PastSplit(9, [("t/n/0x00000001_0x00000002", 0.5, 0.25)])},
-        trials={"a1": Trial("split", "t/n/0x0_0x1", "b1", None, ["t/n/0x0_0x0"], 1, 2, 3, 2)},
-        verdicts=[Verdict("a0", "split", "ineffective", 1)],
-        ineffective={"t/n/0x1_0x2": Ineffective("unload", "b1", 1, 3)},
-        failing_since_ms={"split": 1},
+        ledger=Ledger(
+            [
+                Decision(
+                    id="a2",
+                    kind="split",
+                    bundle="t/n/0x1_0x2",
+                    source="b1",
+                    destination=None,
+                    children=[Child("t/n/0x00000001_0x00000002", 0.5, None)],
+                    decided_ms=1,
+                    expires_ms=2,
+                    until_ms=9,
+                    dry_run=True,
+                    is_watched=True,
+                    is_leaving=False,
+                    is_resting=False,
+                    result="succeeded",
+                    succeeded_ms=3,
+                    rounds_count=2,
+                    verdict=Verdict("ineffective", 5, "b2", 3),
+                )
+            ],
+            {"split": 1},
+        ),
         facts=known,
         system="pulsar",
         forget_from_ms=[180_000],
-        leaving={"t/n/0x2_0x3": Departure("a3", "b1", 9, True)},
         members_change=MembersChange(3, "b1", "b2"),
         error_rounds_count=2,
         error_held_since_ms=60_000,

@@ -1,0 +1,256 @@
+"""The ledger of a cluster's decisions: one record of each, from the round that decided it to the verdict on its effect.
+
+Whoever wants to know something of earlier decisions asks here: who rests, what is in flight, what is leaving its broker, how
+many unloads the last hour saw, which children may appear, how the last actions ended.
+
+Invariants: decisions stand in the order in which they were decided. A dry-run's decisions rest, leave and are counted as those
+that act, so that a dry-run shows what would be done, but nobody looks for their effect. A decision is kept for as long as one
+of the questions may need it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from state.events import ActionOutcome
+from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
+
+ActionKind = Literal["unload", "split"]
+VerdictOutcome = Literal["good", "failed", "ineffective"]
+
+HOUR_MS = 3_600_000
+
+
+class Child(msgspec.Struct, frozen=True, array_like=True):
+    """A bundle that a split makes."""
+
+    bundle: str
+    messages_ratio: float | None
+    """Its share of the parent's message rate; None where the topics were not known."""
+    bytes_ratio: float | None
+    """The same of the parent's throughput."""
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True):
+    """How an action ended."""
+
+    outcome: VerdictOutcome
+    judged_ms: int
+    broker: str
+    """Owner of the bundle then; of a failed action the owner when it was decided."""
+    rounds_count: int
+    """Rounds that saw no effect."""
+
+
+class Decision(msgspec.Struct, array_like=True):
+    """A decided unload or split of one bundle."""
+
+    id: str
+    kind: ActionKind
+    bundle: str
+    source: str
+    """Owner of the bundle when it was decided."""
+    destination: str | None
+    """Of an unload; None where Pulsar chooses."""
+    children: list[Child]
+    """Of a split."""
+    decided_ms: int
+    """End of the round that decided it."""
+    expires_ms: int
+    until_ms: int
+    """Nothing is heard of it later, unless its result came in by then."""
+    dry_run: bool
+    is_watched: bool
+    """Whether its effect is still looked for."""
+    is_leaving: bool
+    """Whether the bundle was told to leave its broker and may still be listed there."""
+    is_resting: bool = True
+    """Whether its bundles may still rest for it: a cooldown that is over stays over, also when the setting grows."""
+    result: ActionOutcome | None = None
+    """What its results said; the newest, but ``failed`` stays."""
+    succeeded_ms: int | None = None
+    """Time of the first result that said so while its effect was looked for; None: there is nothing to judge yet."""
+    rounds_count: int = 0
+    """Rounds since then that saw no effect."""
+    verdict: Verdict | None = None
+
+    def is_in_flight(self, end_ms: int) -> bool:
+        """Whether it may still be carried out."""
+        return self.result is None and end_ms < self.expires_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """Bundles that decisions of one kind keep from being touched."""
+
+    in_flight: frozenset[str] = frozenset()
+    cooling: frozenset[str] = frozenset()
+
+
+class Ledger(msgspec.Struct, array_like=True):
+    """All decisions that something may still depend on, the oldest first."""
+
+    decisions: list[Decision] = msgspec.field(default_factory=list)
+    failing_since_ms: dict[ActionKind, int] = msgspec.field(default_factory=dict)
+    """By kind, end of the round since which so many actions failed that no other is done until a person resumes."""
+
+    def record(self, decision: Decision) -> None:
+        """Add a new decision; an older unload of the bundle no longer says that the bundle leaves."""
+        if decision.kind == "unload":
+            for each in self.decisions:
+                each.is_leaving = each.is_leaving and each.bundle != decision.bundle
+        self.decisions.append(decision)
+
+    def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
+        """Note what executors say, in the order of time: action id, outcome, time.
+
+        A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge.
+        """
+        by_id: dict[str, list[Decision]] = defaultdict(list)
+        for each in self.decisions:
+            by_id[each.id].append(each)
+        for action_id, outcome, time_ms in results:
+            for each in by_id.get(action_id, ()):
+                _apply(each, outcome, time_ms)
+
+    def forget_dry_run(self) -> None:
+        """The mode becomes ``act``: what the dry-run decided never happened; what was done before it did."""
+        self.decisions = [each for each in self.decisions if not each.dry_run]
+
+    def resume(self, resumed_ms: int) -> None:
+        """A person says that the cause of failures is mended: what was decided or judged up to then counts no more.
+
+        The same moment again changes nothing, so that an event may be obeyed in every round it is in force.
+        """
+        for each in self.decisions:
+            if each.verdict is None:
+                each.is_watched = each.is_watched and each.decided_ms > resumed_ms
+            elif each.verdict.judged_ms <= resumed_ms:
+                each.verdict = None
+        self.failing_since_ms = {
+            kind: since_ms for kind, since_ms in self.failing_since_ms.items() if since_ms > resumed_ms
+        }
+
+    def forget_old(self, pulsar: PulsarSettings, *, end_ms: int) -> None:
+        """Drop what no question needs any more."""
+        for each in self.decisions:
+            each.is_resting = each.is_resting and end_ms < _rests_until_ms(each, pulsar)
+        kept = {id(each) for kind in _KINDS for each in self.judged(kind)}
+        self.decisions = [
+            each for each in self.decisions if id(each) in kept or _is_needed(each, pulsar, end_ms=end_ms)
+        ]
+
+    def resting(self, kind: ActionKind, pulsar: PulsarSettings, *, end_ms: int) -> Resting:
+        """Bundles kept from being touched by their newest decision of a kind; a cooldown of 0 switches both off.
+
+        The children of a split rest as it does; they are in flight no more once they are listed.
+        """
+        cooldown_ms = _cooldown_ms(kind, pulsar)
+        newest: dict[str, tuple[Decision, bool]] = {}
+        for each in self.decisions if cooldown_ms else ():
+            if each.kind == kind and each.is_resting:
+                newest[each.bundle] = (each, True)
+                newest |= {child.bundle: (each, False) for child in each.children}
+        return Resting(
+            in_flight=frozenset(
+                name for name, (each, is_own) in newest.items() if is_own and each.is_in_flight(end_ms)
+            ),
+            cooling=frozenset(
+                name
+                for name, (each, _) in newest.items()
+                if each.result != "failed" and end_ms < each.decided_ms + cooldown_ms
+            ),
+        )
+
+    def ineffective(self, rest_s: float, *, end_ms: int) -> dict[str, Decision]:
+        """By bundle, the newest action that had no effect, for as long as its bundle is left alone."""
+        return {
+            each.bundle: each
+            for each in self._judged()
+            if each.verdict
+            and each.verdict.outcome == "ineffective"
+            and end_ms < each.verdict.judged_ms + to_ms(rest_s)
+        }
+
+    def unloads_of_last_hour_count(self, *, end_ms: int) -> int:
+        """How many unloads the rounds that ended within the last hour decided."""
+        return sum(each.kind == "unload" and each.decided_ms > end_ms - HOUR_MS for each in self.decisions)
+
+    def unloads_on_their_way(self) -> list[Decision]:
+        """Unloads that do not show in the reports yet."""
+        return [each for each in self.decisions if each.is_leaving]
+
+    def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, list[Child]]]:
+        """Split bundles whose children may appear for the first time, with what is known of the children."""
+        newest = {each.bundle: each for each in self.decisions if each.kind == "split"}
+        for name, each in newest.items():
+            if end_ms < each.until_ms:
+                yield name, each.children
+
+    def unsettled_brokers(self, *, end_ms: int) -> frozenset[str]:
+        """Brokers of unloads that are being carried out, or do not show in the reports yet, or do so since this round."""
+        newest = {each.bundle: each for each in self.decisions if each.kind == "unload"}
+        found: set[str | None] = set()
+        for each in self.decisions:
+            shows_now = each.verdict and each.verdict.outcome == "good" and each.verdict.judged_ms == end_ms
+            awaited = each.is_watched and (
+                each.succeeded_ms is not None
+                or (newest.get(each.bundle) is each and each.is_in_flight(end_ms))
+            )
+            if each.kind == "unload" and (shows_now or awaited):
+                found |= {each.source, each.destination}
+        return frozenset(name for name in found if name is not None)
+
+    def judged(self, kind: ActionKind | None = None) -> list[Decision]:
+        """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first."""
+        if kind is None:
+            return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
+        return [each for each in self._judged() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
+
+    def _judged(self) -> Sequence[Decision]:
+        return sorted((each for each in self.decisions if each.verdict), key=_judged_ms)
+
+
+_KINDS: tuple[ActionKind, ...] = ("unload", "split")
+
+
+def _judged_ms(decision: Decision) -> int:
+    return decision.verdict.judged_ms if decision.verdict else 0
+
+
+def _apply(decision: Decision, outcome: ActionOutcome, time_ms: int) -> None:
+    decision.result = "failed" if decision.result == "failed" else outcome
+    if outcome != "succeeded":
+        decision.is_leaving = False
+    if not decision.is_watched or decision.succeeded_ms is not None:
+        return
+    if outcome == "succeeded":
+        decision.succeeded_ms = time_ms
+    elif outcome == "failed":
+        end_watch(decision, Verdict("failed", time_ms, decision.source, 0))
+
+
+def end_watch(decision: Decision, verdict: Verdict) -> None:
+    """Its effect, or that there is none, is known."""
+    decision.verdict, decision.is_watched = verdict, False
+    if verdict.outcome != "good":
+        decision.is_leaving = False
+
+
+def _cooldown_ms(kind: ActionKind, pulsar: PulsarSettings) -> int:
+    owner = pulsar.guards if kind == "unload" else pulsar.split
+    return to_ms(owner.bundle_cooldown_s)
+
+
+def _rests_until_ms(decision: Decision, pulsar: PulsarSettings) -> int:
+    return max(decision.expires_ms, decision.decided_ms + _cooldown_ms(decision.kind, pulsar))
+
+
+def _is_needed(decision: Decision, pulsar: PulsarSettings, *, end_ms: int) -> bool:
+    last_ms = decision.decided_ms + HOUR_MS if decision.kind == "unload" else decision.until_ms
+    if decision.verdict is not None and decision.verdict.outcome == "ineffective":
+        last_ms = max(last_ms, decision.verdict.judged_ms + to_ms(pulsar.guards.ineffective_rest_s))
+    return end_ms < last_ms or decision.is_resting or decision.is_watched or decision.is_leaving
