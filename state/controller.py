@@ -10,14 +10,27 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state import control, forgetting, limits, round_close
-from state.bulkhead import PASSES_THROUGH, Untaken, refusal
-from state.encoding import (
+from state import systems as adoption
+from state.engine import control, forgetting, limits, round_close
+from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
+from state.engine.encoding import (
     decode_fleet,
     decode_header,
     encode_fleet,
     encode_header,
 )
+from state.engine.memory import (
+    Fleet,
+    Header,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    WaitingReport,
+    WaitingTopics,
+)
+from state.engine.round_close import Memory, Round
+from state.engine.store import Store, WaitingKey
+from state.engine.waiting import Waiting, WaitingRoom, waiting_of, widen
 from state.events import (
     ActionResult,
     ClusterFacts,
@@ -31,7 +44,6 @@ from state.events import (
     TopicStats,
 )
 from state.facts import FactsRecord
-from state.kafka import adoption
 from state.kafka.memory import (
     KafkaMemory,
     WaitingLogs,
@@ -39,21 +51,9 @@ from state.kafka.memory import (
     decode_kafka,
     encode_kafka,
 )
-from state.memory import (
-    Fleet,
-    Header,
-    OpenRound,
-    ResultRecord,
-    TickRecord,
-    WaitingReport,
-    WaitingTopics,
-)
 from state.outputs import Output, rfc3339
-from state.round_close import Memory, Round
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
-from state.store import Store, WaitingKey
-from state.waiting import Waiting, WaitingRoom, waiting_of, widen
 
 Result = Literal["used", "superseded", "late", "rejected"]
 """How an event ends."""

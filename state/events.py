@@ -10,7 +10,7 @@ from typing import Literal
 
 from policies.columns import Bools, Floats, Ints
 from state.facts import Facts
-from state.kafka.reports import BrokerLogs, MovesReport
+from state.kafka_reports import BrokerLogs, MovesReport
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""

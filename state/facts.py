@@ -1,6 +1,6 @@
 """What is known of a Pulsar cluster besides its load: who else balances it, and what must stay where.
 
-Only values; what follows from them is in ``state.groups`` and ``state.two_balancers``.
+Only values; what follows from them is in ``state.pulsar.groups`` and ``state.pulsar.two_balancers``.
 """
 
 import msgspec

@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from state.events import System
-from state.kafka.outputs import ThrottleSummary
 from state.settings import Mode
+from state.throttle_outputs import ThrottleSummary
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
 _MS = timedelta(milliseconds=1)

@@ -14,7 +14,7 @@ import msgspec
 
 from deploy.docs.published import ThrottleMessage
 from state.kafka.rounds import THROTTLE_TYPE
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from streaming.contract.kafka import KafkaBrokerData, Move, ReassignmentData, Replica
 from streaming.contract.messages import (
     Envelope,

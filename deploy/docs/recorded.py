@@ -23,7 +23,7 @@ from deploy.docs.published import (
     SplitMessage,
     UnloadMessage,
 )
-from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
+from state.pulsar.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,

@@ -14,7 +14,7 @@ import msgspec
 from deploy.docs import published
 from deploy.docs.kinds import MessageKind
 from state import outputs
-from state.kafka import outputs as kafka_outputs
+from state import throttle_outputs as kafka_outputs
 from streaming.contract import encode, kafka, messages, skipped
 from streaming.contract.messages import (
     MAX_NUMBER,

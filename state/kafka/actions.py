@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
-from state.kafka.outputs import Throttle
 from state.kafka.snapshot import Seen
+from state.throttle_outputs import Throttle
 
 NAME = "reassignment-throttle"
 """The policy's name."""

@@ -13,8 +13,8 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.rates import Role
-from state.kafka.reports import BrokerLogs, MovesReport, Partition
-from state.layouts import sealed, unsealed
+from state.engine.layouts import sealed, unsealed
+from state.kafka_reports import BrokerLogs, MovesReport, Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,18 +17,18 @@ from policies.throttle.pacing_plan import (
 )
 from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state import control, holds
+from state.engine import control, holds
+from state.engine.memory import Header
+from state.engine.waiting import silence_ms
 from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Seen, see
 from state.kafka.summary import Closed, round_summary
-from state.memory import Header
 from state.outputs import Output, canonical, output, rfc3339
-from state.rounds import ROUND_TYPE, Identity, settings_in_force
+from state.pulsar.rounds import ROUND_TYPE, Identity, settings_in_force
 from state.settings import SettingsSource, to_ms
-from state.waiting import silence_ms
 
 THROTTLE_TYPE = "trimtab.action.throttle.v1"
 SUBJECT = "reassignments"

@@ -18,7 +18,7 @@ from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole, Role
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
 from state.kafka.memory import KnownRate, Reading, WaitingLogs, WaitingMoves
-from state.kafka.reports import MoveRow, Partition, ReplicaRow
+from state.kafka_reports import MoveRow, Partition, ReplicaRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,18 +7,18 @@ from typing import Literal
 
 from policies.throttle.pacing_plan import PacingExplanation
 from policies.throttle.rates import loads_of
-from state import summary
+from state.engine.memory import ControlRecord, OpenRound
 from state.kafka import drift, pursuit
 from state.kafka.actions import NAME, bottleneck, total
 from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
-from state.kafka.outputs import RateViolation, ThrottleSummary, UnknownNumber
-from state.kafka.settings import KafkaSettings
 from state.kafka.snapshot import Seen, others_lists
-from state.memory import ControlRecord, OpenRound
+from state.kafka_settings import KafkaSettings
 from state.outputs import Output, RoundSummary, rfc3339
-from state.round_summary import control_in_force
+from state.pulsar import summary
+from state.pulsar.round_summary import control_in_force
 from state.settings import MS_PER_S, Mode
+from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

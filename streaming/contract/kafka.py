@@ -13,7 +13,7 @@ from msgspec import Meta
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, BadMove, MoveColumns, read_moves
 from policies.throttle.replicas import LARGEST_BROKER
-from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 
 TOPIC_PATTERN = r"^[A-Za-z0-9._-]{1,249}(?![\s\S])"
 

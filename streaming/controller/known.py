@@ -5,11 +5,11 @@ from typing import get_args, get_type_hints
 from policies.shedding import registry
 from policies.shedding.contract import BUNDLE_OUTCOMES
 from policies.splitting.plan import OUTCOMES
+from state.engine.holds import GeneralReason, SplitReason, UnloadReason
 from state.events import ActionOutcome, RejectReason
-from state.holds import GeneralReason, SplitReason, UnloadReason
-from state.masks import MASK_REASONS
 from state.outputs import Finding
-from state.splits import MASK_OUTCOMES
+from state.pulsar.masks import MASK_REASONS
+from state.pulsar.splits import MASK_OUTCOMES
 from streaming.controller.metrics import KnownLabels
 from streaming.intake.records import EVENT_TYPES
 

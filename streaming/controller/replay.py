@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from state.controller import Controller
+from state.engine.store import DictStore
 from state.outputs import Output
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
-from state.store import DictStore
 from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.contract.origin import Origin
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Literal, TypeVar
 
 from state.facts import Isolation
-from state.groups import Groups
+from state.pulsar.groups import Groups
 from streaming.executor.orders import Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
 from streaming.pulsar.admin.bundles import topic_hash

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from policies.shedding.registry import policy_named
 from state.controller import Result
-from state.kafka.outputs import ThrottleSummary
 from state.outputs import ExaminedRow, Output, UsageSummary
+from state.throttle_outputs import ThrottleSummary
 from streaming.intake.observation import (
     EventCount,
     EventObservation,

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from state.bulkhead import PASSES_THROUGH, refusal
 from state.controller import REJECTED, USED, Controller, Result
+from state.engine.bulkhead import PASSES_THROUGH, refusal
 from state.events import (
     ActionResult,
     ClusterFacts,

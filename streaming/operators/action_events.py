@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import RoundSummary
-from state.rounds import ROUND_TYPE
+from state.pulsar.rounds import ROUND_TYPE
 from streaming.ports.publishing import EPOCH_HEADER
 
 ACTION_PREFIX = "trimtab.action."

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from state.control import first_round
+from state.engine.control import first_round
 from state.events import Control, System
-from state.kafka.adoption import rounds_of
 from state.outputs import rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource
+from state.systems import rounds_of
 from streaming.contract.decode import decode
 from streaming.contract.messages import ControlData, ControlMessage, type_of
 from streaming.settings.catalog import values

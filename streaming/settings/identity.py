@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from streaming.settings import Settings
 
 __all__ = ["identity_of"]

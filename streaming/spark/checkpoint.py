@@ -17,9 +17,9 @@ import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from state.engine.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from state.events import System
-from state.kafka.adoption import rounds_of
-from state.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
+from state.systems import rounds_of
 from streaming.kafka.identity import exchanged
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress

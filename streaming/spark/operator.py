@@ -18,10 +18,10 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from state.controller import Controller
+from state.engine.store import WaitingKey
 from state.outputs import Output
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
-from state.store import WaitingKey
 from streaming.contract.encode import source_of
 from streaming.contract.origin import Origin
 from streaming.intake.observation import encode
@@ -42,7 +42,7 @@ _WAITING_KEY = StructType(
 
 
 class SparkStore:
-    """``state.store.Store`` on Spark's state handle."""
+    """``state.engine.store.Store`` on Spark's state handle."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._header: ValueState = handle.getValueState("header", _VALUE)

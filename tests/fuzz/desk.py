@@ -12,11 +12,11 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from state.controller import Controller
-from state.kafka.outputs import Throttle
+from state.engine.store import DictStore
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
-from state.store import DictStore
+from state.throttle_outputs import Throttle
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.intake.observation import decode as decode_observation
 from streaming.intake.observation import encode as encode_observation

@@ -29,10 +29,10 @@ INSIDE = """
 import json, sys
 from pathlib import Path
 from policies.shedding.registry import policy_named
-from state.encoding import decode_fleet
-from state.rounds import Identity
+from state.engine.encoding import decode_fleet
+from state.pulsar.rounds import Identity
 from state.controller import Controller
-from state.store import DictStore
+from state.engine.store import DictStore
 from streaming.contract import families
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics

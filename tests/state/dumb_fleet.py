@@ -1,11 +1,11 @@
 """Ownership and averages told with dicts, a bundle at a time, straight from the design; slow and obvious.
 
-``state.fleet.advance`` does the same in columns, and the two are compared on random traces.
+``state.pulsar.fleet.advance`` does the same in columns, and the two are compared on random traces.
 """
 
 from dataclasses import dataclass, field
 
-from state.memory import WaitingReport
+from state.engine.memory import WaitingReport
 
 
 @dataclass

@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from state import bulkhead, control, effects, findings, fleet, limits, masks, rounds, summary
 from state.controller import REJECTED, USED, Controller
-from state.encoding import decode_header, encode_fleet
+from state.engine import bulkhead, control, limits
+from state.engine.encoding import decode_header, encode_fleet
+from state.engine.ledger import Child
+from state.engine.memory import Header
+from state.engine.store import DictStore, WaitingKey
 from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
 from state.kafka import drift, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
-from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
-from state.ledger import Child
-from state.memory import Header
-from state.rounds import Identity
-from state.store import DictStore, WaitingKey
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.pulsar import effects, findings, fleet, masks, rounds, summary
+from state.pulsar.rounds import Identity
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
@@ -167,7 +168,7 @@ def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatc
     monkeypatch.setattr(fleet, "advance", overflowing)
     found = run([trace(2)], EAGER)
     assert outcomes(found) == ["internal-error"] * 2
-    assert found.summaries[0]["reason"].startswith("OverflowError at state.rounds:")
+    assert found.summaries[0]["reason"].startswith("OverflowError at state.pulsar.rounds:")
     assert "close: a fault of trimtab" in found.summaries[0]["reason"]
     assert "/" not in found.summaries[0]["reason"]
     assert found.summaries[0]["brokers_reporting"] == ["b1", "b2"]

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from state import layouts
-from state.encoding import decode_header, encode_header
-from state.layouts import VERSION, NewerStateError, OlderStateError
-from state.memory import Header
+from state.engine import layouts
+from state.engine.encoding import decode_header, encode_header
+from state.engine.layouts import VERSION, NewerStateError, OlderStateError
+from state.engine.memory import Header
 from streaming.spark.checkpoint import Card
 from tests.state.golden_state import recorded
 from tests.state.golden_state.samples import SAMPLES, pulsar_header
@@ -33,7 +33,7 @@ def test_a_changed_layout_has_a_version_of_its_own():
     assert folder is not None, f"record what version {VERSION} stores: {COMMAND}"
     found = recorded.layout_in(folder)
     remedy = (
-        "raise state.layouts.VERSION and write the upgrade from the version before"
+        "raise state.engine.layouts.VERSION and write the upgrade from the version before"
         if found.is_released
         else f"run {COMMAND}: this version is not released yet"
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from state.events import Event
 from state.facts import Isolation
-from state.groups import Groups, host_of
+from state.pulsar.groups import Groups, host_of
 from tests.state.traces import ISOLATED, Run, facts, load, run, seeds, settings_of
 
 POLICIES = (

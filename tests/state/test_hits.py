@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from state.events import ActionResult, Event
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 ROUNDS_COUNT = 6

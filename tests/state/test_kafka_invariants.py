@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from policies.throttle.lists import ThrottledLists, entries_of
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
 from state.events import Event, KafkaLoadReport, Reassignment, Tick
-from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from state import control, limits
 from state.controller import Controller
-from state.encoding import decode_header
+from state.engine import control, limits
+from state.engine.encoding import decode_header
+from state.engine.round_settings import RoundSettings
+from state.engine.store import DictStore
 from state.events import ActionResult, Event, KafkaLoadReport
-from state.kafka.reports import BrokerLogs, ReplicaRow
-from state.round_settings import RoundSettings
-from state.rounds import Identity
-from state.store import DictStore
+from state.kafka_reports import BrokerLogs, ReplicaRow
+from state.pulsar.rounds import Identity
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
 
 SETTINGS = settings_of()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from state.controller import Controller, RoundLengthError
-from state.encoding import (
+from state.engine.encoding import (
     decode_fleet,
     decode_header,
     decode_report,
@@ -16,14 +16,14 @@ from state.encoding import (
     encode_report,
     encode_topics,
 )
-from state.memory import (
+from state.engine.memory import (
     Fleet,
     Header,
     WaitingReport,
     WaitingTopics,
 )
-from state.rounds import Identity
-from state.store import DictStore, WaitingKey
+from state.engine.store import DictStore, WaitingKey
+from state.pulsar.rounds import Identity
 from tests.state.golden_state.samples import BUNDLES, pulsar_header
 from tests.state.golden_state.samples import fleet as full_fleet
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep

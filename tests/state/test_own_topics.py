@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from state.engine.memory import Fleet
 from state.facts import Facts
-from state.memory import Fleet
-from state.own_topics import carried
+from state.pulsar.own_topics import carried
 
 
 def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:

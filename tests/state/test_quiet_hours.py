@@ -2,7 +2,7 @@
 
 import pytest
 
-from state.holds import Hold, quiet_hold
+from state.engine.holds import Hold, quiet_hold
 from state.settings import GuardSettings, QuietSpan
 
 HOUR_MS = 3_600_000

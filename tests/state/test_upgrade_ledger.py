@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from state.encoding import decode_header
-from state.ledger import Ledger
-from state.memory import Header
+from state.engine.encoding import decode_header
+from state.engine.ledger import Ledger
+from state.engine.memory import Header
 from state.settings import PulsarSettings
 
 GOLDEN = Path(__file__).parent / "golden_state/v0.1.0/header-pulsar.bin"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner
 
-from state.control import first_round
+from state.engine.control import first_round
 from streaming.cli import main
 from streaming.cli.control import change_text, overlay_text
 from streaming.contract.decode import decode

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from state.events import is_system_bundle
-from state.rounds import Identity
+from state.pulsar.rounds import Identity
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 

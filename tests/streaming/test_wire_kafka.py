@@ -6,7 +6,7 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from state.events import KafkaLoadReport, Reassignment, Rejection
-from state.kafka.reports import MoveRow, ReplicaRow
+from state.kafka_reports import MoveRow, ReplicaRow
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.outputs import RoundSummary, Split, Unload
-from state.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import (
     ActionResultMessage,
     Envelope,

@@ -14,10 +14,10 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import numpy as np
 
-from state import encoding
+from state.engine import encoding
+from state.engine.layouts import VERSION
+from state.engine.memory import Fleet, Header
 from state.kafka import memory as kafka
-from state.layouts import VERSION
-from state.memory import Fleet, Header
 from tests.state.golden_state.samples import SAMPLES
 
 FOLDER = Path(__file__).parent
@@ -136,7 +136,7 @@ def write(*, release: bool = False) -> Path:
     folder = current() or FOLDER / f"v{version('trimtab')}"
     if (folder / "layout.json").exists() and layout_in(folder).is_released:
         raise Released(
-            f"{folder.name} is released: raise state.layouts.VERSION, write an upgrade, and raise trimtab's version"
+            f"{folder.name} is released: raise state.engine.layouts.VERSION, write an upgrade, and raise trimtab's version"
         )
     folder.mkdir(exist_ok=True)
     layout = Layout(version=VERSION, is_released=release, structs=structs())

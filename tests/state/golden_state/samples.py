@@ -11,7 +11,7 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Sample, Watch
-from state.encoding import (
+from state.engine.encoding import (
     decode_fleet,
     decode_header,
     decode_report,
@@ -20,6 +20,19 @@ from state.encoding import (
     encode_header,
     encode_report,
     encode_topics,
+)
+from state.engine.ledger import Child, Decision, Ledger, Verdict
+from state.engine.memory import (
+    ControlRecord,
+    Fleet,
+    Header,
+    MembersChange,
+    OpenRound,
+    ResultRecord,
+    TickRecord,
+    Waiters,
+    WaitingReport,
+    WaitingTopics,
 )
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
@@ -36,20 +49,7 @@ from state.kafka.memory import (
     encode_logs,
     encode_moves,
 )
-from state.kafka.reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
-from state.ledger import Child, Decision, Ledger, Verdict
-from state.memory import (
-    ControlRecord,
-    Fleet,
-    Header,
-    MembersChange,
-    OpenRound,
-    ResultRecord,
-    TickRecord,
-    Waiters,
-    WaitingReport,
-    WaitingTopics,
-)
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -115,7 +115,7 @@ def pulsar_header() -> Header:
         members_change=MembersChange(3, "b1", "b2"),
         error_rounds_count=2,
         error_held_since_ms=60_000,
-        error_place="ValueError at state.rounds:1 close",
+        error_place="ValueError at state.pulsar.rounds:1 close",
     )
 
 

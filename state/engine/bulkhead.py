@@ -1,0 +1,110 @@
+"""An exception ends one record or one round, not the query of everyone.
+
+A record is taken, and a round closed, on memory that can be given back: what fails leaves it as it was before. Reading,
+decoding and writing what is stored happens outside, because a lost or damaged value is no verdict on a round; running
+out of memory is none either, and passes through.
+
+What is said of an error is its class and its place in our own code, which are the same wherever the record or the round
+is run again; its message and the paths of a machine are not.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from traceback import walk_tb
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from state.engine.memory import Header, OpenRound
+from state.events import Rejection
+
+PASSES_THROUGH = (MemoryError,)
+"""Errors of the machine, of which neither a record nor a round is the cause."""
+HELD_AFTER_ROUNDS = 3
+"""Rounds in a row that end in an error before nothing is done any more: one may be a record's doing, three are not."""
+
+_OUR_PACKAGES = ("policies", "state", "streaming")
+
+
+def place_of(error: Exception) -> str:
+    """Class and place of an error, such as ``OverflowError at state.engine.round_settings:14 to_ms``."""
+    found = [frame for frame in walk_tb(error.__traceback__) if _is_ours(frame[0])]
+    if not found:
+        return type(error).__name__
+    frame, line = found[-1]
+    return f"{type(error).__name__} at {frame.f_globals['__name__']}:{line} {frame.f_code.co_name}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OUR_PACKAGES
+
+
+def refusal(error: Exception) -> Rejection:
+    """Why a record is refused that cannot be taken although nothing is known to be wrong with it."""
+    return Rejection(
+        reason="internal-error",
+        detail=f"{place_of(error)}: a fault of trimtab, not of the sender; the record changed nothing. Please report it "
+        f"with the record, which `trimtab replay` takes from a file",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """A header as it was before a record; what a record only adds to, as its last step, is not copied."""
+
+    header: Header
+    rounds: dict[int, OpenRound]
+    number: int
+    open_round: OpenRound | None
+
+    @staticmethod
+    def of(header: Header, number: int) -> "Untaken":
+        """``number`` is the round of the record."""
+        found = header.rounds.get(number)
+        kept = None
+        if found is not None:
+            kept = copy.copy(found)
+            kept.spans = list(found.spans)
+        return Untaken(copy.copy(header), dict(header.rounds), number, kept)
+
+    def restored(self) -> Header:
+        """The header without the record."""
+        self.header.rounds = self.rounds
+        if self.open_round is not None:
+            self.rounds[self.number] = self.open_round
+        return self.header
+
+
+def draft_of(header: Header) -> Header:
+    """A header that a close may change while the one it is made of stays; open rounds are only read by a close."""
+    draft = copy.copy(header)
+    for name in Header.__struct_fields__:
+        value = getattr(header, name)
+        if name == "rounds":
+            draft.rounds = dict(header.rounds)
+        elif isinstance(value, dict | list | msgspec.Struct):
+            setattr(draft, name, _own(value))
+    return draft
+
+
+def _own(value: Any) -> Any:
+    """The same value in containers of its own; frozen values are shared."""
+    if isinstance(value, Mapping):
+        return {key: _own(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_own(each) for each in value]
+    if not isinstance(value, msgspec.Struct) or value.__struct_config__.frozen:
+        return value
+    own = copy.copy(value)
+    for name in value.__struct_fields__:
+        setattr(own, name, _own(getattr(value, name)))
+    return own
+
+
+def count_error(header: Header, error: Exception, *, end_ms: int) -> None:
+    """One more round ended in an error; after some in a row the cluster's actions are held until a person resumes it."""
+    header.error_rounds_count += 1
+    if header.error_rounds_count >= HELD_AFTER_ROUNDS and header.error_held_since_ms is None:
+        header.error_held_since_ms, header.error_place = end_ms, place_of(error)

@@ -1,0 +1,80 @@
+"""Which control event is in force in which round.
+
+An event applies from the first round that starts at or after its time + 2 x lateness, so that every replay and every
+number of partitions agrees; one that arrives after that round has closed applies from the first open round.
+"""
+
+from typing import Final
+
+import msgspec
+
+from state.engine.memory import ControlRecord, Header
+from state.events import Control
+from state.settings import RoundSettings
+
+MAX_WAITING_COUNT: Final = 100
+"""Control events of one cluster that are remembered: the one in force and those that wait for their rounds. Of a cluster that is
+silent no round closes, and each event would wait for ever."""
+
+
+def first_round(time_ms: int, *, lateness_ms: int, length_ms: int) -> int:
+    """Number of the first round that starts at or after an event's time + 2 x lateness."""
+    return -(-(time_ms + 2 * lateness_ms) // length_ms)
+
+
+def _due(time_ms: int, rounds: RoundSettings, length_ms: int) -> int:
+    return first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=length_ms)
+
+
+def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
+    """The first round an event holds for, as it comes now."""
+    due = _due(event.time_ms, rounds, header.length_ms)
+    return due if header.next_round is None else max(due, header.next_round)
+
+
+def moved(record: ControlRecord, rounds: RoundSettings, *, first_open: int | None) -> ControlRecord:
+    """An event of a cluster whose rounds are others now; ``first_open`` is None where none of them was."""
+    due = _due(record.time_ms, rounds, rounds.length_ms)
+    since = max(due, first_open) if record.arrived_late and first_open is not None else due
+    return msgspec.structs.replace(record, applies_from=since)
+
+
+def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
+    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
+    since = applies_from(header, event, rounds)
+    record = ControlRecord(
+        time_ms=event.time_ms,
+        id=event.id,
+        paused=event.paused,
+        mode=event.mode,
+        overlay=event.overlay,
+        who=event.who,
+        why=event.why,
+        applies_from=since,
+        arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
+        resumed_ms=event.resumed_ms,
+    )
+    if any(
+        known.age_key >= record.age_key and known.applies_from <= record.applies_from
+        for known in header.control
+    ):
+        return False
+    kept = [
+        known
+        for known in header.control
+        if not (known.age_key < record.age_key and known.applies_from >= record.applies_from)
+    ]
+    header.control = sorted([*kept, record], key=lambda known: known.age_key)
+    if len(header.control) > MAX_WAITING_COUNT:
+        del header.control[1]  # the first may be in force, and until the second was it would stay so
+    return True
+
+
+def in_force(header: Header, number: int) -> ControlRecord | None:
+    """The newest event that applies to a round; older ones are forgotten, for rounds close in order."""
+    applicable = [record for record in header.control if record.applies_from <= number]
+    if not applicable:
+        return None
+    newest = applicable[-1]
+    header.control = [record for record in header.control if record.age_key >= newest.age_key]
+    return newest

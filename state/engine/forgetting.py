@@ -1,0 +1,72 @@
+"""A cluster that is gone is forgotten, by events only: no wall clock and no timer decides.
+
+There are two ways. A round whose first load report comes more than ``forget_cluster_s`` after the last one starts from an empty
+memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: then the memory
+is empty at the first round the event holds for. Where nothing came of the cluster for longer than ``max_report_age_s`` before the
+event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is so far behind
+its input takes a live cluster for silent, too, and forgets it some rounds earlier.
+
+What stays: the control events, the clock, the open rounds and where the records come from; and of a Kafka cluster's throttle
+that is in force, what is ours of it, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once
+loses all but the newest control event, its throttle included.
+"""
+
+from state.engine import control
+from state.engine.memory import Header
+from state.engine.round_settings import RoundSettings
+from state.engine.waiting import silence_ms
+from state.events import Control
+from state.kafka.memory import KafkaMemory
+
+
+def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
+    """Whether the memory is to be empty before this round is taken."""
+    asked = any(each <= number * header.length_ms for each in header.forget_from_ms)
+    forget_ms = rounds.forget_cluster_ms
+    longest_ms = max(forget_ms, rounds.max_report_age_ms)  # below it, silence is not even a restart
+    return asked or (forget_ms > 0 and silence_ms(header, number) > longest_ms)
+
+
+def emptied(header: Header, number: int) -> Header:
+    """The header at the start of a round that is the first one remembered; it still tells of the gap before it."""
+    return Header(
+        length_ms=header.length_ms,
+        newest_ms=header.newest_ms,
+        next_round=header.next_round,
+        partition=header.partition,
+        is_known=header.is_known,
+        rounds=header.rounds,
+        last_summary=header.last_summary,
+        last_report_ms=header.last_report_ms,
+        control=header.control,
+        system=header.system,
+        forget_from_ms=[each for each in header.forget_from_ms if each > number * header.length_ms],
+    )
+
+
+def emptied_throttle(memory: KafkaMemory) -> KafkaMemory:
+    """An empty memory, but for a throttle of ours that is or may be in force."""
+    return KafkaMemory(
+        pacing=memory.pacing, pending=memory.pending, attempted=memory.attempted, real=memory.real
+    )
+
+
+def is_silent(header: Header, event: Control, rounds: RoundSettings) -> bool:
+    """Whether nothing came of the cluster for so long before a control event that no round may close any more."""
+    return header.newest_ms is None or event.time_ms - header.newest_ms > rounds.max_report_age_ms
+
+
+def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
+    """Note the round that a control event empties the memory for."""
+    from_ms = control.applies_from(header, event, rounds) * header.length_ms
+    header.forget_from_ms = sorted({*header.forget_from_ms, from_ms})[-control.MAX_WAITING_COUNT :]
+
+
+def bare(header: Header, rounds: RoundSettings) -> Header:
+    """Nothing but the newest control event, where it says anything; ``rounds`` are those of a cluster nobody knows."""
+    newest = header.control[-1:]
+    spoken = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
+    return Header(
+        length_ms=rounds.length_ms,
+        control=[control.moved(record, rounds, first_open=None) for record in spoken],
+    )

@@ -1,0 +1,136 @@
+"""Why a wanted action does not happen: for the whole round, or for one unload.
+
+What holds a whole round goes by the kind of action, because failures of one kind do not hold the other: what keeps splits from
+working says nothing of unloads. The policies go on counting meanwhile.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from state.engine.bulkhead import HELD_AFTER_ROUNDS
+from state.engine.ledger import ActionKind
+from state.engine.memory import Header
+from state.facts import SPLIT_ALGORITHM, Facts
+from state.outputs import rfc3339
+from state.pulsar.two_balancers import balancer_at_work, named
+from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, Mode, QuietSpan
+
+GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
+"""Why nothing of a kind is done in a round, whatever the bundle."""
+SplitReason = Literal["restricted-split"]
+"""The same for splits only."""
+UnloadReason = Literal[
+    "split-instead",
+    "calm-after-change",
+    "too-little-benefit",
+    "anti-affinity",
+    "sole-bundle",
+    "budget",
+]
+"""Why one wanted unload is not done."""
+HoldReason = GeneralReason | SplitReason | UnloadReason
+_PASSING: frozenset[HoldReason] = frozenset(
+    {"paused", "failing", "two-balancers", "quiet-hours", "calm-after-change", "budget"}
+)
+"""Reasons that say nothing of the action itself: it may happen in a later round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a wanted action does not happen."""
+
+    reason: HoldReason
+    detail: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same action may happen in a later round."""
+        return self.reason in _PASSING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """Why no action of a kind happens in a round; None where it may."""
+
+    unload: Hold | None
+    split: Hold | None
+
+
+def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mode, end_ms: int) -> Holds:
+    """The holds of a round, after the judgement of the actions before it."""
+
+    def find(kind: ActionKind) -> Hold | None:
+        if is_paused:
+            return Hold("paused", "the cluster is paused")
+        return (
+            failing_hold(header, guards, kind)
+            or (_beside(header.facts, guards) if mode == "act" else None)
+            or quiet_hold(guards, f"{kind}s", end_ms=end_ms)
+        )
+
+    return Holds(unload=find("unload"), split=find("split") or _restricted(header.facts))
+
+
+def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hold | None:
+    """Why no action of a kind is done until a person resumes the cluster, if so."""
+    if header.error_held_since_ms is not None:
+        return error_hold(header)
+    if not guards.failing_actions_count or kind not in header.ledger.failing_since_ms:
+        return None
+    return Hold(
+        "failing",
+        f"{guards.failing_actions_count} of the last {JUDGED_ACTIONS_COUNT} actions failed or had no effect: look at their "
+        "results, mend the cause, then `trimtab resume`",
+    )
+
+
+def error_hold(header: Header) -> Hold | None:
+    """Why nothing is done after rounds that ended in an error, until a person resumes the cluster, if so."""
+    if header.error_held_since_ms is None:
+        return None
+    return Hold(
+        "failing",
+        f"{HELD_AFTER_ROUNDS} rounds in a row ended in an internal error ({header.error_place}): report it, run a "
+        "version that mends it, look at what is decided, then `trimtab resume`",
+    )
+
+
+def failing_since(header: Header, guards: GuardSettings) -> dict[ActionKind, str]:
+    """By kind, since when no action of it is done until a person resumes, in words."""
+    found = dict(header.ledger.failing_since_ms) if guards.failing_actions_count else {}
+    held_ms = header.error_held_since_ms
+    if held_ms is not None:
+        found = {kind: min(found.get(kind, held_ms), held_ms) for kind in get_args(ActionKind)}
+    return {kind: rfc3339(since_ms) for kind, since_ms in found.items()}
+
+
+def resume(header: Header, resumed_ms: int) -> None:
+    """A person says that the cause is mended: failures and errors up to then hold nothing any more."""
+    header.ledger.resume(resumed_ms)
+    if header.error_held_since_ms is not None and header.error_held_since_ms <= resumed_ms:
+        header.error_held_since_ms, header.error_place = None, ""
+
+
+def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int) -> Hold | None:
+    """Why actions of a kind (``splits``, ``unloads``) rest at this time of day, if they do."""
+    for span in map(QuietSpan.parse, guards.quiet_hours):
+        if span.holds(kind, end_ms):
+            return Hold("quiet-hours", f"quiet_hours {span.text}")
+    return None
+
+
+def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
+    """Why nothing is done beside another balancer; a broker that could not be asked holds nothing."""
+    found = balancer_at_work(facts) if guards.hold_beside_other_balancer else None
+    return None if found is None else Hold("two-balancers", found)
+
+
+def _restricted(facts: Facts | None) -> Hold | None:
+    """Why Pulsar would refuse every split; a broker that could not be asked holds nothing."""
+    if facts is None or not facts.restricted_brokers:
+        return None
+    return Hold(
+        "restricted-split",
+        f"{named(facts.restricted_brokers)} would refuse it: add {SPLIT_ALGORITHM} to "
+        "supportedNamespaceBundleSplitAlgorithms at every broker",
+    )

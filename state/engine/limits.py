@@ -1,0 +1,74 @@
+"""How much of one cluster is taken: more is refused by name, so that no sender makes the memory of a cluster grow for ever.
+
+Every limit is far above what a real cluster sends, and holds for one round; docs/limits.md lists them all. Above a limit the
+order of arrival decides what is refused: what was taken first stays.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from state.engine.memory import OpenRound, ResultRecord, Waiters
+from state.engine.store import WaitingKey, WaitingKind
+from state.engine.waiting import Waiting, rows_count
+from state.events import Rejection, RejectReason
+
+MAX_BROKERS_COUNT: Final = 10_000
+"""Brokers with a report in one round: ten times the largest cluster of the benchmarks."""
+MAX_ROWS_COUNT: Final = 1_000_000
+"""Bundles, topics, or replicas on the move, of all brokers of a round: ten times the largest fleet of the benchmarks; 90 MB of
+memory."""
+MAX_RESULTS_COUNT: Final = 10_000
+"""Results of actions in one round: a round decides a few dozen, and executors answer each. About 1.5 MB in a value that every
+batch writes."""
+
+_ROWS: Final[dict[WaitingKind, tuple[str, RejectReason]]] = {
+    "report": ("bundles", "too-many-bundles"),
+    "topics": ("topics", "too-many-topics"),
+    "logs": ("replicas", "too-many-replicas"),
+}
+"""What the rows of a report are. All that moves in a Kafka cluster is one record, whose size is limited already."""
+
+
+def refusal(
+    waits: tuple[WaitingKey, Waiting] | None,
+    open_round: OpenRound,
+    find: Callable[[WaitingKey], Waiting | None],
+) -> Rejection | None:
+    """Why an event is not taken into its round; ``waits`` is what of it would wait, ``find`` what waits already."""
+    if waits is None or waits[0].kind not in _ROWS:
+        return None
+    key, new = waits
+    there, (what, reason) = open_round.waiters.get(key.kind, Waiters()), _ROWS[key.kind]
+    rows = there.rows_count + rows_count(new)
+    if there.senders_count < MAX_BROKERS_COUNT and rows <= MAX_ROWS_COUNT:
+        return None
+    before = find(key)
+    if before is None and there.senders_count >= MAX_BROKERS_COUNT:
+        return _refused("too-many-brokers", "brokers", MAX_BROKERS_COUNT)
+    if rows - rows_count(before) > MAX_ROWS_COUNT:
+        return _refused(reason, what, MAX_ROWS_COUNT)
+    return None
+
+
+def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rejection | None:
+    """Why a result is not taken into its round, whose results are ``known``."""
+    if len(known) < MAX_RESULTS_COUNT or record in known:
+        return None
+    return _refused("too-many-results", "results of actions", MAX_RESULTS_COUNT)
+
+
+def _refused(reason: RejectReason, what: str, limit: int) -> Rejection:
+    return Rejection(
+        reason=reason,
+        detail=f"the round has {limit} {what} of this cluster already, and more are not taken: look for a sender that makes "
+        f"names up, or that repeats itself under new ids",
+    )
+
+
+def count(open_round: OpenRound, key: WaitingKey, before: Waiting | None, after: Waiting) -> None:
+    """Count what waits now under ``key`` in place of ``before``."""
+    there = open_round.waiters.get(key.kind, Waiters())
+    open_round.waiters[key.kind] = Waiters(
+        senders_count=there.senders_count + (before is None),
+        rows_count=there.rows_count + rows_count(after) - rows_count(before),
+    )

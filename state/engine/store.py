@@ -1,0 +1,96 @@
+"""Where one cluster's memory lives between batches: bytes in, bytes out.
+
+Two implementations: ``DictStore`` here (replay and tests), and Spark's state handle in ``streaming``. The fleet is
+read and written only when a round closes; what waits for a round only when the round outlives the batch that brought it.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, Protocol
+
+WaitingKind = Literal["report", "topics", "logs", "moves"]
+
+
+class WaitingKey(NamedTuple):
+    """What waits in an open round.
+
+    Of a Pulsar broker its load report and the statistics of its topics; of a Kafka broker its logs; of a Kafka cluster,
+    under the empty name, its moves.
+    """
+
+    round: int
+    kind: WaitingKind
+    broker: str
+
+
+class Store(Protocol):
+    """Memory of one cluster; values are opaque and versioned by ``state.engine.memory``."""
+
+    def header(self) -> bytes | None:
+        """Clock, open rounds, control and guards; None for a cluster never seen."""
+
+    def put_header(self, value: bytes) -> None:
+        """Replace the header."""
+
+    def fleet(self) -> bytes | None:
+        """Brokers, bundles and the policies' memory; None before the first closed round."""
+
+    def put_fleet(self, value: bytes) -> None:
+        """Replace the fleet."""
+
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        """What a broker said in an open round."""
+
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+        """All that waits, in no particular order."""
+
+    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+        """Keep something for its round."""
+
+    def remove_waiting(self, key: WaitingKey) -> None:
+        """Forget something of a closed round."""
+
+    def clear_waiting(self) -> None:
+        """Forget all that waits at once."""
+
+    def clear(self) -> None:
+        """Forget the cluster."""
+
+
+class DictStore:
+    """Memory in a dict; for replay and tests."""
+
+    def __init__(self) -> None:
+        self._header: bytes | None = None
+        self._fleet: bytes | None = None
+        self._waiting: dict[WaitingKey, bytes] = {}
+
+    def header(self) -> bytes | None:
+        return self._header
+
+    def put_header(self, value: bytes) -> None:
+        self._header = value
+
+    def fleet(self) -> bytes | None:
+        return self._fleet
+
+    def put_fleet(self, value: bytes) -> None:
+        self._fleet = value
+
+    def waiting(self, key: WaitingKey) -> bytes | None:
+        return self._waiting.get(key)
+
+    def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
+        yield from self._waiting.items()
+
+    def put_waiting(self, key: WaitingKey, value: bytes) -> None:
+        self._waiting[key] = value
+
+    def remove_waiting(self, key: WaitingKey) -> None:
+        self._waiting.pop(key, None)
+
+    def clear_waiting(self) -> None:
+        self._waiting.clear()
+
+    def clear(self) -> None:
+        self._header = self._fleet = None
+        self._waiting.clear()

@@ -1,0 +1,214 @@
+"""From a policy's plan to the round's actions: budgets, evidence, expected load."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from policies.columns import Floats
+from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
+from policies.shedding.registry import AnyPolicy
+from state.engine.holds import Hold, Holds
+from state.outputs import Unload, rfc3339
+from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.budget import Budget
+from state.pulsar.members import Calm
+from state.pulsar.reasons import reason
+from state.pulsar.tables import Eligible, mean_points
+from state.settings import GuardSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What every action of a round shares."""
+
+    cluster: str
+    number: int
+    end_ms: int
+    expires_ms: int
+    policy: AnyPolicy
+    dry_run: bool
+    holds: Holds
+    calm: Calm
+
+
+@dataclass(slots=True)
+class Admitted:
+    """Actions of a round in the policy's order, and why the other wanted ones were held (by bundle row)."""
+
+    unloads: list[Unload] = field(default_factory=list)
+    holds: dict[int, Hold] = field(default_factory=dict)
+
+
+def admit(
+    eligible: Eligible,
+    plan: SheddingPlan,
+    budget: Budget,
+    circumstances: Circumstances,
+    spread: AntiAffinity,
+    *,
+    split_rows: Collection[int],
+) -> Admitted:
+    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
+    admitted = Admitted()
+    view = eligible.view
+    after = _Loads(view)
+    sources = view.bundles.owners_of(plan.unload_rows)
+    for place, (row, source, destination, by) in enumerate(
+        zip(
+            plan.unload_rows.tolist(),
+            sources.tolist(),
+            plan.unload_destinations.tolist(),
+            plan.unload_examined.tolist(),
+            strict=True,
+        )
+    ):
+        hold = (
+            circumstances.holds.unload
+            or _split_instead(split_rows, row)
+            or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
+            or _too_little(view, budget.guards, row=row, source=source)
+            or spread.hold(eligible, row=row, source=source, destination=destination)
+            or budget.take(
+                view.bundles.names[row],
+                broker=view.brokers.names[source],
+                owned_count=int(eligible.owned_counts[source]),
+            )
+        )
+        if hold is not None:
+            admitted.holds[row] = hold
+            continue
+        spread.move(eligible, row=row, destination=destination)
+        expected = after.move(row, source=source, destination=destination)
+        admitted.unloads.append(
+            _unload(
+                eligible,
+                plan,
+                circumstances,
+                expected,
+                place=place,
+                row=row,
+                by=by,
+                source=source,
+                destination=destination,
+            )
+        )
+    return admitted
+
+
+def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:
+    if row not in split_rows:
+        return None
+    return Hold("split-instead", "it is too big for any other broker and is split in this round")
+
+
+def _too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
+    """Why a move is not worth the reconnects: by the greater of its two shares of the broker's traffic, it lowers too little."""
+    if not guards.min_unload_benefit_points:
+        return None
+    bundles, brokers = view.bundles, view.brokers
+    share_ratio = max(
+        _share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
+        _share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
+    )
+    points = 100.0 * float(brokers.usage_ratio[source]) * share_ratio
+    if points >= guards.min_unload_benefit_points:
+        return None
+    return Hold(
+        "too-little-benefit",
+        f"it would lower {brokers.names[source]} by {points:.3g} points, min_unload_benefit_points is "
+        f"{guards.min_unload_benefit_points:g}",
+    )
+
+
+def _share_ratio(part: float, whole: float) -> float:
+    """A bundle's part of its broker's traffic; averages trail behind, so it may look like more than all of it."""
+    return 1.0 if part >= whole > 0 else part / whole if whole > 0 else float(part > 0)
+
+
+class _Loads:
+    """Traffic of each broker as the round's actions move it."""
+
+    def __init__(self, view: RoundView) -> None:
+        self._view = view
+        self._messages: Floats = view.brokers.messages_per_s.copy()
+        self._volume: Floats = view.brokers.bytes_per_s.copy()
+
+    def move(self, row: int, *, source: int, destination: int) -> dict[str, dict[str, float]]:
+        bundles = self._view.bundles
+        messages, volume = bundles.messages_per_s[row], bundles.bytes_per_s[row]
+        self._add(source, -messages, -volume)
+        expected = {"source": self._load(source)}
+        if destination != NOBODY:
+            self._add(destination, messages, volume)
+            expected["destination"] = self._load(destination)
+        return expected
+
+    def _add(self, broker: int, messages_per_s: float, bytes_per_s: float) -> None:
+        self._messages[broker] = max(0.0, self._messages[broker] + messages_per_s)
+        self._volume[broker] = max(0.0, self._volume[broker] + bytes_per_s)
+
+    def _load(self, broker: int) -> dict[str, float]:
+        return {
+            "messages_per_s": float(self._messages[broker]),
+            "bytes_per_s": float(self._volume[broker]),
+        }
+
+
+def _unload(
+    eligible: Eligible,
+    plan: SheddingPlan,
+    circumstances: Circumstances,
+    expected: dict[str, dict[str, float]],
+    *,
+    place: int,
+    row: int,
+    by: int,
+    source: int,
+    destination: int,
+) -> Unload:
+    view = eligible.view
+    bundle, owner = view.bundles.names[row], view.brokers.names[source]
+    evidence = _evidence(eligible, plan, place=place, row=row, by=by, source=source)
+    target, trigger = _name(view, destination), plan.examined.trigger_of(by)
+    return Unload(
+        cluster=circumstances.cluster,
+        round=circumstances.number,
+        policy=circumstances.policy.name,
+        trigger=trigger,
+        reason=reason(
+            policy=circumstances.policy,
+            trigger=trigger,
+            bundle=bundle,
+            source=owner,
+            partner=_name(view, int(plan.examined.low[by])),
+            destination=target,
+            evidence=evidence,
+        ),
+        evidence=evidence,
+        expected=expected,
+        precondition={"owner": owner, "range": bundle.rpartition("/")[2]},
+        expires_at=rfc3339(circumstances.expires_ms),
+        dry_run=circumstances.dry_run,
+        bundle=bundle,
+        source_broker=owner,
+        destination_broker=target,
+    )
+
+
+def _name(view: RoundView, broker: int) -> str | None:
+    return None if broker == NOBODY else view.brokers.names[broker]
+
+
+def _evidence(
+    eligible: Eligible, plan: SheddingPlan, *, place: int, row: int, by: int, source: int
+) -> dict[str, float | int | str]:
+    bundles, group = eligible.view.bundles, eligible.group_of(source)
+    compared = eligible.broker_groups == eligible.broker_groups[source]
+    return {
+        **plan.examined.evidence_of(by),
+        **{name: column[place].item() for name, column in plan.unload_evidence.items()},
+        "bundle_messages_per_s": float(bundles.messages_per_s[row]),
+        "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
+        "brokers_count": int(compared.sum()),
+        "mean_usage_points": mean_points(100.0 * eligible.view.brokers.usage_ratio[compared]),
+        **({} if group is None else {"group": group}),
+    }

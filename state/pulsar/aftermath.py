@@ -1,0 +1,61 @@
+"""What the decided actions of a round leave in the ledger."""
+
+from state.engine.ledger import ActionKind, Child, Decision, Ledger
+from state.outputs import Output
+from state.pulsar import splits
+from state.pulsar.closing import Closing, Decided
+
+
+def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[Output]) -> None:
+    """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
+    unloads = decided.admitted.unloads
+    for action, unload in zip(actions, unloads, strict=False):
+        ledger.record(
+            _decision(
+                "unload",
+                action,
+                closing,
+                source=unload.source_broker,
+                destination=unload.destination_broker,
+                children=[],
+            )
+        )
+    cuts = decided.splits.admitted if decided.splits is not None else ()
+    for action, cut in zip(actions[len(unloads) :], cuts, strict=True):
+        assert decided.splits is not None
+        ledger.record(
+            _decision(
+                "split",
+                action,
+                closing,
+                source=decided.splits.broker_of(cut.row),
+                destination=None,
+                children=splits.children_of(decided.splits, cut),
+            )
+        )
+
+
+def _decision(
+    kind: ActionKind,
+    action: Output,
+    closing: Closing,
+    *,
+    source: str,
+    destination: str | None,
+    children: list[Child],
+) -> Decision:
+    return Decision(
+        id=action.id,
+        kind=kind,
+        bundle=action.subject,
+        source=source,
+        destination=destination,
+        children=children,
+        decided_ms=closing.end_ms,
+        expires_ms=closing.expires_ms,
+        # An action carried out just before it expires is reported, and seen in the next reports, by then.
+        until_ms=closing.expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
+        dry_run=action.dry_run,
+        is_watched=not action.dry_run,
+        is_leaving=kind == "unload",
+    )

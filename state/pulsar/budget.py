@@ -1,0 +1,52 @@
+"""How much may happen: after the policy, in its order. A budget only removes actions and says why with a typed reason."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from state.engine.holds import Hold
+from state.engine.ledger import Ledger
+from state.events import namespace_of
+from state.settings import GuardSettings
+
+
+@dataclass(slots=True)
+class Budget:
+    """Counts the unloads of one round and says when it is enough."""
+
+    guards: GuardSettings
+    hour_count: int
+    """Unloads that the last hour has seen."""
+    leaving: dict[str, set[str]]
+    """By broker, bundles that were told to leave it before, and in this round; ``take`` adds to it."""
+    round_count: int = 0
+    by_broker: Counter[str] = field(default_factory=Counter)
+    by_namespace: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def of(ledger: Ledger, guards: GuardSettings, leaving: dict[str, set[str]], *, end_ms: int) -> "Budget":
+        """The budget at the start of a round."""
+        count = ledger.unloads_of_last_hour_count(end_ms=end_ms)
+        return Budget(guards=guards, hour_count=count, leaving=leaving)
+
+    def take(self, bundle: str, *, broker: str, owned_count: int) -> Hold | None:
+        """Spend one unload of ``bundle`` from ``broker``, or say why not. Limits of 0 are off."""
+        namespace = namespace_of(bundle)
+        others = self.leaving.get(broker, set()) - {bundle}
+        if self.guards.keep_sole_bundle and owned_count - len(others) <= 1:
+            more = f" that stays: {len(others)} were told to leave" if others else ""
+            return Hold("sole-bundle", f"{broker} owns no other bundle{more}")
+        for name, spent in (
+            ("max_unloads_per_round_count", self.round_count),
+            ("max_unloads_per_hour_count", self.hour_count),
+            ("max_unloads_per_broker_count", self.by_broker[broker]),
+            ("max_unloads_per_namespace_count", self.by_namespace[namespace]),
+        ):
+            limit = getattr(self.guards, name)
+            if limit and spent >= limit:
+                return Hold("budget", f"{name} {limit} is spent")
+        self.round_count += 1
+        self.hour_count += 1
+        self.by_broker[broker] += 1
+        self.by_namespace[namespace] += 1
+        self.leaving.setdefault(broker, set()).add(bundle)
+        return None

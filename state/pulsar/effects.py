@@ -1,0 +1,145 @@
+"""The judge of the actions' effects.
+
+Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
+unload is good once its bundle's owner is another. A split is good once a child is listed and the parent is not. A round counts
+against an action only if the broker concerned reported in it: what is not known is not "no effect". An action that was skipped,
+or whose brokers said nothing for too long, gets no verdict.
+
+Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from state.engine.ledger import ActionKind, Decision, Ledger, Verdict, end_watch
+from state.engine.memory import WaitingReport
+from state.pulsar.fleet import Advanced
+from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, PulsarSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the reports of a round show of earlier decisions."""
+
+    elsewhere: "list[Elsewhere]"
+    """Unloads that landed elsewhere."""
+    ineffective: dict[str, Decision]
+    """By bundle, actions that this round found to have had no effect."""
+    leaving: dict[str, set[str]]
+    """By broker, listed bundles that were told to leave it and are not known to have left or to stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """An unload that had an effect, but another than the one decided."""
+
+    bundle: str
+    owner: str
+    destination: str
+
+
+def judge(
+    ledger: Ledger,
+    advanced: Advanced,
+    reports: Mapping[str, WaitingReport],
+    pulsar: PulsarSettings,
+    *,
+    length_ms: int,
+    end_ms: int,
+) -> Seen:
+    """Look after the actions with the reports of a round."""
+    patience_ms = pulsar.guards.ineffective_after_rounds_count * length_ms + pulsar.rounds.max_report_age_ms
+    for each in ledger.decisions:
+        last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
+        each.is_watched = each.is_watched and end_ms < last_ms
+    elsewhere = _judge_all(ledger, advanced, reports, pulsar.guards, end_ms=end_ms)
+    leaving = _see_departures(ledger, advanced, end_ms=end_ms)
+    for kind in _failing_kinds(ledger, pulsar.guards):
+        ledger.failing_since_ms.setdefault(kind, end_ms)
+    ineffective = {
+        each.bundle: each
+        for each in ledger.judged()
+        if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
+    }
+    return Seen(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
+
+
+def _judge_all(
+    ledger: Ledger,
+    advanced: Advanced,
+    reports: Mapping[str, WaitingReport],
+    guards: GuardSettings,
+    *,
+    end_ms: int,
+) -> list[Elsewhere]:
+    waiting = [each for each in ledger.decisions if each.is_watched and each.succeeded_ms is not None]
+    if not waiting:
+        return []
+    owners = advanced.owners_of(
+        {name for each in waiting for name in (each.bundle, *(child.bundle for child in each.children))}
+    )
+    elsewhere = []
+    for each in waiting:
+        owner = owners.get(each.bundle, "")
+        found = _has_effect(each, owners, reports) if guards.ineffective_after_rounds_count else True
+        if found:
+            end_watch(each, Verdict("good", end_ms, owner, each.rounds_count))
+            elsewhere += _elsewhere(each, owner)
+        elif found is False:
+            each.rounds_count += 1
+            if each.rounds_count >= guards.ineffective_after_rounds_count:
+                end_watch(each, Verdict("ineffective", end_ms, owner, each.rounds_count))
+    return elsewhere
+
+
+def _elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
+    if decision.destination is None or owner in ("", decision.source, decision.destination):
+        return []
+    return [Elsewhere(decision.bundle, owner, decision.destination)]
+
+
+def _has_effect(
+    decision: Decision, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]
+) -> bool | None:
+    """None where the round's reports do not tell."""
+    owner = owners.get(decision.bundle)
+    if decision.kind == "split":
+        if owner is None:
+            return True if any(child.bundle in owners for child in decision.children) else None
+        return False if _has_reported_since(decision, reports, owner) else None
+    if owner is not None and owner != decision.source:
+        return True
+    return owner is None if _has_reported_since(decision, reports, decision.source) else None
+
+
+def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport], broker: str) -> bool:
+    """Whether a broker's report of the round is no older than the result: before it there was nothing to see."""
+    report = reports.get(broker)
+    return (
+        report is not None and decision.succeeded_ms is not None and report.time_ms >= decision.succeeded_ms
+    )
+
+
+def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
+    """Bundles that are seen at another broker have left; those that nothing will be heard of any more stay."""
+    found: dict[str, set[str]] = defaultdict(set)
+    on_their_way = ledger.unloads_on_their_way()
+    owners = advanced.owners_of({each.bundle for each in on_their_way}) if on_their_way else {}
+    for each in on_their_way:
+        is_there = owners.get(each.bundle, each.source) == each.source
+        each.is_leaving = is_there and (end_ms < each.until_ms or each.is_watched)
+        if each.is_leaving and each.bundle in owners:
+            found[each.source].add(each.bundle)
+    return found
+
+
+def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
+    bad = Counter(each.kind for each in ledger.judged() if each.verdict and each.verdict.outcome != "good")
+    return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
+
+
+def counts(ledger: Ledger) -> dict[str, int]:
+    """How the last actions that were judged ended, of whatever kind."""
+    last = [each.verdict.outcome for each in ledger.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
+    return dict(sorted(Counter(last).items()))

@@ -1,0 +1,80 @@
+"""What a round shows that no action of ours can help, with what a person can do."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from policies.splitting.criteria import hot_partitions
+from policies.splitting.plan import TopicTable
+from policies.splitting.settings import SplitSettings
+from state.engine.ledger import Decision
+from state.outputs import Finding, Section
+from state.pulsar.effects import Elsewhere
+from state.pulsar.summary import SHOWN_ROWS
+from state.pulsar.tables import Eligible
+
+
+def section(found: Sequence[Finding]) -> Section[Finding]:
+    """All of a round's findings; the first are shown."""
+    outcomes = Counter(finding.kind for finding in found)
+    return Section(
+        count=len(found), outcomes=dict(sorted(outcomes.items())), heaviest=list(found[:SHOWN_ROWS])
+    )
+
+
+def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:
+    """Actions without effect while their bundles rest, and unloads that landed elsewhere."""
+    return [
+        *(
+            Finding(
+                kind="ineffective",
+                subject=bundle,
+                broker=each.verdict.broker,
+                bytes_per_s=None,
+                advice=f"its {each.kind} is said to have succeeded, {each.verdict.rounds_count} rounds of reports show no "
+                f"effect: look for who undoes it; the bundle is left alone for ineffective_rest_s",
+            )
+            for bundle, each in sorted(ineffective.items())
+            if each.verdict
+        ),
+        *(
+            Finding(
+                kind="landed-elsewhere",
+                subject=each.bundle,
+                broker=each.owner,
+                bytes_per_s=None,
+                advice=f"it was to go to {each.destination}: Pulsar's own placement may have overruled that",
+            )
+            for each in elsewhere
+        ),
+    ]
+
+
+def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> list[Finding]:
+    """Topic partitions that are too hot for any split, the hottest first; as their bundle's owner reports them."""
+    return [
+        Finding(
+            kind="hot-partition",
+            subject=topics.names[row],
+            broker=table.broker_of(bundle),
+            bytes_per_s=float(topics.bytes_per_s[row]),
+            advice=f"above hot_partition_bytes_per_s {settings.hot_partition_bytes_per_s:g}: no split can help a single "
+            f"topic, more partitions can",
+        )
+        for row, bundle in _with_bundles(topics, hot_partitions(topics, settings).tolist())
+        if bundle is not None
+    ]
+
+
+def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:
+    """Each topic row with the row of its bundle; None where another than its owner reports it."""
+    known = np.flatnonzero(topics.ends > topics.starts)
+    known = known[np.argsort(topics.starts[known])]
+    if len(known) == 0:
+        return [(row, None) for row in rows]
+    places = np.searchsorted(topics.starts[known], rows, side="right") - 1
+    return [
+        (row, int(known[at]) if at >= 0 and row < topics.ends[known[at]] else None)
+        for row, at in zip(rows, places.tolist(), strict=True)
+    ]

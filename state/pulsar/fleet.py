@@ -1,0 +1,364 @@
+"""Who owns which bundle, and how much traffic it has: the fleet after one closed round.
+
+Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of
+listings began last owns it (equal beginnings: the greater broker id); after a move both report it for a while.
+Averages belong to the bundle and survive moves. All of it is columns and C-level passes; brokers are looped over,
+bundles are not, save those of a broker whose listing changed.
+"""
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
+
+import numpy as np
+
+from policies.columns import Bools, Floats, Ints
+from state.engine.ledger import Child
+from state.engine.memory import Fleet, WaitingReport
+from state.events import namespace_of
+from state.pulsar import policy_memory
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Listings:
+    """Every (broker, bundle) listing of a snapshot, brokers ascending, bundles ascending within a broker."""
+
+    broker: Ints
+    bundles: list[str]
+    run_start_ms: Ints
+    time_ms: Ints
+    traffic: Floats
+    has_traffic: Bools
+    counts: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How averages are taken."""
+
+    samples: int
+    """Samples in a bundle's running average."""
+    split_samples: int
+    """The same for the averages that splits are decided on; 0 where they are not wanted."""
+    skip_after_move: bool
+    """Leave out the first sample of a bundle's new owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Advanced:
+    """The fleet after a round."""
+
+    fleet: Fleet
+    """Its leading bundle rows are the bundles of the snapshot, grouped by owner in broker order and ascending within it;
+    bundles that nobody lists now, but did within ``max_report_age_ms``, follow."""
+    counts: Ints
+    """(owned, 2): topics and sessions of each leading row, as its owner reports them."""
+
+    @property
+    def owned_count(self) -> int:
+        """Leading rows."""
+        return len(self.counts)
+
+    def owners_of(self, bundles: Container[str]) -> dict[str, str]:
+        """Owner of each of ``bundles`` that a broker of the round lists."""
+        fleet, count = self.fleet, self.owned_count
+        named = np.fromiter(map(bundles.__contains__, fleet.bundles[:count]), dtype=np.bool_, count=count)
+        rows = np.flatnonzero(named).tolist()
+        return {fleet.bundles[row]: fleet.brokers[int(fleet.owner[row])] for row in rows}
+
+
+def advance(
+    before: Fleet,
+    reports: dict[str, WaitingReport],
+    sampling: Sampling,
+    *,
+    round_end_ms: int,
+    max_report_age_ms: int,
+) -> Advanced:
+    """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round)."""
+    names = sorted(reports)
+    seen = set(names)
+    listings = _listings(before, reports, names, max_report_age_ms)
+    rows = _owner_rows(listings)
+    owned = (
+        [listings.bundles[row] for row in rows.tolist()]
+        if len(rows) < len(listings.bundles)
+        else listings.bundles
+    )
+    absent = [
+        (name, row)
+        for row, name in enumerate(before.brokers)
+        if name not in seen and round_end_ms - int(before.broker_last_ms[row]) <= max_report_age_ms
+    ]
+    after = Fleet()
+    after.brokers = sorted([*names, *(name for name, _ in absent)])
+    place = {name: row for row, name in enumerate(after.brokers)}
+    places = np.array([place[name] for name in names], dtype=np.int64)
+    old = _match(before.bundles, owned)
+    _carry_bundles(
+        before,
+        after,
+        listings,
+        rows=rows,
+        owned=owned,
+        old=old,
+        places=places,
+        round_end_ms=round_end_ms,
+        max_age_ms=max_report_age_ms,
+    )
+    fresh_owner = after.owner[: len(owned)]
+    _sample(
+        before,
+        after,
+        listings,
+        rows=rows,
+        old=old,
+        owner=fresh_owner,
+        sampling=sampling,
+        max_age_ms=max_report_age_ms,
+    )
+    _carry_brokers(before, after, listings, reports, names=names, absent=absent)
+    _carry_policies(before, after, reports, max_report_age_ms)
+    return Advanced(fleet=after, counts=listings.counts[rows])
+
+
+def inherit(fleet: Fleet, splits: Iterable[tuple[str, list[Child]]], listed: Callable[[str], bool]) -> None:
+    """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
+
+    They become rows of ``fleet`` that the next ``advance`` takes as known: of the parent's owner, last seen with it.
+    """
+    row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
+    born = [
+        (row_of[parent], child.bundle, child.messages_ratio, child.bytes_ratio)
+        for parent, children in splits
+        if parent in row_of
+        for child in children
+        if child.messages_ratio is not None and child.bundle not in row_of and listed(child.bundle)
+    ]
+    if not born:
+        return
+    parents = np.array([row for row, _, _, _ in born], dtype=np.int64)
+    messages, volume = (np.array([each[at] for each in born]) for at in (2, 3))
+    shares = np.column_stack([messages, messages, volume, volume])
+    fleet.bundles = [*fleet.bundles, *(name for _, name, _, _ in born)]
+    fleet.owner = np.concatenate([fleet.owner, fleet.owner[parents]])
+    fleet.last_ms = np.concatenate([fleet.last_ms, fleet.last_ms[parents]])
+    fleet.averages = np.concatenate([fleet.averages, fleet.averages[parents] * shares])
+    fleet.samples = np.concatenate([fleet.samples, fleet.samples[parents]])
+    fleet.owed_skip = np.concatenate([fleet.owed_skip, np.zeros(len(born), dtype=np.bool_)])
+    fleet.namespace = np.concatenate([fleet.namespace, fleet.namespace[parents]])
+    fleet.split_averages = np.concatenate(
+        [fleet.split_averages, fleet.split_averages[parents] * shares[:, 1:3]]
+    )
+    fleet.split_samples = np.concatenate([fleet.split_samples, fleet.split_samples[parents]])
+    fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
+
+
+def _listings(
+    before: Fleet, reports: dict[str, WaitingReport], names: list[str], max_age_ms: int
+) -> _Listings:
+    known = {name: row for row, name in enumerate(before.brokers)}
+    bundles: list[str] = []
+    runs: list[Ints] = []
+    for name in names:
+        waiting = reports[name]
+        row = known.get(name)
+        if row is not None and waiting.time_ms - int(before.broker_last_ms[row]) > max_age_ms:
+            row = None
+        runs.append(_run_starts(before, row, waiting))
+        bundles.extend(waiting.report.bundles)
+    counts = [len(reports[name].report.bundles) for name in names]
+    times = np.array([reports[name].time_ms for name in names], dtype=np.int64)
+    return _Listings(
+        broker=np.repeat(np.arange(len(names), dtype=np.int64), counts),
+        bundles=bundles,
+        run_start_ms=np.concatenate(runs),
+        time_ms=np.repeat(times, counts),
+        traffic=np.concatenate([reports[name].report.traffic for name in names]),
+        has_traffic=np.concatenate([reports[name].report.has_traffic for name in names]),
+        counts=np.concatenate([reports[name].report.counts for name in names]),
+    )
+
+
+def _run_starts(before: Fleet, row: int | None, waiting: WaitingReport) -> Ints:
+    """When each listing of a broker began: kept where its last snapshot report listed the bundle too."""
+    bundles = waiting.report.bundles
+    if row is None:
+        return np.full(len(bundles), waiting.time_ms, dtype=np.int64)
+    entries = slice(int(before.starts[row]), int(before.starts[row + 1]))
+    begun = before.run_start_ms[entries]
+    listed = _pick(before.bundles, before.listed_rows[entries])
+    if listed == bundles:
+        return begun
+    kept = dict(zip(listed, begun.tolist(), strict=True))
+    return np.array([kept.get(bundle, waiting.time_ms) for bundle in bundles], dtype=np.int64)
+
+
+def _pick(names: list[str], rows: Ints) -> list[str]:
+    """``names`` at ``rows``, in that order."""
+    if len(rows) == 0:
+        return []
+    if int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+        return names[int(rows[0]) : int(rows[-1]) + 1]
+    return [names[row] for row in rows.tolist()]
+
+
+def _owner_rows(listings: _Listings) -> Ints:
+    """Row of the listing that owns each bundle, ascending by (broker, bundle)."""
+    count = len(listings.bundles)
+    if len(set(listings.bundles)) == count:
+        return np.arange(count, dtype=np.int64)
+    order = np.lexsort((listings.broker, listings.run_start_ms))
+    newest = dict(zip(itemgetter(*order.tolist())(listings.bundles), order.tolist(), strict=True))
+    return np.sort(np.fromiter(newest.values(), dtype=np.int64, count=len(newest)))
+
+
+def _match(known: list[str], wanted: list[str]) -> Ints:
+    """Row in ``known`` of each wanted name, -1 where there is none."""
+    if known[: len(wanted)] == wanted:
+        return np.arange(len(wanted), dtype=np.int64)
+    index = dict(zip(known, range(len(known)), strict=True))
+    return np.fromiter(map(index.get, wanted, repeat(NOBODY)), dtype=np.int64, count=len(wanted))
+
+
+def _carry_bundles(
+    before: Fleet,
+    after: Fleet,
+    listings: _Listings,
+    *,
+    rows: Ints,
+    owned: list[str],
+    old: Ints,
+    places: Ints,
+    round_end_ms: int,
+    max_age_ms: int,
+) -> None:
+    """Names, owners and last listing of the snapshot's bundles, then of those only remembered."""
+    unseen = np.ones(len(before.bundles), dtype=np.bool_)
+    unseen[old[old >= 0]] = False
+    kept = np.flatnonzero(unseen & (round_end_ms - before.last_ms <= max_age_ms))
+    new_place = {name: row for row, name in enumerate(after.brokers)}
+    moved_to = np.array([new_place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
+    after.bundles = owned + [before.bundles[row] for row in kept.tolist()]
+    after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
+    last = listings.time_ms[rows]
+    if len(rows) < len(listings.bundles):
+        last = last.copy()
+        at = _match(owned, listings.bundles)
+        np.maximum.at(last, at, listings.time_ms)
+    after.last_ms = np.concatenate([last, before.last_ms[kept]])
+    for name in ("averages", "samples", "owed_skip", "split_averages", "split_samples", "split_hits"):
+        column = getattr(before, name)
+        fresh = np.zeros((len(owned), *column.shape[1:]), dtype=column.dtype)
+        setattr(after, name, np.concatenate([fresh, column[kept]]))
+    _carry_namespaces(before, after, np.concatenate([old, kept]))
+
+
+def _carry_namespaces(before: Fleet, after: Fleet, old: Ints) -> None:
+    """Namespace of each bundle: looked up for those seen before (``old``, else -1), read off the name for new ones."""
+    row_of = dict(zip(before.namespaces, range(len(before.namespaces)), strict=True))
+    rows = np.full(len(old), NOBODY, dtype=np.int64)
+    rows[old >= 0] = before.namespace[old[old >= 0]]
+    for row in np.flatnonzero(old < 0).tolist():
+        rows[row] = row_of.setdefault(namespace_of(after.bundles[row]), len(row_of))
+    used = np.bincount(rows, minlength=len(row_of)) > 0
+    after.namespaces = [name for name, is_used in zip(row_of, used.tolist(), strict=True) if is_used]
+    after.namespace = (np.cumsum(used) - 1)[rows]
+
+
+def _sample(
+    before: Fleet,
+    after: Fleet,
+    listings: _Listings,
+    *,
+    rows: Ints,
+    old: Ints,
+    owner: Ints,
+    sampling: Sampling,
+    max_age_ms: int,
+) -> None:
+    """One sample into each listed bundle's running averages, unless it is the first after a move."""
+    count = len(rows)
+    remembered = old >= 0
+    if len(before.bundles):
+        remembered &= listings.time_ms[rows] - before.last_ms[old] <= max_age_ms
+    at = old[remembered]
+    owed = np.zeros(count, dtype=np.bool_)
+    if sampling.skip_after_move:
+        place = {name: row for row, name in enumerate(after.brokers)}
+        now_at = np.array([place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
+        owed[remembered] = before.owed_skip[at] | (now_at[before.owner[at]] != owner[remembered])
+    reported = listings.has_traffic[rows]
+    taken = reported & ~owed
+    traffic = listings.traffic[rows][taken]
+    after.owed_skip[:count] = owed & ~reported
+    known = np.flatnonzero(remembered)
+    after.averages[known], after.samples[known] = before.averages[at], before.samples[at]
+    _average(after.averages[:count], after.samples[:count], taken, traffic, sampling.samples)
+    if sampling.split_samples:
+        after.split_averages[known] = before.split_averages[at]
+        after.split_samples[known] = before.split_samples[at]
+        after.split_hits[known] = before.split_hits[at]
+        sums = np.column_stack([traffic[:, :2].sum(axis=1), traffic[:, 2:].sum(axis=1)])
+        _average(
+            after.split_averages[:count], after.split_samples[:count], taken, sums, sampling.split_samples
+        )
+    else:
+        for column in (after.split_averages, after.split_samples, after.split_hits):
+            column[:] = 0
+
+
+def _average(averages: Floats, samples: Ints, taken: Bools, sample: Floats, most: int) -> None:
+    """Put a sample into the running averages of the rows ``taken``, in place: ``avg = ((n - 1) avg + x) / n``."""
+    samples[taken] = np.minimum(samples[taken] + 1, most)
+    weight = samples[taken, None]
+    averages[taken] = ((weight - 1) * averages[taken] + sample) / weight
+
+
+def _carry_brokers(
+    before: Fleet,
+    after: Fleet,
+    listings: _Listings,
+    reports: dict[str, WaitingReport],
+    *,
+    names: list[str],
+    absent: list[tuple[str, int]],
+) -> None:
+    """Listings of the brokers that reported, and of those that are only absent for now."""
+    listed = _match(after.bundles, listings.bundles)
+    ends = np.searchsorted(listings.broker, np.arange(len(names) + 1))
+    entries: dict[str, tuple[int, Ints, Ints]] = {
+        name: (
+            reports[name].time_ms,
+            listed[ends[i] : ends[i + 1]],
+            listings.run_start_ms[ends[i] : ends[i + 1]],
+        )
+        for i, name in enumerate(names)
+    }
+    if absent:
+        row_of = dict(zip(after.bundles, range(len(after.bundles)), strict=True))
+        for name, row in absent:
+            span = slice(int(before.starts[row]), int(before.starts[row + 1]))
+            rows = np.array(
+                [row_of[before.bundles[at]] for at in before.listed_rows[span].tolist()], dtype=np.int64
+            )
+            entries[name] = (int(before.broker_last_ms[row]), rows, before.run_start_ms[span])
+    ordered = [entries[name] for name in after.brokers]
+    after.broker_last_ms = np.array([entry[0] for entry in ordered], dtype=np.int64)
+    after.starts = np.concatenate([[0], np.cumsum([len(entry[1]) for entry in ordered])]).astype(np.int64)
+    after.listed_rows = np.concatenate([entry[1] for entry in ordered])
+    after.run_start_ms = np.concatenate([entry[2] for entry in ordered])
+
+
+def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingReport], max_age_ms: int) -> None:
+    """What the policies remember of the brokers still remembered."""
+    last = dict(zip(before.brokers, before.broker_last_ms.tolist(), strict=True))
+    kept = {
+        name
+        for name in after.brokers
+        if name in last and (name not in reports or reports[name].time_ms - last[name] <= max_age_ms)
+    }
+    after.policies = policy_memory.only(before.policies, kept.__contains__)

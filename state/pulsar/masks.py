@@ -1,0 +1,102 @@
+"""What may be touched: every mask of a round is painted here, before the policies look.
+
+A mask only takes candidates away, and says why with a typed reason. Of several reasons a bundle has one: a decision in flight
+before one without effect, before a cooldown, before an excluded namespace, before missing samples; what concerns its broker or
+its group comes last.
+"""
+
+import numpy as np
+
+from policies.columns import Bools, Codes, Ints
+from state.engine.ledger import ActionKind
+from state.engine.memory import Fleet, Header
+from state.pulsar import own_topics
+from state.pulsar.fleet import Advanced
+from state.pulsar.groups import Groups
+from state.settings import PulsarSettings
+
+MASK_REASONS = (
+    "",
+    "in-flight",
+    "cooldown",
+    "excluded-namespace",
+    "no-samples",
+    "ineffective",
+    "other-group",
+    "unsettled-broker",
+    "own-topics",
+)
+"""Why a bundle is not movable, by code; the empty one means it is."""
+OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP, UNSETTLED, OWN_TOPICS = (
+    range(len(MASK_REASONS))
+)
+
+
+def unload_mask(
+    advanced: Advanced, header: Header, pulsar: PulsarSettings, unsettled: frozenset[str], *, end_ms: int
+) -> Codes:
+    """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading bundles, (owned,).
+
+    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect.
+    """
+    fleet, count = advanced.fleet, advanced.owned_count
+    codes = _painted("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms)
+    for reason, rows in (
+        (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
+        (OWN_TOPICS, own_topics.carried(fleet, count, header.facts)),
+        (UNSETTLED, _owned_by(fleet, count, unsettled)),
+    ):
+        codes[(codes == OPEN) & rows] = reason
+    return codes
+
+
+def split_mask(advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
+    """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
+    fleet = advanced.fleet
+    samples = fleet.split_samples[: advanced.owned_count]
+    return _painted("split", fleet, samples, header, pulsar, end_ms=end_ms)
+
+
+def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> frozenset[str]:
+    """Brokers that wait for an unload of theirs to show in the reports, with ``hold_unsettled_brokers``.
+
+    A policy that compares loads from before a move asks for the move again, of other bundles: the brokers swap places, and
+    the cooldown then keeps them there. Such a broker is neither source nor destination from the decision of an unload it
+    takes part in until the reports show the bundle at another broker, and in the round that first does: for one stats period
+    both brokers list it, and the new owner's rates are noise. A failed, skipped or expired action changed nothing, so it
+    holds nobody; one without effect holds no longer than it takes to be judged so. Destinations that Pulsar chose are not
+    known, and unloads of a dry-run hold nobody, because nothing is on its way.
+    """
+    if not pulsar.guards.hold_unsettled_brokers:
+        return frozenset()
+    return header.ledger.unsettled_brokers(end_ms=end_ms)
+
+
+def _painted(
+    kind: ActionKind, fleet: Fleet, samples: Ints, header: Header, pulsar: PulsarSettings, *, end_ms: int
+) -> Codes:
+    """What holds for any group and broker: samples, namespaces, and the bundle's own decisions."""
+    codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
+    excluded = pulsar.guards.excluded_namespaces
+    if excluded:
+        rows = np.array([name in excluded for name in fleet.namespaces], dtype=np.bool_)
+        codes[rows[fleet.namespace[: len(samples)]]] = EXCLUDED_NAMESPACE
+    ledger = header.ledger
+    own = ledger.resting(kind, pulsar, end_ms=end_ms)
+    other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
+    for reason, names in (
+        (COOLDOWN, own.cooling),
+        (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
+        (IN_FLIGHT, own.in_flight | other.in_flight),
+    ):
+        if names:
+            bundles = fleet.bundles[: len(samples)]
+            codes[np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))] = reason
+    return codes
+
+
+def _owned_by(fleet: Fleet, count: int, brokers: frozenset[str]) -> Bools:
+    """Which of the fleet's leading ``count`` bundles one of ``brokers`` owns, (count,)."""
+    held = np.array([name in brokers for name in fleet.brokers], dtype=np.bool_)
+    owned: Bools = held[fleet.owner[:count]]
+    return owned

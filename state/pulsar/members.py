@@ -1,0 +1,58 @@
+"""Brokers that come and go: for some rounds after a change nothing moves that need not.
+
+While brokers are restarted one after another, a move onto the one that has just come back is undone by the next restart.
+A change is seen in the snapshots: a broker that reports and did not in the round before it, or the other way round; a
+broker whose report is missing once counts as well. The first round of a cluster, and the first after a long silence,
+changes nothing: there is nothing to compare it with, and the warm-up waits already.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from state.engine.holds import Hold
+from state.engine.memory import Fleet, Header, MembersChange
+from state.pulsar.two_balancers import named
+from state.settings import PulsarSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """Why a broker gives no bundle away for now, unless it is overloaded."""
+
+    hold: Hold | None = None
+    overloaded_ratio: float = math.inf
+
+    def hold_of(self, usage_ratio: float) -> Hold | None:
+        """The hold of a source with this usage, if so."""
+        return self.hold if usage_ratio < self.overloaded_ratio else None
+
+
+def watch(header: Header, before: Fleet, reporting: Collection[str], *, number: int, restarted: bool) -> None:
+    """Remember the change that a round's snapshot shows against the one before it; ``before`` is the fleet ahead of it."""
+    if restarted or not before.brokers:
+        header.members_change = None
+        return
+    rounds = before.broker_last_ms // header.length_ms
+    last = np.flatnonzero(rounds == rounds.max()).tolist()
+    known = {before.brokers[row] for row in last}
+    joined, left = sorted(set(reporting) - known), sorted(known - set(reporting))
+    if joined or left:
+        header.members_change = MembersChange(number, named(joined), named(left))
+
+
+def calm(header: Header, pulsar: PulsarSettings, *, number: int) -> Calm:
+    """Whether a round is calm because brokers came or went lately."""
+    change, rounds_count = header.members_change, pulsar.guards.calm_after_change_rounds
+    until = 0 if change is None else change.round + rounds_count
+    if change is None or number >= until:
+        return Calm()
+    what = " and ".join(
+        f"{brokers} {verb}" for brokers, verb in ((change.joined, "joined"), (change.left, "left")) if brokers
+    )
+    return Calm(
+        Hold("calm-after-change", f"{what} in round {change.round}: nothing moves before round {until}"),
+        pulsar.overloaded_ratio,
+    )

@@ -1,0 +1,165 @@
+"""The shedding policy of a round, run for each group of brokers by itself, and its plans put together.
+
+Invariants: with one group the policy sees the whole view and its plan is the round's. With several each sees its own
+brokers only, with the memory of its own brokers, whether they reported or not; nothing crosses a group, because nothing
+outside it is there to be compared with or moved to.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from policies.columns import Ints
+from policies.placement import place
+from policies.shedding.contract import (
+    ADMITTED,
+    NOBODY,
+    POSTPONED,
+    REFUSED,
+    Examined,
+    Proposal,
+    RoundView,
+    SheddingPlan,
+)
+from policies.splitting.plan import Proposals
+from policies.splitting.relief import relief
+from state.engine.holds import Hold
+from state.engine.memory import Fleet
+from state.pulsar import policy_memory
+from state.pulsar.tables import Eligible
+from state.settings import PulsarSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Part:
+    """What the policy wants of one group."""
+
+    group: int
+    brokers: Ints
+    """Broker rows of the whole view."""
+    bundles: Ints
+    """Bundle rows of it."""
+    view: RoundView
+    proposal: Proposal[Any]
+    plan: SheddingPlan
+    """The proposal's, with the destinations of the placement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shed:
+    """What the policy wants of all groups."""
+
+    parts: tuple[Part, ...]
+    plan: SheddingPlan
+    """Of all parts, in rows of the whole view."""
+    groups: Ints
+    """Group of each row of ``plan.examined``."""
+
+    def proposals(self) -> Proposals:
+        """Bundles that alone overload their broker within their group."""
+        found = [relief(part.view, part.plan) for part in self.parts]
+        if len(found) == 1:
+            return found[0]
+        rows = np.concatenate([part.bundles[each.rows] for part, each in zip(self.parts, found, strict=True)])
+        order = np.argsort(rows, kind="stable")
+        return Proposals(
+            rows=rows[order],
+            triggers=np.concatenate([each.triggers for each in found])[order],
+            boundaries_counts=np.concatenate([each.boundaries_counts for each in found])[order],
+            means_per_s=np.concatenate([each.means_per_s for each in found])[order],
+        )
+
+
+def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings) -> Shed:
+    """What the policy wants of each group that has a broker in the view, the default one first; never of none."""
+    policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
+    numbers = np.unique(table.broker_groups).tolist() or [0]
+    memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)
+    parts = []
+    for number, memory in zip(numbers, memories, strict=True):
+        brokers, bundles, view = _rows(table, number, is_all=len(numbers) == 1)
+        proposal = policy.plan(view, memory, settings)
+        plan = place(view, proposal.plan, strategy=pulsar.placement, overloaded_ratio=pulsar.overloaded_ratio)
+        parts.append(
+            Part(group=number, brokers=brokers, bundles=bundles, view=view, proposal=proposal, plan=plan)
+        )
+    plan = parts[0].plan if len(parts) == 1 else _merged(parts)
+    groups = np.concatenate([np.full(len(part.plan.examined), part.group) for part in parts])
+    return Shed(tuple(parts), plan, groups)
+
+
+def _rows(table: Eligible, group: int, *, is_all: bool) -> tuple[Ints, Ints, RoundView]:
+    view = table.view
+    if is_all:
+        return np.arange(len(view.brokers)), np.arange(len(view.bundles)), view
+    brokers = np.flatnonzero(table.broker_groups == group)
+    part, bundles = view.part(brokers)
+    return brokers, bundles, part
+
+
+def settle(
+    shed_: Shed, table: Eligible, fleet: Fleet, pulsar: PulsarSettings, holds: Mapping[int, Hold]
+) -> None:
+    """Give ``fleet`` what the policy remembers, now that it is known which unloads happen; ``holds`` by bundle row."""
+    after = {part.group: pulsar.policy.settle(part.proposal, _fates(part, holds)) for part in shed_.parts}
+    fleet.policies = policy_memory.remember(fleet.policies, pulsar.policy, table.groups, after)
+
+
+def _fates(part: Part, holds: Mapping[int, Hold]) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """What became of each unload of the proposal; one that the placement took back is refused."""
+    placed = set(part.plan.unload_rows.tolist())
+    fates = []
+    for row in part.proposal.plan.unload_rows.tolist():
+        hold = holds.get(int(part.bundles[row]))
+        if row not in placed or (hold is not None and not hold.passes):
+            fates.append(REFUSED)
+        else:
+            fates.append(ADMITTED if hold is None else POSTPONED)
+    return np.array(fates, dtype=np.int8)
+
+
+def _merged(parts: Sequence[Part]) -> SheddingPlan:
+    """The plans one after the other, in rows of the whole view. One policy made them all, so their words agree."""
+    plans = [part.plan for part in parts]
+    starts = np.cumsum([0, *(len(plan.examined) for plan in plans)])[:-1].tolist()
+    placed = [plan for plan in plans if len(plan.unload_rows)]
+    return SheddingPlan(
+        examined=_merged_examined(parts),
+        unload_rows=np.concatenate([part.bundles[part.plan.unload_rows] for part in parts]),
+        unload_destinations=np.concatenate([_brokers(part, part.plan.unload_destinations) for part in parts]),
+        unload_examined=np.concatenate(
+            [plan.unload_examined + start for plan, start in zip(plans, starts, strict=True)]
+        ),
+        unload_evidence={
+            name: np.concatenate([plan.unload_evidence[name] for plan in placed])
+            for name in (placed[0].unload_evidence if placed else ())
+        },
+        tried_rows=np.concatenate([part.bundles[part.plan.tried_rows] for part in parts]),
+        tried_outcomes=np.concatenate([plan.tried_outcomes for plan in plans]),
+        tried_examined=np.concatenate(
+            [plan.tried_examined + start for plan, start in zip(plans, starts, strict=True)]
+        ),
+    )
+
+
+def _merged_examined(parts: Sequence[Part]) -> Examined:
+    all_examined = [part.plan.examined for part in parts]
+    first = all_examined[0]
+    return Examined(
+        high=np.concatenate([_brokers(part, part.plan.examined.high) for part in parts]),
+        low=np.concatenate([_brokers(part, part.plan.examined.low) for part in parts]),
+        outcome=np.concatenate([each.outcome for each in all_examined]),
+        outcomes=first.outcomes,
+        trigger=np.concatenate([each.trigger for each in all_examined]),
+        triggers=first.triggers,
+        evidence={
+            name: np.concatenate([each.evidence[name] for each in all_examined]) for name in first.evidence
+        },
+    )
+
+
+def _brokers(part: Part, rows: Ints) -> Ints:
+    """Broker rows of the whole view; NOBODY stays nobody."""
+    return np.where(rows == NOBODY, NOBODY, part.brokers[rows])

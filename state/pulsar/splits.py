@@ -1,0 +1,295 @@
+"""A round's splits: from the fleet and the topic statistics to actions, memory and the table of the summary.
+
+They are decided before the round's unloads are admitted, because a bundle is never split and unloaded in one round: one
+that alone overloads its broker is split instead of being shed, any other that the policy wants to move is left to it.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from policies.columns import Bools, Codes, Ints
+from policies.shedding.contract import SheddingPlan
+from policies.splitting.criteria import heaviest_topic, split
+from policies.splitting.cut import ChildLoad
+from policies.splitting.plan import (
+    MASKED,
+    NO_TOPIC_STATS,
+    Proposals,
+    SplitDecision,
+    SplitMemory,
+    SplitPlan,
+    SplitSnapshot,
+    TopicTable,
+)
+from state.engine.holds import Hold
+from state.engine.ledger import Child
+from state.engine.memory import WaitingTopics
+from state.events import SESSIONS, TOPICS
+from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
+from state.pulsar.actions import Circumstances
+from state.pulsar.fleet import Advanced
+from state.pulsar.masks import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED
+from state.pulsar.summary import SHOWN_ROWS
+from state.pulsar.tables import Eligible
+from state.settings import PulsarSettings
+
+POLICY = "bundle-split"
+
+_TO_BE_UNLOADED = len(MASK_REASONS)
+_MASK_REASONS = (*MASK_REASONS, "to-be-unloaded")
+MASK_OUTCOMES = tuple(
+    name for code, name in enumerate(_MASK_REASONS) if code not in (OPEN, OTHER_GROUP, UNSETTLED, OWN_TOPICS)
+)
+"""Why a bundle may not be split now; a split crosses no group and moves no load."""
+_SHOWN_BOUNDARIES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Splits:
+    """What a round's criteria came to."""
+
+    table: Eligible
+    snapshot: SplitSnapshot
+    plan: SplitPlan
+    mask_codes: Codes
+    hold: Hold | None
+    """Why none of the decided splits happens; None where they do."""
+
+    @property
+    def admitted(self) -> tuple[SplitDecision, ...]:
+        """The splits that happen, in order."""
+        return () if self.hold else self.plan.decisions
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """Bundle rows of the splits that happen."""
+        return frozenset(decision.row for decision in self.admitted)
+
+    def broker_of(self, row: int) -> str:
+        """Owner of a bundle row."""
+        return self.table.broker_of(row)
+
+
+def decide(
+    table: Eligible,
+    advanced: Advanced,
+    plan: SheddingPlan,
+    topics: TopicTable,
+    mask_codes: Codes,
+    *,
+    proposals: Proposals,
+    circumstances: Circumstances,
+    pulsar: PulsarSettings,
+) -> Splits:
+    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows.
+
+    ``proposals`` are bundles that alone overload their broker. A bundle that the policy wants to move is left to it, unless
+    unloads are held for as long as it takes a person to mend them.
+    """
+    codes = mask_codes[table.fleet_rows]
+    held = circumstances.holds.unload
+    leaving = plan.unload_rows[:0] if held and held.reason == "failing" else plan.unload_rows
+    wanted = np.setdiff1d(leaving, proposals.rows)
+    codes[wanted] = np.where(codes[wanted] == OPEN, _TO_BE_UNLOADED, codes[wanted])
+    snapshot = _snapshot(table, advanced, topics, codes == OPEN)
+    fleet, rows = advanced.fleet, table.fleet_rows
+    memory = SplitMemory(hits=fleet.split_hits[rows])
+    found, after = split(snapshot, memory, pulsar.split, proposals)
+    splits = Splits(
+        table=table,
+        snapshot=snapshot,
+        plan=found,
+        mask_codes=codes,
+        hold=circumstances.holds.split,
+    )
+    hits = after.hits.copy()
+    for decision in found.decisions if splits.hold else ():
+        hits[decision.row] = int(found.examined.evidence["hit_count"][decision.examined])
+    fleet.split_hits[rows] = hits
+    return splits
+
+
+def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split: Bools) -> SplitSnapshot:
+    fleet, rows = advanced.fleet, table.fleet_rows
+    counts = advanced.counts[rows]
+    has_stats = topics.ends >= topics.starts
+    reported = counts[:, TOPICS]
+    return SplitSnapshot(
+        names=table.view.bundles.names,
+        namespaces=fleet.namespace[rows],
+        namespace_bundle_counts=np.bincount(fleet.namespace, minlength=len(fleet.namespaces)),
+        topic_counts=np.where((reported == 0) & has_stats, topics.ends - topics.starts, reported),
+        session_counts=counts[:, SESSIONS],
+        messages_per_s=fleet.split_averages[rows, 0],
+        bytes_per_s=fleet.split_averages[rows, 1],
+        may_split=may_split,
+        has_topic_stats=has_stats,
+        topic_table=topics,
+    )
+
+
+def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTable:
+    """The round's statistics by bundle row; only those of a bundle's owner count. Ends before it starts: none."""
+    bundles, brokers = table.view.bundles, table.view.brokers
+    starts = np.zeros(len(bundles), dtype=np.int64)
+    ends = np.full(len(bundles), -1, dtype=np.int64)
+    found = [(at, topics[name].traffic) for at, name in enumerate(brokers.names) if name in topics]
+    base = 0
+    for at, traffic in found:
+        owned = bundles.rows_of(at)
+        row_of = dict(zip(bundles.names[owned], range(owned.start, owned.stop), strict=True))
+        rows: Ints = np.fromiter(
+            map(row_of.get, traffic.bundles, repeat(-1)), dtype=np.int64, count=len(traffic.bundles)
+        )
+        edges = base + np.cumsum(traffic.counts)
+        known = rows >= 0
+        starts[rows[known]] = (edges - traffic.counts)[known]
+        ends[rows[known]] = edges[known]
+        base += len(traffic.topics)
+    return TopicTable(
+        names=[name for _, traffic in found for name in traffic.topics],
+        messages_per_s=np.concatenate([np.zeros(0), *(traffic.messages_per_s for _, traffic in found)]),
+        bytes_per_s=np.concatenate([np.zeros(0), *(traffic.bytes_per_s for _, traffic in found)]),
+        starts=starts,
+        ends=ends,
+    )
+
+
+def actions(splits: Splits, circumstances: Circumstances) -> list[Split]:
+    """The round's splits, in the order of the criteria."""
+    return [_action(splits, decision, circumstances) for decision in splits.admitted]
+
+
+def children_of(splits: Splits, decision: SplitDecision) -> list[Child]:
+    """The bundles a split makes, with what each takes over where the topics were known."""
+    namespace = splits.snapshot.names[decision.row].rpartition("/")[0]
+    is_known = _knows_topics(splits, decision)
+    messages = sum(child.messages_per_s for child in decision.children)
+    volume = sum(child.bytes_per_s for child in decision.children)
+    return [
+        Child(
+            f"{namespace}/{child.range}",
+            (child.messages_per_s / messages if messages else 0.0) if is_known else None,
+            (child.bytes_per_s / volume if volume else 0.0) if is_known else None,
+        )
+        for child in decision.children
+    ]
+
+
+def _knows_topics(splits: Splits, decision: SplitDecision) -> bool:
+    return bool(splits.snapshot.has_topic_stats[decision.row])
+
+
+def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstances) -> Split:
+    name, examined = splits.snapshot.names[decision.row], splits.plan.examined
+    owner, evidence = splits.broker_of(decision.row), examined.evidence_of(decision.examined)
+    trigger, is_known = examined.trigger_of(decision.examined), _knows_topics(splits, decision)
+    return Split(
+        cluster=circumstances.cluster,
+        round=circumstances.number,
+        policy=POLICY,
+        trigger=trigger,
+        reason=f"{_why(name, owner, trigger, evidence)}: cut at {_shown(decision)} by {decision.algorithm}; "
+        f"{decision.cut.reason}",
+        evidence={**evidence},
+        expected={
+            str(child.range): {"messages_per_s": child.messages_per_s, "bytes_per_s": child.bytes_per_s}
+            for child in decision.children
+            if is_known
+        },
+        precondition={"owner": owner, "range": name.rpartition("/")[2]},
+        expires_at=rfc3339(circumstances.expires_ms),
+        dry_run=circumstances.dry_run,
+        bundle=name,
+        broker=owner,
+        algorithm=decision.algorithm,
+        boundaries=list(decision.cut.boundaries),
+        children=[_child(child, is_known=is_known) for child in decision.children],
+    )
+
+
+def _child(child: ChildLoad, *, is_known: bool) -> SplitChild:
+    return SplitChild(
+        range=str(child.range),
+        topics_count=child.topics_count if is_known else None,
+        messages_per_s=child.messages_per_s if is_known else None,
+        bytes_per_s=child.bytes_per_s if is_known else None,
+    )
+
+
+def _shown(decision: SplitDecision) -> str:
+    shown = [f"0x{at:08x}" for at in decision.cut.boundaries[:_SHOWN_BOUNDARIES]]
+    more = len(decision.cut.boundaries) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+_MEASURES = {
+    "topics": ("bundle_topics_count", "topics"),
+    "sessions": ("bundle_sessions_count", "producers and consumers"),
+    "messages": ("bundle_messages_per_s", "messages/s"),
+    "bytes": ("bundle_bytes_per_s", "bytes/s"),
+    "broker-messages": ("bundle_messages_per_s", "messages/s"),
+    "broker-bytes": ("bundle_bytes_per_s", "bytes/s"),
+}
+
+
+def _why(name: str, owner: str, trigger: str, evidence: Mapping[str, float | int]) -> str:
+    measure, unit = _MEASURES[trigger]
+    amount = f"{name} has {evidence[measure]:.0f} {unit}"
+    if trigger.startswith("broker-"):
+        return f"{amount} and alone overloads {owner} (a broker has {evidence['limit']:.0f} on average); no other could take it whole"
+    return (
+        f"{amount}, {evidence['limit']:.0f} are allowed, found {evidence['hit_count']} times "
+        f"({evidence['needed_hit_count']} needed)"
+    )
+
+
+def section(splits: Splits) -> Section[SplitRow]:
+    """Every bundle that stands out, with its one outcome; the heaviest are shown."""
+    examined = splits.plan.examined
+    outcomes = [_outcome(splits, row) for row in range(len(examined))]
+    shown = [
+        SplitRow(
+            bundle=splits.snapshot.names[int(examined.rows[row])],
+            broker=splits.broker_of(int(examined.rows[row])),
+            outcome=outcomes[row],
+            detail=_detail(splits, row, outcomes[row]),
+            trigger=examined.trigger_of(row),
+            evidence=examined.evidence_of(row),
+        )
+        for row in range(min(SHOWN_ROWS, len(examined)))
+    ]
+    return Section(count=len(examined), outcomes=dict(sorted(Counter(outcomes).items())), heaviest=shown)
+
+
+def _outcome(splits: Splits, row: int) -> str:
+    outcome = splits.plan.examined.outcome_of(row)
+    if outcome == "acted" and splits.hold:
+        return splits.hold.reason
+    if int(splits.plan.examined.outcome[row]) == MASKED:
+        return _MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
+    return outcome
+
+
+def _detail(splits: Splits, row: int, outcome: str) -> str:
+    examined = splits.plan.examined
+    evidence = examined.evidence_of(row)
+    if splits.hold and outcome == splits.hold.reason:
+        return splits.hold.detail
+    if outcome == "hit-count":
+        return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
+    if int(examined.outcome[row]) == NO_TOPIC_STATS:
+        return "no statistics of its topics came in this round; without_topic_stats holds it"
+    topic = int(examined.heaviest_topic[row])
+    if topic >= 0:
+        return f"{splits.snapshot.topic_table.names[topic]} carries {_share(splits, row):.0%} of it: a split cannot help"
+    return examined.reasons.get(row, outcome)
+
+
+def _share(splits: Splits, row: int) -> float:
+    examined = splits.plan.examined
+    return heaviest_topic(splits.snapshot.topic_table, int(examined.rows[row]), int(examined.trigger[row]))[1]

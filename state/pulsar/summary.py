@@ -1,0 +1,179 @@
+"""The summary of a round: every broker and bundle looked at has one outcome, and the sums add up.
+
+The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the
+names are: the tables are halved until it fits.
+"""
+
+import math
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from policies.columns import Floats
+from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
+from policies.shedding.registry import AnyPolicy
+from policies.usage import RESOURCES
+from state.engine.holds import Hold
+from state.engine.throttle_cuts import cut_throttle
+from state.outputs import (
+    BrokerLoad,
+    CandidateRow,
+    ExaminedRow,
+    OtherBalancers,
+    RoundSummary,
+    Section,
+    UsageSummary,
+    canonical,
+)
+from state.pulsar.masks import MASK_REASONS
+from state.pulsar.shedding import Shed
+from state.pulsar.tables import Eligible, Loads, mean_points
+
+SHOWN_ROWS = 100
+"""Rows of a table shown in full."""
+MAX_BYTES = 256 * 1024
+"""Size of a summary's data; Kafka's default record limit is four times that."""
+
+
+def usage_summary(points: Floats) -> UsageSummary | None:
+    """Mean, maximum and population standard deviation, independent of the order of brokers."""
+    if len(points) == 0:
+        return None
+    mean = mean_points(points)
+    variance = mean_points((points - mean) ** 2)
+    return UsageSummary(mean_points=mean, max_points=float(points.max()), stdev_points=math.sqrt(variance))
+
+
+def resource_summaries(loads: Loads) -> dict[str, UsageSummary]:
+    """Usage of each resource over the included brokers that measured it."""
+    found = {}
+    for column, name in enumerate(RESOURCES):
+        rows = loads.included & loads.measured[:, column]
+        summary = usage_summary(loads.percents[rows, column])
+        if summary is not None:
+            found[name] = summary
+    return found
+
+
+def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
+    """The heaviest brokers, ties by name."""
+    order = np.argsort(-loads.usage_ratio, kind="stable")[:SHOWN_ROWS]
+    groups = table.groups.of_brokers([loads.names[row] for row in order.tolist()])
+    return [
+        BrokerLoad(
+            broker=loads.names[row],
+            usage_points=float(100.0 * loads.usage_ratio[row]),
+            resources={
+                name: float(loads.percents[row, column]) if loads.measured[row, column] else "not-measured"
+                for column, name in enumerate(RESOURCES)
+            },
+            messages_per_s=float(loads.messages_per_s[row]),
+            bytes_per_s=float(loads.bytes_per_s[row]),
+            bundles_count=table.bundle_counts[loads.names[row]],
+            excluded=not bool(loads.included[row]),
+            group=table.groups.name_of(int(group)),
+        )
+        for row, group in zip(order.tolist(), groups.tolist(), strict=True)
+    ]
+
+
+def examined_section(eligible: Eligible, shed: Shed, policy: AnyPolicy) -> Section[ExaminedRow]:
+    """What the policy looked at, in its own order, heaviest first; a row about the whole fleet names no broker."""
+    names, examined = (*eligible.view.brokers.names, None), shed.plan.examined
+    shown = [
+        ExaminedRow(
+            high_broker=names[int(examined.high[row])] or "",
+            low_broker=names[int(examined.low[row])],
+            group=eligible.groups.name_of(int(shed.groups[row])),
+            outcome=examined.outcome_of(row),
+            detail=_detail(policy, examined.outcome_of(row), examined.evidence_of(row)),
+            trigger=examined.trigger_of(row),
+            evidence=examined.evidence_of(row),
+        )
+        for row in range(min(SHOWN_ROWS, len(examined)))
+    ]
+    return Section(count=len(examined), outcomes=examined.counts(), heaviest=shown)
+
+
+def _detail(policy: AnyPolicy, outcome: str, evidence: dict[str, float | int]) -> str:
+    return policy.details[outcome](evidence) if outcome in policy.details else outcome
+
+
+def candidates_section(
+    eligible: Eligible, plan: SheddingPlan, holds: dict[int, Hold]
+) -> Section[CandidateRow]:
+    """Bundles of the brokers that fired; ``holds`` says which wanted unloads (by bundle row) did not happen."""
+    bundles, brokers = eligible.view.bundles, eligible.view.brokers
+    outcomes = [
+        _candidate_outcome(eligible, int(row), int(code), holds)
+        for row, code in zip(plan.tried_rows, plan.tried_outcomes, strict=True)
+    ]
+    rows = plan.tried_rows
+    owners = bundles.owners_of(rows)
+    heaviest = np.lexsort((rows, -bundles.bytes_per_s[rows], -bundles.messages_per_s[rows]))[:SHOWN_ROWS]
+    shown = [
+        CandidateRow(
+            bundle=bundles.names[int(rows[at])],
+            broker=brokers.names[int(owners[at])],
+            outcome=outcomes[at],
+            detail=holds[int(rows[at])].detail if int(rows[at]) in holds else outcomes[at],
+            messages_per_s=float(bundles.messages_per_s[rows[at]]),
+            bytes_per_s=float(bundles.bytes_per_s[rows[at]]),
+        )
+        for at in heaviest.tolist()
+    ]
+    return Section(count=len(rows), outcomes=dict(sorted(Counter(outcomes).items())), heaviest=shown)
+
+
+def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int, Hold]) -> str:
+    if row in holds:
+        return holds[row].reason
+    if code == MASKED:
+        return MASK_REASONS[int(eligible.mask_codes[row])]
+    return BUNDLE_OUTCOMES[code]
+
+
+def empty_section() -> Section[Any]:
+    """The section of a round whose policies did not run."""
+    return Section(count=0, outcomes={}, heaviest=[])
+
+
+def fit(summary: RoundSummary) -> RoundSummary:
+    """The same summary, its tables halved until it is at most ``MAX_BYTES``."""
+    shown = SHOWN_ROWS
+    while True:
+        cut = _cut(summary, shown)
+        if shown == 0 or len(canonical(cut)) <= MAX_BYTES:
+            return cut
+        shown //= 2
+
+
+def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
+    if found is None:
+        return None
+    return OtherBalancers(
+        shedding_brokers=found.shedding_brokers[:shown],
+        splitting_brokers=found.splitting_brokers[:shown],
+        unknown_brokers=found.unknown_brokers[:shown],
+    )
+
+
+def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
+    return msgspec.structs.replace(
+        summary,
+        brokers_reporting=summary.brokers_reporting[:shown],
+        brokers_missing=summary.brokers_missing[:shown],
+        brokers_excluded=summary.brokers_excluded[:shown],
+        brokers_asked=summary.brokers_asked[:shown],
+        other_balancers=_cut_balancers(summary.other_balancers, shown),
+        brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
+        brokers=summary.brokers[:shown],
+        examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
+        candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
+        splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
+        findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
+        actions=summary.actions[:shown],
+        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
+    )

@@ -1,0 +1,188 @@
+"""From a round's reports and the fleet to the columns a policy sees."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.columns import Bools, Floats, Ints
+from policies.shedding.contract import (
+    BrokerTable,
+    BundleTable,
+    JudgedAction,
+    RoundView,
+    UnloadInFlight,
+)
+from policies.usage import capacity_percent, percent, weighted_maximum_ratio
+from state.engine.ledger import Ledger
+from state.engine.memory import Fleet, WaitingReport
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.pulsar.groups import Groups
+from state.settings import MS_PER_S, PulsarSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Loads:
+    """Every broker that reported in the round, ascending by name; n rows."""
+
+    names: tuple[str, ...]
+    percents: Floats
+    """(n, resources): percentage of each of ``policies.usage.RESOURCES``."""
+    limits: Floats
+    """(n, resources - 1): limit of each resource but the last; 0 or less where it was not measured."""
+    measured: Bools
+    """(n, resources): whether there was a limit above 0 to measure against."""
+    usage_ratio: Floats
+    messages_per_s: Floats
+    bytes_per_s: Floats
+    listed_counts: Ints
+    is_measured: Bools
+    """Whether a resource with a weight above 0 was measured, (n,)."""
+    report_age_s: Floats
+    """From the report to the end of the round, (n,)."""
+    included: Bools
+    """False for excluded brokers: neither paired nor averaged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Eligible:
+    """The view of a round with what the masks say of each of its bundles."""
+
+    view: RoundView
+    mask_codes: NDArray[np.int8]
+    """Code of ``state.guards.MASK_REASONS`` for each bundle row of the view."""
+    owned_counts: Ints
+    """Bundles each broker row of the view owns, system bundles not counted."""
+    bundle_counts: dict[str, int]
+    """The same by name, of excluded brokers too."""
+    fleet_rows: Ints
+    """Row of the fleet of each bundle row of the view."""
+    groups: Groups
+    broker_groups: Ints
+    """Group of each broker row of the view."""
+
+    def broker_of(self, row: int) -> str:
+        """Owner of a bundle row."""
+        return self.view.brokers.names[int(self.view.bundles.owners_of(np.array([row]))[0])]
+
+    def group_of(self, broker: int) -> str | None:
+        """Isolation policy of a broker row; None for the default group."""
+        return self.groups.name_of(int(self.broker_groups[broker]))
+
+
+def loads(reports: dict[str, WaitingReport], settings: PulsarSettings, *, end_ms: int) -> Loads:
+    """Load of each broker of the round."""
+    names = tuple(sorted(reports))
+    found = [reports[name].report for name in names]
+    times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
+    resources = np.array([report.resources for report in found])
+    messages = np.array([report.messages_per_s for report in found])
+    volume = np.array([report.bytes_per_s for report in found])
+    limits = settings.capacity.limits(names)
+    capacity = capacity_percent(messages, volume, limits)
+    percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
+    measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
+    excluded = set(settings.guards.excluded_brokers)
+    return Loads(
+        names=names,
+        percents=percents,
+        limits=resources[:, :, 1],
+        measured=measured,
+        usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
+        messages_per_s=messages,
+        bytes_per_s=volume,
+        listed_counts=np.array([report.listed_count for report in found], dtype=np.int64),
+        is_measured=np.any(measured & (settings.usage.weights() > 0), axis=1),
+        report_age_s=(end_ms - times_ms) / MS_PER_S,
+        included=np.array([name not in excluded for name in names], dtype=np.bool_),
+    )
+
+
+def mean_points(points: Floats) -> float:
+    """Mean from an exactly rounded sum, so that it depends on no order and no processor; ``points`` is not empty."""
+    return math.fsum(points.tolist()) / len(points)
+
+
+def eligible(
+    loads_: Loads,
+    fleet: Fleet,
+    mask_codes: NDArray[np.int8],
+    groups: Groups,
+    ledger: Ledger,
+    *,
+    end_ms: int,
+    unsettled: Collection[str] = (),
+) -> Eligible:
+    """The policy's view: included brokers and the bundles they own.
+
+    ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
+    brokers receive nothing.
+    """
+    place = {name: row for row, name in enumerate(fleet.brokers)}
+    at = np.array([place[name] for name in loads_.names], dtype=np.int64)
+    owner = fleet.owner[: len(mask_codes)]
+    starts, ends = np.searchsorted(owner, at, side="left"), np.searchsorted(owner, at, side="right")
+    kept = np.flatnonzero(loads_.included)
+    counts = (ends - starts)[kept]
+    if bool(loads_.included.all()):
+        taken = np.arange(len(mask_codes))
+        names = fleet.bundles[: len(mask_codes)]
+    else:
+        taken = np.concatenate(
+            [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
+        )
+        names = [fleet.bundles[row] for row in taken.tolist()]
+    average, samples_mask = fleet.averages[taken], mask_codes[taken]
+    brokers = BrokerTable(
+        names=tuple(loads_.names[row] for row in kept.tolist()),
+        usage_ratio=loads_.usage_ratio[kept],
+        percents=loads_.percents[kept],
+        limits=loads_.limits[kept],
+        measured=loads_.measured[kept],
+        is_measured=loads_.is_measured[kept],
+        report_age_s=loads_.report_age_s[kept],
+        messages_per_s=loads_.messages_per_s[kept],
+        bytes_per_s=loads_.bytes_per_s[kept],
+        listed_bundle_counts=loads_.listed_counts[kept],
+        may_receive=np.array([loads_.names[row] not in unsettled for row in kept.tolist()], dtype=np.bool_),
+    )
+    bundles = BundleTable(
+        names=names,
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        rates=average,
+        sampled=fleet.samples[taken] > 0,
+        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
+        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+        movable=samples_mask == 0,
+    )
+    return Eligible(
+        view=RoundView(
+            brokers=brokers,
+            bundles=bundles,
+            in_flight=lambda: _in_flight(ledger),
+            judged=lambda: _judged(ledger, end_ms),
+        ),
+        mask_codes=samples_mask,
+        owned_counts=counts,
+        bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
+        fleet_rows=taken,
+        groups=groups,
+        broker_groups=groups.of_brokers(brokers.names),
+    )
+
+
+def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
+    return [
+        UnloadInFlight(each.bundle, each.source, each.destination)
+        for each in sorted(ledger.unloads_on_their_way(), key=lambda each: each.bundle)
+    ]
+
+
+def _judged(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
+    return [
+        JudgedAction(each.kind, each.verdict.outcome, (end_ms - each.verdict.judged_ms) / MS_PER_S)
+        for each in ledger.judged()
+        if each.verdict
+    ]
