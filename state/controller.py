@@ -7,30 +7,20 @@ Not thread-safe. After an exception the controller must be thrown away: the stor
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from state import systems as adoption
-from state.engine import control, forgetting, limits, round_close
+from state import systems
+from state.engine import control, forgetting, limits, rounds
 from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
-from state.engine.encoding import (
-    decode_fleet,
-    decode_header,
-    encode_fleet,
-    encode_header,
-)
-from state.engine.memory import (
-    Fleet,
-    Header,
-    OpenRound,
-    ResultRecord,
-    TickRecord,
-    WaitingReport,
-    WaitingTopics,
-)
-from state.engine.round_close import Memory, Round
+from state.engine.closing import Identity
+from state.engine.encoding import decode_header, encode_header
+from state.engine.memory import Header, OpenRound, ResultRecord, TickRecord
+from state.engine.rounds import Memory, Round
 from state.engine.store import Store, WaitingKey
-from state.engine.waiting import Waiting, WaitingRoom, waiting_of, widen
+from state.engine.system import System, Waiting
+from state.engine.waiting import WaitingRoom, widen
 from state.events import (
     ActionResult,
     ClusterFacts,
@@ -44,15 +34,7 @@ from state.events import (
     TopicStats,
 )
 from state.facts import FactsRecord
-from state.kafka.memory import (
-    KafkaMemory,
-    WaitingLogs,
-    WaitingMoves,
-    decode_kafka,
-    encode_kafka,
-)
 from state.outputs import Output, rfc3339
-from state.pulsar.rounds import Identity
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 
 Result = Literal["used", "superseded", "late", "rejected"]
@@ -61,13 +43,6 @@ USED: Result = "used"
 SUPERSEDED: Result = "superseded"
 LATE: Result = "late"
 REJECTED: Result = "rejected"
-
-_EVENT_OF: dict[type[Waiting], type[Event]] = {
-    WaitingReport: LoadReport,
-    WaitingTopics: TopicStats,
-    WaitingLogs: KafkaLoadReport,
-    WaitingMoves: Reassignment,
-}
 
 
 class RoundLengthError(Exception):
@@ -92,16 +67,13 @@ class Controller:
         self._settings = settings
         self._base: ClusterSettings = settings.base(cluster)
         self._header = self._load_header()
-        self._rounds = adoption.rounds_of(self._header.system, self._base)
-        self._fleet: Fleet | None = None
-        self._kafka: KafkaMemory | None = None
-        self._fleet_changed = False
+        self._rounds = systems.rounds_of(self._header.system, self._base)
+        self._own: Any = None
+        """What the cluster's system remembers, once it was read."""
+        self._own_changed = False
         self._is_forgotten = False
         """Whether what the store holds is of a cluster that is forgotten."""
-        self._waiting = WaitingRoom(
-            store,
-            {number for number, waiting in self._header.rounds.items() if waiting.waiters},
-        )
+        self._waiting = self._room(number for number, each in self._header.rounds.items() if each.waiters)
         self._known_results: dict[int, set[ResultRecord]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
 
@@ -110,7 +82,7 @@ class Controller:
         if value is None:
             return Header(length_ms=self._base.pulsar.rounds.length_ms)
         header = decode_header(value)
-        length_ms = adoption.rounds_of(header.system, self._base).length_ms
+        length_ms = systems.rounds_of(header.system, self._base).length_ms
         if header.length_ms != length_ms:
             raise RoundLengthError(
                 f"cluster {self._cluster}: its memory has rounds of {header.length_ms / 1000:g} s, the settings say "
@@ -162,7 +134,7 @@ class Controller:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
             self._header, self._known_results = before.restored(), {}
-            self._rounds = adoption.rounds_of(self._header.system, self._base)
+            self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
 
     def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
@@ -173,7 +145,7 @@ class Controller:
         if self._is_late(event):
             return LATE
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
-            adoption.adopt(self._header, self._base)
+            systems.adopt(self._header, self._base)
             self._rounds = self._base.kafka.rounds
             self._known_results = {}
         self._begin(event)
@@ -192,8 +164,8 @@ class Controller:
         """At once, with all bytes; what comes after it in the same batch begins a new memory."""
         self._rounds = self._base.pulsar.rounds
         self._header = forgetting.bare(self._header, self._rounds)
-        self._fleet = self._kafka = None
-        self._waiting, self._known_results = WaitingRoom(self._store, ()), {}
+        self._own = None
+        self._waiting, self._known_results = self._room(()), {}
         self._is_forgotten = True
 
     def close_open(self) -> list[Output]:
@@ -212,11 +184,9 @@ class Controller:
         if self._header != Header(length_ms=self._header.length_ms):
             self._store.put_header(encode_header(self._header))
         self._waiting.flush()
-        if self._fleet is not None and self._fleet_changed:
-            self._store.put_fleet(encode_fleet(self._fleet))
-        if self._kafka is not None and self._fleet_changed:
-            self._store.put_fleet(encode_kafka(self._kafka))
-        self._fleet_changed = False
+        if self._own is not None and self._own_changed:
+            self._store.put_fleet(systems.system_of(self._header.system).encode(self._own))
+        self._own_changed = False
 
     def _count(self, event: Event, result: Result, step: Step) -> Step:
         self._results[type(event), result] += 1
@@ -224,7 +194,7 @@ class Controller:
 
     def _refuse(self, event: Event) -> Rejection | None:
         """Reasons that only the cluster's memory or settings know."""
-        limits = adoption.limits_for(event, self._header.system, self._base)
+        limits = systems.limits_for(event, self._header.system, self._base)
         if event.appended_ms is not None and event.time_ms > event.appended_ms + limits.max_ahead_ms:
             return Rejection(
                 reason="ahead-of-log",
@@ -233,7 +203,7 @@ class Controller:
             )
         if isinstance(event, Control):
             return self._refuse_overlay(event)
-        wrong = adoption.wrong_system(event, self._header.system)
+        wrong = systems.wrong_system(event, self._header.system)
         if wrong is not None:
             return wrong
         known, newest = self._header.partition, self._header.newest_ms
@@ -253,7 +223,7 @@ class Controller:
         if isinstance(event, ActionResult):
             known = self._results_of(number, open_round) if number in self._header.rounds else ()
             return limits.refused_result(result_of(event), known)
-        return limits.refusal(waiting_of(event, number), open_round, self._waiting.find)
+        return limits.refusal(systems.waiting_of(event, number), open_round, self._waiting.find)
 
     def _refuse_overlay(self, event: Control) -> Rejection | None:
         try:
@@ -264,7 +234,7 @@ class Controller:
 
     def _is_late(self, event: Event) -> bool:
         if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
-            return adoption.is_late(event, self._header, self._base)
+            return systems.is_late(event, self._header, self._base)
         first_open = self._header.next_round
         return first_open is not None and event.time_ms // self._header.length_ms < first_open
 
@@ -285,12 +255,12 @@ class Controller:
             self._header.is_known = True
         if isinstance(event, LoadReport | KafkaLoadReport | Reassignment):
             widen(open_round.spans, event.time_ms, self._rounds.max_report_age_ms)
-        waits = waiting_of(event, number)
+        waits = systems.waiting_of(event, number)
         if waits is not None:
             return waits
         is_new = True
         if isinstance(event, Tick):
-            adoption.remember_tick(self._header, event, self._base)
+            systems.remember_tick(self._header, event, self._base)
             is_new = _take_tick(event, open_round)
         elif isinstance(event, ActionResult):
             is_new = self._take_result(event, number, open_round)
@@ -330,43 +300,32 @@ class Controller:
     def _close(self, number: int) -> list[Output]:
         """Close a round; what is stored is read before, so that its errors are not taken for the round's."""
         waiting = self._waiting.take(number)
-        header = self._header
-        if header.system == "kafka":
-            before = Memory(header=header, kafka=self._load_kafka())
-        elif round_close.needs_fleet(header.rounds[number]):
-            before = Memory(header=header, fleet=self._load_fleet())
-        else:
-            before = Memory(header=header)
+        header, system = self._header, systems.system_of(self._header.system)
+        own = self._load(system) if system.needs_memory(header.rounds[number]) else None
         ended = Round(
             cluster=self._cluster,
             number=number,
             waiting=waiting,
             identity=self._identity,
             settings=self._settings,
+            system=system,
         )
-        after, outputs = round_close.close(ended, before)
+        after, outputs = rounds.close(ended, Memory(header=header, own=own))
         self._header = after.header
         self._known_results.pop(number, None)
-        if after.fleet is not before.fleet or after.kafka is not before.kafka:
-            self._fleet, self._kafka, self._fleet_changed = after.fleet, after.kafka, True
-        for type_, count in Counter(_EVENT_OF[type(each)] for each in waiting.values()).items():
+        if after.own is not own:
+            self._own, self._own_changed = after.own, True
+        for type_, count in Counter(systems.EVENT_OF[key.kind] for key in waiting).items():
             self._results[type_, USED] += count
         return outputs
 
-    def _stored_fleet(self) -> bytes | None:
-        return None if self._is_forgotten else self._store.fleet()
+    def _load(self, system: System[Any]) -> Any:
+        if self._own is None:
+            self._own = system.decode(None if self._is_forgotten else self._store.fleet())
+        return self._own
 
-    def _load_fleet(self) -> Fleet:
-        if self._fleet is None:
-            value = self._stored_fleet()
-            self._fleet = Fleet() if value is None else decode_fleet(value)
-        return self._fleet
-
-    def _load_kafka(self) -> KafkaMemory:
-        if self._kafka is None:
-            value = self._stored_fleet()
-            self._kafka = KafkaMemory() if value is None else decode_kafka(value)
-        return self._kafka
+    def _room(self, stored_rounds: Iterable[int]) -> WaitingRoom:
+        return WaitingRoom(self._store, stored_rounds, systems.encode_waiting, systems.decode_waiting)
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:

@@ -1,65 +1,74 @@
-"""To which system a cluster belongs, and the change to Kafka's rounds when its first report says so.
+"""The systems there are, to which one a cluster belongs, and the change to Kafka's rounds when its first report says so.
 
 A cluster belongs to the system of its first accepted report or statistics; until then its clock is a Pulsar cluster's, because ticks and
 control events do not say. A first report of Kafka is judged by Kafka's rounds, and what came before it is sorted into
 them, so that the order within the lateness changes nothing.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from state.engine import control
 from state.engine.memory import Header, OpenRound, TickRecord
 from state.engine.round_settings import RoundSettings
-from state.events import (
-    ClusterFacts,
-    Event,
-    KafkaLoadReport,
-    LoadReport,
-    Reassignment,
-    Rejection,
-    System,
-    Tick,
-    TopicStats,
-)
-from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
+from state.engine.store import WaitingKey, WaitingKind
+from state.engine.system import HasSettings, System, Waiting
+from state.events import Event, Rejection, Tick
+from state.events import System as SystemName
+from state.kafka.system import Kafka
+from state.pulsar.system import Pulsar
+from state.settings import ClusterSettings
 
-_SYSTEMS: dict[type[Event], System] = {
-    LoadReport: "pulsar",
-    TopicStats: "pulsar",
-    ClusterFacts: "pulsar",
-    KafkaLoadReport: "kafka",
-    Reassignment: "kafka",
+SYSTEMS: Mapping[SystemName, System[Any]] = {each.name: each for each in (Pulsar(), Kafka())}
+_OF_EVENT = {type_: each for each in SYSTEMS.values() for type_ in (*each.events.values(), *each.others)}
+EVENT_OF: Mapping[WaitingKind, type[Event]] = {
+    kind: type_ for each in SYSTEMS.values() for kind, type_ in each.events.items()
 }
+"""Which event waits as what."""
+_OF_KIND = {kind: each for each in SYSTEMS.values() for kind in each.events}
 
 
-class _OfBoth(Protocol):
-    """Settings of both systems: of a cluster, or of the whole."""
-
-    @property
-    def pulsar(self) -> PulsarSettings: ...
-
-    @property
-    def kafka(self) -> KafkaSettings: ...
+def system_of(name: SystemName | None) -> System[Any]:
+    """The system of a cluster; of one that nobody reported on, Pulsar."""
+    return SYSTEMS[name or "pulsar"]
 
 
-def rounds_of(system: System | None, base: _OfBoth) -> RoundSettings:
+def rounds_of(name: SystemName | None, base: HasSettings) -> RoundSettings:
     """The rounds of a cluster; of one that nobody reported on, Pulsar's."""
-    return base.kafka.rounds if system == "kafka" else base.pulsar.rounds
+    return system_of(name).rounds(base)
 
 
-def limits_for(event: Event, known: System | None, base: ClusterSettings) -> RoundSettings:
+def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
+    """What of an event waits until its round closes; None for one that the header takes."""
+    system = _OF_EVENT.get(type(event))
+    found = None if system is None else system.waiting_of(event)
+    return None if found is None else (WaitingKey(number, found[0], found[1]), found[2])
+
+
+def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:
+    """To bytes."""
+    return _OF_KIND[key.kind].encode_waiting(waiting)
+
+
+def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
+    """From bytes. Raises what ``state.engine.layouts.unsealed`` does."""
+    return _OF_KIND[key.kind].decode_waiting(key.kind, value)
+
+
+def limits_for(event: Event, known: SystemName | None, base: ClusterSettings) -> RoundSettings:
     """The rounds an event is judged by."""
-    return rounds_of(known or _SYSTEMS.get(type(event)), base)
+    system = _OF_EVENT.get(type(event))
+    return rounds_of(known or (None if system is None else system.name), base)
 
 
-def wrong_system(event: Event, known: System | None) -> Rejection | None:
+def wrong_system(event: Event, known: SystemName | None) -> Rejection | None:
     """Why a report of the other system is refused."""
-    system = _SYSTEMS.get(type(event))
-    if system is None or known is None or system == known:
+    system = _OF_EVENT.get(type(event))
+    if system is None or known is None or system.name == known:
         return None
     return Rejection(
         reason="wrong-system",
-        detail=f"a report of a {system.capitalize()} cluster, and this name belongs to a {known.capitalize()} cluster: "
+        detail=f"a report of a {system.name.capitalize()} cluster, and this name belongs to a {known.capitalize()} cluster: "
         f"give each cluster a name of its own, or start over with --fresh",
     )
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from deploy.docs.published import ThrottleMessage
+from state.engine.closing import Identity
 from state.kafka.rounds import THROTTLE_TYPE
-from state.pulsar.rounds import Identity
 from streaming.contract.kafka import KafkaBrokerData, Move, ReassignmentData, Replica
 from streaming.contract.messages import (
     Envelope,

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from state.engine.closing import ROUND_TYPE
 from state.kafka.rounds import THROTTLE_TYPE
 from state.outputs import RoundSummary, Split, Unload
-from state.pulsar.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from state.throttle_outputs import Throttle
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text

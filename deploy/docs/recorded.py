@@ -23,7 +23,8 @@ from deploy.docs.published import (
     SplitMessage,
     UnloadMessage,
 )
-from state.pulsar.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE, Identity
+from state.engine.closing import ROUND_TYPE, Identity
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,

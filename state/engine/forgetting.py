@@ -16,7 +16,6 @@ from state.engine.memory import Header
 from state.engine.round_settings import RoundSettings
 from state.engine.waiting import silence_ms
 from state.events import Control
-from state.kafka.memory import KafkaMemory
 
 
 def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
@@ -41,13 +40,6 @@ def emptied(header: Header, number: int) -> Header:
         control=header.control,
         system=header.system,
         forget_from_ms=[each for each in header.forget_from_ms if each > number * header.length_ms],
-    )
-
-
-def emptied_throttle(memory: KafkaMemory) -> KafkaMemory:
-    """An empty memory, but for a throttle of ours that is or may be in force."""
-    return KafkaMemory(
-        pacing=memory.pacing, pending=memory.pending, attempted=memory.attempted, real=memory.real
     )
 
 

@@ -10,10 +10,8 @@ from typing import Literal, get_args
 from state.engine.bulkhead import HELD_AFTER_ROUNDS
 from state.engine.ledger import ActionKind
 from state.engine.memory import Header
-from state.facts import SPLIT_ALGORITHM, Facts
 from state.outputs import rfc3339
-from state.pulsar.two_balancers import balancer_at_work, named
-from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, Mode, QuietSpan
+from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, QuietSpan
 
 GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
 """Why nothing of a kind is done in a round, whatever the bundle."""
@@ -46,29 +44,6 @@ class Hold:
     def passes(self) -> bool:
         """Whether the same action may happen in a later round."""
         return self.reason in _PASSING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holds:
-    """Why no action of a kind happens in a round; None where it may."""
-
-    unload: Hold | None
-    split: Hold | None
-
-
-def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mode, end_ms: int) -> Holds:
-    """The holds of a round, after the judgement of the actions before it."""
-
-    def find(kind: ActionKind) -> Hold | None:
-        if is_paused:
-            return Hold("paused", "the cluster is paused")
-        return (
-            failing_hold(header, guards, kind)
-            or (_beside(header.facts, guards) if mode == "act" else None)
-            or quiet_hold(guards, f"{kind}s", end_ms=end_ms)
-        )
-
-    return Holds(unload=find("unload"), split=find("split") or _restricted(header.facts))
 
 
 def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hold | None:
@@ -117,20 +92,3 @@ def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int) -> Hold | None:
         if span.holds(kind, end_ms):
             return Hold("quiet-hours", f"quiet_hours {span.text}")
     return None
-
-
-def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
-    """Why nothing is done beside another balancer; a broker that could not be asked holds nothing."""
-    found = balancer_at_work(facts) if guards.hold_beside_other_balancer else None
-    return None if found is None else Hold("two-balancers", found)
-
-
-def _restricted(facts: Facts | None) -> Hold | None:
-    """Why Pulsar would refuse every split; a broker that could not be asked holds nothing."""
-    if facts is None or not facts.restricted_brokers:
-        return None
-    return Hold(
-        "restricted-split",
-        f"{named(facts.restricted_brokers)} would refuse it: add {SPLIT_ALGORITHM} to "
-        "supportedNamespaceBundleSplitAlgorithms at every broker",
-    )

@@ -8,7 +8,7 @@ that act, so that a dry-run shows what would be done, but nobody looks for their
 of the questions may need it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -209,6 +209,11 @@ class Ledger(msgspec.Struct, array_like=True):
         if kind is None:
             return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
         return [each for each in self._judged() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
+
+    def outcome_counts(self) -> dict[str, int]:
+        """How the last actions that were judged ended, of whatever kind."""
+        last = [each.verdict.outcome for each in self.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
+        return dict(sorted(Counter(last).items()))
 
     def _judged(self) -> Sequence[Decision]:
         return sorted((each for each in self.decisions if each.verdict), key=_judged_ms)

@@ -9,7 +9,7 @@ from typing import Final
 
 from state.engine.memory import OpenRound, ResultRecord, Waiters
 from state.engine.store import WaitingKey, WaitingKind
-from state.engine.waiting import Waiting, rows_count
+from state.engine.system import Waiting
 from state.events import Rejection, RejectReason
 
 MAX_BROKERS_COUNT: Final = 10_000
@@ -39,13 +39,13 @@ def refusal(
         return None
     key, new = waits
     there, (what, reason) = open_round.waiters.get(key.kind, Waiters()), _ROWS[key.kind]
-    rows = there.rows_count + rows_count(new)
+    rows = there.rows_count + new.rows_count
     if there.senders_count < MAX_BROKERS_COUNT and rows <= MAX_ROWS_COUNT:
         return None
     before = find(key)
     if before is None and there.senders_count >= MAX_BROKERS_COUNT:
         return _refused("too-many-brokers", "brokers", MAX_BROKERS_COUNT)
-    if rows - rows_count(before) > MAX_ROWS_COUNT:
+    if rows - _rows_count(before) > MAX_ROWS_COUNT:
         return _refused(reason, what, MAX_ROWS_COUNT)
     return None
 
@@ -70,5 +70,9 @@ def count(open_round: OpenRound, key: WaitingKey, before: Waiting | None, after:
     there = open_round.waiters.get(key.kind, Waiters())
     open_round.waiters[key.kind] = Waiters(
         senders_count=there.senders_count + (before is None),
-        rows_count=there.rows_count + rows_count(after) - rows_count(before),
+        rows_count=there.rows_count + after.rows_count - _rows_count(before),
     )
+
+
+def _rows_count(waiting: Waiting | None) -> int:
+    return 0 if waiting is None else waiting.rows_count

@@ -1,51 +1,13 @@
-"""What waits in open rounds, of either system: where it is, its bytes, and the stretches of time it covers."""
+"""What waits in open rounds: the newest of what each sender said, and the stretches of time that reports cover."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from state.engine.encoding import decode_report, decode_topics, encode_report, encode_topics
-from state.engine.memory import Header, WaitingReport, WaitingTopics
+from state.engine.memory import Header
 from state.engine.store import Store, WaitingKey
-from state.events import Event, KafkaLoadReport, LoadReport, Reassignment, TopicStats
-from state.kafka.memory import (
-    WaitingLogs,
-    WaitingMoves,
-    decode_logs,
-    decode_moves,
-    encode_logs,
-    encode_moves,
-)
+from state.engine.system import Waiting
 
-Waiting = WaitingReport | WaitingTopics | WaitingLogs | WaitingMoves
-
-
-def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
-    """What of an event waits until its round closes; None for one that the header takes."""
-    match event:
-        case LoadReport():
-            key = WaitingKey(number, "report", event.broker)
-            return key, WaitingReport(event.time_ms, event.id, event.report)
-        case TopicStats():
-            key = WaitingKey(number, "topics", event.broker)
-            return key, WaitingTopics(event.time_ms, event.id, event.traffic)
-        case KafkaLoadReport():
-            return WaitingKey(number, "logs", event.broker), WaitingLogs(event.time_ms, event.id, event.logs)
-        case Reassignment():
-            return WaitingKey(number, "moves", ""), WaitingMoves(event.time_ms, event.id, event.report)
-    return None
-
-
-def rows_count(waiting: Waiting | None) -> int:
-    """Bundles, topics, replicas or partitions that it tells of."""
-    match waiting:
-        case WaitingReport():
-            return len(waiting.report.bundles)
-        case WaitingTopics():
-            return len(waiting.traffic.topics)
-        case WaitingLogs():
-            return len(waiting.logs.replicas)
-        case WaitingMoves():
-            return len(waiting.report.moves)
-    return 0
+Encode = Callable[[WaitingKey, Waiting], bytes]
+Decode = Callable[[WaitingKey, bytes], Waiting]
 
 
 class WaitingRoom:
@@ -54,9 +16,11 @@ class WaitingRoom:
     ``flush`` is the only write, so what comes and leaves within a batch never reaches the store.
     """
 
-    def __init__(self, store: Store, stored_rounds: Iterable[int]) -> None:
+    def __init__(self, store: Store, stored_rounds: Iterable[int], encode: Encode, decode: Decode) -> None:
         """``stored_rounds`` are those that the store may have something of: of others it is not asked."""
         self._store = store
+        self._encode = encode
+        self._decode = decode
         self._stored_rounds = set(stored_rounds)
         self._new: dict[WaitingKey, Waiting] = {}
         self._left: list[WaitingKey] = []
@@ -76,7 +40,7 @@ class WaitingRoom:
         if found is not None or key.round not in self._stored_rounds:
             return found
         value = self._store.waiting(key)
-        return None if value is None else decode_waiting(key, value)
+        return None if value is None else self._decode(key, value)
 
     def take(self, number: int) -> dict[WaitingKey, Waiting]:
         """All that waits for a round; it is gone then."""
@@ -85,7 +49,7 @@ class WaitingRoom:
         self._stored_rounds.discard(number)
         for key, value in stored:
             if key.round == number:
-                found[key] = decode_waiting(key, value)
+                found[key] = self._decode(key, value)
                 self._left.append(key)
         for key in [key for key in self._new if key.round == number]:
             found[key] = self._new.pop(key)
@@ -95,7 +59,7 @@ class WaitingRoom:
         """Write what changed."""
         self._remove()
         for key, waiting in self._new.items():
-            self._store.put_waiting(key, encode_waiting(waiting))
+            self._store.put_waiting(key, self._encode(key, waiting))
         self._stored_rounds.update(key.round for key in self._new)
         self._left, self._new = [], {}
 
@@ -106,32 +70,6 @@ class WaitingRoom:
             return
         for key in self._left:
             self._store.remove_waiting(key)
-
-
-def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
-    """From bytes. Raises what ``state.engine.layouts.unsealed`` does."""
-    match key.kind:
-        case "report":
-            return decode_report(value)
-        case "topics":
-            return decode_topics(value)
-        case "logs":
-            return decode_logs(value)
-        case "moves":
-            return decode_moves(value)
-
-
-def encode_waiting(waiting: Waiting) -> bytes:
-    """To bytes."""
-    match waiting:
-        case WaitingReport():
-            return encode_report(waiting)
-        case WaitingTopics():
-            return encode_topics(waiting)
-        case WaitingLogs():
-            return encode_logs(waiting)
-        case WaitingMoves():
-            return encode_moves(waiting)
 
 
 def widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:

@@ -93,6 +93,11 @@ class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
 
+    @property
+    def rows_count(self) -> int:
+        """Replicas that it tells of."""
+        return len(self.logs.replicas)
+
 
 class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
     """The newest word on reassignments of an open round."""
@@ -105,6 +110,11 @@ class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
     def age_key(self) -> tuple[int, str]:
         """Newest wins; equal times: the greater id."""
         return (self.time_ms, self.id)
+
+    @property
+    def rows_count(self) -> int:
+        """Partitions that it tells of."""
+        return len(self.report.moves)
 
 
 class _MemoryBytes(msgspec.Struct, array_like=True):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from policies.throttle.network import network_limits
-from policies.throttle.pacing import decide, plan_in_force
+from policies.throttle.pacing import decide as pace
+from policies.throttle.pacing import plan_in_force
 from policies.throttle.pacing_plan import (
     PacingExplanation,
     PacingMemory,
@@ -17,90 +18,54 @@ from policies.throttle.pacing_plan import (
 )
 from policies.throttle.progress import Watch, watched
 from policies.throttle.rates import BrokerRole, Caps, loads_of
-from state.engine import control, holds
+from state.engine import holds
+from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
-from state.engine.waiting import silence_ms
 from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Seen, see
 from state.kafka.summary import Closed, round_summary
-from state.outputs import Output, canonical, output, rfc3339
-from state.pulsar.rounds import ROUND_TYPE, Identity, settings_in_force
-from state.settings import SettingsSource, to_ms
+from state.outputs import Output, canonical
 
 THROTTLE_TYPE = "trimtab.action.throttle.v1"
 SUBJECT = "reassignments"
 """Of every throttle action: a cluster has one throttle."""
 
 
-def close(
-    cluster: str,
+def decide(
+    closing: Closing,
     header: Header,
     memory: KafkaMemory,
     reports: Mapping[str, WaitingLogs],
     moves: WaitingMoves | None,
-    *,
-    number: int,
-    identity: Identity,
-    settings: SettingsSource,
 ) -> list[Output]:
-    """Close a round that somebody reported in. Changes ``header`` and ``memory``."""
-    record = control.in_force(header, number)
-    if record is not None and record.resumed_ms is not None:
-        holds.resume(header, record.resumed_ms)
-    in_force, problem = settings_in_force(cluster, record, settings)
-    kafka = in_force.kafka
-    closed = Closed(
-        cluster=cluster,
-        number=number,
-        start_ms=number * header.length_ms,
-        end_ms=(number + 1) * header.length_ms,
-        open_round=header.rounds[number],
-        reports=reports,
-        settings=kafka,
-        digest=in_force.kafka_digest,
-        record=record,
-        settings_problem=problem,
-        mode=identity.mode if record is None or record.mode is None else record.mode,
-        gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
-        restarted=silence_ms(header, number) > kafka.rounds.max_report_age_ms,
-        failing_since_ms=header.error_held_since_ms,
-    )
-    if closed.restarted:
-        memory.readings, memory.rates, header.rounds_since_start = {}, {}, 0
-    _change_mode(header, memory, closed)
+    """The outputs of a round that somebody reported in. Changes ``memory``."""
+    if closing.restarted:
+        memory.readings, memory.rates = {}, {}
+    if closing.mode == "act" and memory.real is not None:
+        # What a dry-run decided never happened; what was in force before it still is.
+        memory.pacing, memory.real = memory.real, None
+    closed = Closed(closing, reports)
     _meet(memory, closed)
     seen = see(
         memory.readings,
         moves,
         reports,
-        end_ms=closed.end_ms,
+        end_ms=closing.end_ms,
         known=memory.rates,
-        hold_ms=kafka.throttle.stale_rounds_count * header.length_ms,
+        hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = seen.readings, seen.rates
-    pursuit.look(memory, seen, end_ms=closed.end_ms)
-    outputs = _decide(header, memory, closed, seen, identity)
-    header.rounds_since_start += 1
-    header.last_summary = number
-    spans = closed.open_round.spans
-    header.last_report_ms = spans[-1][1] if spans else header.last_report_ms
-    return outputs
-
-
-def _change_mode(header: Header, memory: KafkaMemory, closed: Closed) -> None:
-    """What a dry-run decided never happened; what was in force before it still is."""
-    if closed.mode == "act" and memory.real is not None:
-        memory.pacing, memory.real = memory.real, None
-    header.last_mode = closed.mode
+    pursuit.look(memory, seen, end_ms=closing.end_ms)
+    return _decide(header, memory, closed, seen)
 
 
 def _meet(memory: KafkaMemory, closed: Closed) -> None:
     """Know the brokers that reported, and forget those that have not for too long."""
     times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in closed.reports.items()}}
-    oldest_ms = closed.end_ms - closed.settings.rounds.max_report_age_ms
+    oldest_ms = closed.closing.end_ms - closed.settings.rounds.max_report_age_ms
     memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
     memory.readings = {
         where: reading for where, reading in memory.readings.items() if reading.at_ms >= oldest_ms
@@ -119,30 +84,29 @@ class _Hold:
     detail: str
 
 
-def _decide(
-    header: Header, memory: KafkaMemory, closed: Closed, seen: Seen, identity: Identity
-) -> list[Output]:
-    obstacle = _obstacle(header, closed, live_count=len(memory.last_ms))
-    if obstacle is not None:
-        return [_round_output(closed, memory, seen, None, [], outcome=obstacle[0], reason=obstacle[1])]
+def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen) -> list[Output]:
+    closing = closed.closing
+    stopped = obstacle(header, closed.settings.rounds, closed.reports, live_count=len(memory.last_ms))
+    if stopped is not None:
+        return [_round_output(header, closed, memory, seen, None, [], outcome=stopped[0], reason=stopped[1])]
     _start(memory, seen)
     drifted, sure = drift.look(memory, seen)
     settings = closed.settings.throttle
-    decision, after, told = decide(_snapshot(memory, closed, seen, sure), memory.pacing, settings)
+    decision, after, told = pace(_snapshot(memory, closed, seen, sure), memory.pacing, settings)
     hold = None if decision is None else _hold(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
-        ttl_ms = to_ms(identity.action_ttl_s)
-        actions = [_action(decision, told, seen, closed, ttl_ms)]
-        hold = _too_large(actions[0], after, identity.max_action_bytes)
+        actions = [_action(decision, told, seen, closing)]
+        hold = _too_large(actions[0], after, closing.max_action_bytes)
     if decision is not None and hold is None:
-        _remember(memory, decision, after, actions[0], closed, ttl_ms)
+        _remember(memory, decision, after, actions[0], closing)
     else:
         actions = []
         memory.pacing = after if decision is None else _watched_on(memory.pacing, after, told, seen)
     return [
         *actions,
         _round_output(
+            header,
             closed,
             memory,
             seen,
@@ -163,19 +127,6 @@ def _start(memory: KafkaMemory, seen: Seen) -> None:
     if memory.pacing.is_active and not (memory.is_running and seen.is_running):
         memory.pacing = replace(memory.pacing, begun_ms=seen.at_ms, watch=Watch())
     memory.is_running = seen.is_running
-
-
-def _obstacle(
-    header: Header, closed: Closed, *, live_count: int
-) -> tuple[Literal["warm-up", "no-quorum"], str] | None:
-    """Outcome and reason of a round in which nothing is decided."""
-    rounds = closed.settings.rounds
-    if header.rounds_since_start < rounds.warmup_rounds:
-        return "warm-up", f"round {header.rounds_since_start + 1} of {rounds.warmup_rounds} of warm-up"
-    if live_count and len(closed.reports) / live_count < rounds.quorum_ratio:
-        share = f"{len(closed.reports)} of {live_count} live brokers reported"
-        return "no-quorum", f"{share}, {rounds.quorum_ratio:g} of them are needed"
-    return None
 
 
 def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> PacingSnapshot:
@@ -206,15 +157,15 @@ def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> P
 
 
 def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, closed: Closed) -> _Hold | None:
-    if closed.paused:
+    if closed.closing.is_paused:
         return _Hold("paused", "the cluster is paused")
     error = holds.error_hold(header)
     if error is not None:
         return _Hold("failing", error.detail)
     if not closed.settings.throttle.enabled and decision.trigger != "finished":
         return _Hold("off", "kafka.throttle.enabled is false")
-    if closed.end_ms < memory.retry_ms:
-        waits_s = (memory.retry_ms - closed.end_ms) / 1000
+    if closed.closing.end_ms < memory.retry_ms:
+        waits_s = (memory.retry_ms - closed.closing.end_ms) / 1000
         return _Hold(
             "retrying",
             f"{memory.failures_count} decisions in a row were not carried out, the next is made in {waits_s:g} s",
@@ -252,29 +203,17 @@ def _watched_on(
     )
 
 
-def _action(
-    decision: ThrottleDecision, told: PacingExplanation, seen: Seen, closed: Closed, ttl_ms: int
-) -> Output:
+def _action(decision: ThrottleDecision, told: PacingExplanation, seen: Seen, closing: Closing) -> Output:
     data = throttle_action(
         decision,
         told,
         seen,
-        cluster=closed.cluster,
-        number=closed.number,
-        expires_at=rfc3339(closed.end_ms + ttl_ms),
-        dry_run=closed.is_dry_run,
+        cluster=closing.cluster,
+        number=closing.number,
+        expires_at=closing.expires_at,
+        dry_run=closing.is_dry_run,
     )
-    return output(
-        kind="action",
-        type_=THROTTLE_TYPE,
-        subject=SUBJECT,
-        cluster=closed.cluster,
-        number=closed.number,
-        place=0,
-        time_ms=closed.end_ms,
-        data=data,
-        dry_run=closed.is_dry_run,
-    )
+    return closing.action(THROTTLE_TYPE, SUBJECT, data)
 
 
 def _remember(
@@ -282,13 +221,12 @@ def _remember(
     decision: ThrottleDecision,
     after: PacingMemory,
     action: Output,
-    closed: Closed,
-    ttl_ms: int,
+    closing: Closing,
 ) -> None:
     """A dry-run is taken for done, so that it goes on to say what would come next."""
     drift.forget(memory, decision)
-    if not closed.is_dry_run:
-        pursuit.pursue(memory, decision, action_id=action.id, expires_ms=closed.end_ms + ttl_ms)
+    if not closing.is_dry_run:
+        pursuit.pursue(memory, decision, action_id=action.id, expires_ms=closing.expires_ms)
     elif memory.real is None:
         memory.real = memory.pacing
     memory.pacing = after
@@ -305,6 +243,7 @@ def _verdict(told: PacingExplanation, decision: ThrottleDecision | None, hold: _
 
 
 def _round_output(
+    header: Header,
     closed: Closed,
     memory: KafkaMemory,
     seen: Seen,
@@ -317,17 +256,15 @@ def _round_output(
     is_held: bool = False,
 ) -> Output:
     spoken = round_summary(
-        closed, memory, seen, told, actions, drifted, outcome=outcome, reason=reason, is_held=is_held
+        closed,
+        header,
+        memory,
+        seen,
+        told,
+        actions,
+        drifted,
+        outcome=outcome,
+        reason=reason,
+        is_held=is_held,
     )
-    return output(
-        kind="round",
-        type_=ROUND_TYPE,
-        subject="round",
-        cluster=closed.cluster,
-        number=closed.number,
-        place=len(actions),
-        time_ms=closed.end_ms,
-        data=spoken,
-        dry_run=closed.is_dry_run,
-        summary=spoken,
-    )
+    return closed.closing.summary(spoken, actions_count=len(actions))

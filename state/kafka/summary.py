@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+import msgspec
+
 from policies.throttle.pacing_plan import PacingExplanation
 from policies.throttle.rates import loads_of
-from state.engine.memory import ControlRecord, OpenRound
+from state.engine import summary
+from state.engine.closing import Closing
+from state.engine.memory import Header
 from state.kafka import drift, pursuit
 from state.kafka.actions import NAME, bottleneck, total
 from state.kafka.drift import Drift
@@ -15,44 +19,26 @@ from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.snapshot import Seen, others_lists
 from state.kafka_settings import KafkaSettings
 from state.outputs import Output, RoundSummary, rfc3339
-from state.pulsar import summary
-from state.pulsar.round_summary import control_in_force
-from state.settings import MS_PER_S, Mode
+from state.settings import MS_PER_S
 from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Closed:
-    """A round at its close."""
+    """A round at its close, with the reports of its brokers."""
 
-    cluster: str
-    number: int
-    start_ms: int
-    end_ms: int
-    open_round: OpenRound
+    closing: Closing
     reports: Mapping[str, WaitingLogs]
-    settings: KafkaSettings
-    digest: str
-    record: ControlRecord | None
-    settings_problem: str | None
-    mode: Mode
-    gap_rounds: int
-    restarted: bool
-    failing_since_ms: int | None
 
     @property
-    def paused(self) -> bool:
-        """Whether an operator holds every action."""
-        return self.record is not None and self.record.paused
-
-    @property
-    def is_dry_run(self) -> bool:
-        """Whether actions are only shown."""
-        return self.mode == "dry-run"
+    def settings(self) -> KafkaSettings:
+        """Those in force."""
+        return self.closing.settings.kafka
 
 
 def round_summary(
     closed: Closed,
+    header: Header,
     memory: KafkaMemory,
     seen: Seen,
     told: PacingExplanation | None,
@@ -64,49 +50,25 @@ def round_summary(
     is_held: bool,
 ) -> RoundSummary:
     """The summary, at most as large as one may be; ``told`` is None where nothing was judged."""
-    tick = closed.open_round.tick
-    missing = [name for name in memory.last_ms if name not in closed.reports]
-    oldest_ms = min((waiting.time_ms for waiting in closed.reports.values()), default=closed.end_ms)
-    spoken = RoundSummary(
-        cluster=closed.cluster,
-        system="kafka",
-        round=closed.number,
-        start=rfc3339(closed.start_ms),
-        end=rfc3339(closed.end_ms),
-        gap_rounds=closed.gap_rounds,
-        restarted=closed.restarted,
+    framed = summary.frame(
+        closed.closing,
+        header,
+        policy=NAME,
+        digest=closed.closing.settings.kafka_digest,
         outcome=outcome,
         reason=reason,
-        policy=NAME,
-        mode=closed.mode,
-        paused=closed.paused,
-        failing_since=None if closed.failing_since_ms is None else rfc3339(closed.failing_since_ms),
-        other_balancers=None,
-        last_actions={},
-        control=control_in_force(closed.record, closed.settings_problem),
-        settings_digest=closed.digest,
-        brokers_reporting_count=len(closed.reports),
-        brokers_live_count=len(memory.last_ms),
-        brokers_reporting=sorted(closed.reports),
-        brokers_missing_count=len(missing),
-        brokers_missing=missing,
-        brokers_excluded=[],
-        brokers_asked=[] if tick is None else sorted(tick.asked),
-        brokers_failed={} if tick is None else dict(tick.failed),
-        reports_used_count=len(closed.reports),
-        oldest_report_age_s=(closed.end_ms - oldest_ms) / MS_PER_S,
-        usage=None,
-        resources={},
-        brokers=[],
-        examined=summary.empty_section(),
-        candidates=summary.empty_section(),
-        splits=summary.empty_section(),
-        findings=summary.empty_section(),
-        actions_count=len(actions),
-        actions=[action.id for action in actions],
-        throttle=None if told is None else _throttle(closed, memory, seen, told, drifted, is_held=is_held),
+        reports_ms={name: each.time_ms for name, each in closed.reports.items()},
+        live=list(memory.last_ms),
     )
-    return summary.fit(spoken)
+    throttle = None if told is None else _throttle(closed, memory, seen, told, drifted, is_held=is_held)
+    return summary.fit(
+        msgspec.structs.replace(
+            framed,
+            actions_count=len(actions),
+            actions=[action.id for action in actions],
+            throttle=throttle,
+        )
+    )
 
 
 def _throttle(

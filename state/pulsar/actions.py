@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from policies.columns import Floats
 from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
 from policies.shedding.registry import AnyPolicy
-from state.engine.holds import Hold, Holds
+from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
 from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.budget import Budget
+from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
 from state.pulsar.reasons import reason
 from state.pulsar.tables import Eligible, mean_points

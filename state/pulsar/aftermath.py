@@ -1,9 +1,10 @@
 """What the decided actions of a round leave in the ledger."""
 
+from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
 from state.outputs import Output
 from state.pulsar import splits
-from state.pulsar.closing import Closing, Decided
+from state.pulsar.closing import Decided
 
 
 def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[Output]) -> None:

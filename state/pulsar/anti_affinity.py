@@ -15,9 +15,9 @@ import numpy as np
 
 from policies.shedding.contract import NOBODY
 from state.engine.holds import Hold
-from state.engine.memory import Fleet
 from state.events import namespace_of
 from state.facts import Facts
+from state.pulsar.memory import Fleet
 from state.pulsar.tables import Eligible
 
 

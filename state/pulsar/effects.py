@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from state.engine.ledger import ActionKind, Decision, Ledger, Verdict, end_watch
-from state.engine.memory import WaitingReport
 from state.pulsar.fleet import Advanced
-from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, PulsarSettings
+from state.pulsar.memory import WaitingReport
+from state.settings import GuardSettings, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +137,3 @@ def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[
 def _failing_kinds(ledger: Ledger, guards: GuardSettings) -> list[ActionKind]:
     bad = Counter(each.kind for each in ledger.judged() if each.verdict and each.verdict.outcome != "good")
     return [kind for kind, count in bad.items() if 0 < guards.failing_actions_count <= count]
-
-
-def counts(ledger: Ledger) -> dict[str, int]:
-    """How the last actions that were judged ended, of whatever kind."""
-    last = [each.verdict.outcome for each in ledger.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
-    return dict(sorted(Counter(last).items()))

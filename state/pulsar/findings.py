@@ -9,9 +9,9 @@ from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision
+from state.engine.summary import SHOWN_ROWS
 from state.outputs import Finding, Section
 from state.pulsar.effects import Elsewhere
-from state.pulsar.summary import SHOWN_ROWS
 from state.pulsar.tables import Eligible
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
-from state.engine.memory import Fleet, WaitingReport
 from state.events import namespace_of
 from state.pulsar import policy_memory
+from state.pulsar.memory import Fleet, WaitingReport
 
 NOBODY = -1
 

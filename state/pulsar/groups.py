@@ -15,9 +15,9 @@ from typing import TypeVar
 import numpy as np
 
 from policies.columns import Bools, Ints
-from state.engine.memory import Fleet
 from state.engine.patterns import compiled
 from state.facts import Facts, Isolation
+from state.pulsar.memory import Fleet
 
 DEFAULT = 0
 """Number of the default group."""

@@ -9,10 +9,11 @@ import numpy as np
 
 from policies.columns import Bools, Codes, Ints
 from state.engine.ledger import ActionKind
-from state.engine.memory import Fleet, Header
+from state.engine.memory import Header
 from state.pulsar import own_topics
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
+from state.pulsar.memory import Fleet
 from state.settings import PulsarSettings
 
 MASK_REASONS = (

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from state.engine.holds import Hold
-from state.engine.memory import Fleet, Header, MembersChange
+from state.engine.memory import Header, MembersChange
+from state.pulsar.memory import Fleet
 from state.pulsar.two_balancers import named
 from state.settings import PulsarSettings
 

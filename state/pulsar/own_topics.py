@@ -8,9 +8,9 @@ old as the collector's last look, those of the bundles are running averages.
 import numpy as np
 
 from policies.columns import Bools
-from state.engine.memory import Fleet
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.facts import Facts
+from state.pulsar.memory import Fleet
 
 _SHARE_RATIO = 0.5
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from policies.shedding.contract import vars_of
 from policies.shedding.registry import AnyPolicy, policy_named
-from state.engine.memory import PolicyMemory
 from state.pulsar.groups import Groups
+from state.pulsar.memory import PolicyMemory
 
 
 def recall(memory: PolicyMemory, policy: AnyPolicy, groups: Groups, numbers: Sequence[int]) -> list[Any]:

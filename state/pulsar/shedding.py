@@ -26,8 +26,8 @@ from policies.shedding.contract import (
 from policies.splitting.plan import Proposals
 from policies.splitting.relief import relief
 from state.engine.holds import Hold
-from state.engine.memory import Fleet
 from state.pulsar import policy_memory
+from state.pulsar.memory import Fleet
 from state.pulsar.tables import Eligible
 from state.settings import PulsarSettings
 

@@ -27,13 +27,13 @@ from policies.splitting.plan import (
 )
 from state.engine.holds import Hold
 from state.engine.ledger import Child
-from state.engine.memory import WaitingTopics
+from state.engine.summary import SHOWN_ROWS
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.pulsar.actions import Circumstances
 from state.pulsar.fleet import Advanced
 from state.pulsar.masks import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED
-from state.pulsar.summary import SHOWN_ROWS
+from state.pulsar.memory import WaitingTopics
 from state.pulsar.tables import Eligible
 from state.settings import PulsarSettings
 

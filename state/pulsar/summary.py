@@ -1,14 +1,8 @@
-"""The summary of a round: every broker and bundle looked at has one outcome, and the sums add up.
-
-The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the
-names are: the tables are halved until it fits.
-"""
+"""A Pulsar cluster's part of the summary: every broker and bundle looked at has one outcome, and the sums add up."""
 
 import math
 from collections import Counter
-from typing import Any
 
-import msgspec
 import numpy as np
 
 from policies.columns import Floats
@@ -16,25 +10,17 @@ from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from policies.usage import RESOURCES
 from state.engine.holds import Hold
-from state.engine.throttle_cuts import cut_throttle
+from state.engine.summary import SHOWN_ROWS
 from state.outputs import (
     BrokerLoad,
     CandidateRow,
     ExaminedRow,
-    OtherBalancers,
-    RoundSummary,
     Section,
     UsageSummary,
-    canonical,
 )
 from state.pulsar.masks import MASK_REASONS
 from state.pulsar.shedding import Shed
 from state.pulsar.tables import Eligible, Loads, mean_points
-
-SHOWN_ROWS = 100
-"""Rows of a table shown in full."""
-MAX_BYTES = 256 * 1024
-"""Size of a summary's data; Kafka's default record limit is four times that."""
 
 
 def usage_summary(points: Floats) -> UsageSummary | None:
@@ -133,47 +119,3 @@ def _candidate_outcome(eligible: Eligible, row: int, code: int, holds: dict[int,
     if code == MASKED:
         return MASK_REASONS[int(eligible.mask_codes[row])]
     return BUNDLE_OUTCOMES[code]
-
-
-def empty_section() -> Section[Any]:
-    """The section of a round whose policies did not run."""
-    return Section(count=0, outcomes={}, heaviest=[])
-
-
-def fit(summary: RoundSummary) -> RoundSummary:
-    """The same summary, its tables halved until it is at most ``MAX_BYTES``."""
-    shown = SHOWN_ROWS
-    while True:
-        cut = _cut(summary, shown)
-        if shown == 0 or len(canonical(cut)) <= MAX_BYTES:
-            return cut
-        shown //= 2
-
-
-def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
-    if found is None:
-        return None
-    return OtherBalancers(
-        shedding_brokers=found.shedding_brokers[:shown],
-        splitting_brokers=found.splitting_brokers[:shown],
-        unknown_brokers=found.unknown_brokers[:shown],
-    )
-
-
-def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
-    return msgspec.structs.replace(
-        summary,
-        brokers_reporting=summary.brokers_reporting[:shown],
-        brokers_missing=summary.brokers_missing[:shown],
-        brokers_excluded=summary.brokers_excluded[:shown],
-        brokers_asked=summary.brokers_asked[:shown],
-        other_balancers=_cut_balancers(summary.other_balancers, shown),
-        brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
-        brokers=summary.brokers[:shown],
-        examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
-        candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
-        splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
-        findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
-        actions=summary.actions[:shown],
-        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
-    )

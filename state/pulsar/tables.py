@@ -17,9 +17,9 @@ from policies.shedding.contract import (
 )
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.engine.ledger import Ledger
-from state.engine.memory import Fleet, WaitingReport
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.pulsar.groups import Groups
+from state.pulsar.memory import Fleet, WaitingReport
 from state.settings import MS_PER_S, PulsarSettings
 
 

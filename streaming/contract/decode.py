@@ -15,6 +15,7 @@ import numpy as np
 from policies.columns import Floats, Ints
 from policies.usage import NOT_MEASURED
 from state.engine.patterns import BadPattern, compiled
+from state.engine.summary import MAX_REMARK_CHARACTERS
 from state.events import (
     RATE_IN,
     RATE_OUT,
@@ -38,7 +39,6 @@ from state.events import (
 )
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from state.outputs import rfc3339
-from state.pulsar.round_summary import MAX_REMARK_CHARACTERS
 from streaming.contract.bundles import BadBundleName, KnownBundles
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report

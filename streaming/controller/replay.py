@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.outputs import Output
-from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
 from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.contract.origin import Origin

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary
-from state.pulsar.rounds import ROUND_TYPE
 from streaming.ports.publishing import EPOCH_HEADER
 
 ACTION_PREFIX = "trimtab.action."

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from state.pulsar.rounds import Identity
+from state.engine.closing import Identity
 from streaming.settings import Settings
 
 __all__ = ["identity_of"]

@@ -18,9 +18,9 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import WaitingKey
 from state.outputs import Output
-from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
 from streaming.contract.encode import source_of
 from streaming.contract.origin import Origin

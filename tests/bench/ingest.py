@@ -3,8 +3,8 @@
 from functools import partial
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
-from state.pulsar.rounds import Identity
 from state.settings import ClusterSettings
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

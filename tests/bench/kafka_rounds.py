@@ -6,10 +6,10 @@ import numpy as np
 
 from policies.throttle.lists import ThrottledLists
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import Event, KafkaLoadReport, Reassignment, Tick
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
-from state.pulsar.rounds import Identity
 from streaming.settings import ClusterSettingsSource, Settings
 from tests.bench.report import Row, Section
 from tests.bench.timing import best_cpu_s

@@ -9,9 +9,9 @@ from policies.placement import place
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.contract import BrokerTable, BundleTable, NoMemory, RoundView
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import LoadReport
-from state.pulsar.rounds import Identity
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings, RoundSettings
 from streaming.contract.decode import decode
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet

@@ -12,9 +12,9 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
 from state.throttle_outputs import Throttle
 from streaming.contract.encode import Refused, encode, encode_refused

@@ -12,9 +12,9 @@ from deploy.local.demo.link import Closed, Decided, action_of, reports_of, resul
 from deploy.local.demo.story import Decision, Story
 from policies.shedding import avg_shedder
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.pulsar.rounds import Identity
 from streaming.contract.decode import decode
 from streaming.settings import ClusterSettingsSource, load
 

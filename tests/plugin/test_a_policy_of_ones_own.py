@@ -29,8 +29,8 @@ INSIDE = """
 import json, sys
 from pathlib import Path
 from policies.shedding.registry import policy_named
-from state.engine.encoding import decode_fleet
-from state.pulsar.rounds import Identity
+from state.pulsar.encoding import decode_fleet
+from state.engine.closing import Identity
 from state.controller import Controller
 from state.engine.store import DictStore
 from streaming.contract import families

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.outputs import Output
-from state.pulsar.rounds import Identity
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

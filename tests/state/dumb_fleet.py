@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from state.engine.memory import WaitingReport
+from state.pulsar.memory import WaitingReport
 
 
 @dataclass

@@ -10,7 +10,8 @@ import pytest
 
 from state.controller import REJECTED, USED, Controller
 from state.engine import bulkhead, control, limits
-from state.engine.encoding import decode_header, encode_fleet
+from state.engine.closing import Identity
+from state.engine.encoding import decode_header
 from state.engine.ledger import Child
 from state.engine.memory import Header
 from state.engine.store import DictStore, WaitingKey
@@ -19,8 +20,8 @@ from state.kafka import drift, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
-from state.pulsar import effects, findings, fleet, masks, rounds, summary
-from state.pulsar.rounds import Identity
+from state.pulsar import effects, findings, fleet, masks, rounds
+from state.pulsar.encoding import encode_fleet
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
@@ -103,7 +104,7 @@ PULSAR_STEPS = [
     (rounds, "shed"),
     (rounds, "remember"),
     (findings, "of_actions"),
-    (summary, "fit"),
+    (rounds, "fit"),
 ]
 
 
@@ -134,7 +135,7 @@ def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_
 KAFKA_STEPS = [
     (pursuit, "look"),
     (drift, "look"),
-    (kafka_rounds, "decide"),
+    (kafka_rounds, "pace"),
     (kafka_rounds, "throttle_action"),
     (kafka_rounds, "round_summary"),
 ]
@@ -169,7 +170,7 @@ def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatc
     found = run([trace(2)], EAGER)
     assert outcomes(found) == ["internal-error"] * 2
     assert found.summaries[0]["reason"].startswith("OverflowError at state.pulsar.rounds:")
-    assert "close: a fault of trimtab" in found.summaries[0]["reason"]
+    assert "decide: a fault of trimtab" in found.summaries[0]["reason"]
     assert "/" not in found.summaries[0]["reason"]
     assert found.summaries[0]["brokers_reporting"] == ["b1", "b2"]
 
@@ -323,16 +324,16 @@ def test_a_draft_shares_nothing_that_a_close_may_change():
 def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.MonkeyPatch):
     """What lets a close work on a copy that shares every column."""
     seen: list[tuple[Any, Any]] = []
-    real = rounds.close
+    real = rounds.decide
 
-    def watched(cluster: str, header: Any, before: Any, *args: Any, **options: Any) -> Any:
+    def watched(closing: Any, header: Any, before: Any, *args: Any) -> Any:
         kept = encode_fleet(before)
         shared = copy.copy(before)
-        found = real(cluster, header, before, *args, **options)
+        found = real(closing, header, before, *args)
         seen.append((kept, encode_fleet(shared)))
         return found
 
-    monkeypatch.setattr(rounds, "close", watched)
+    monkeypatch.setattr(rounds, "decide", watched)
     run([trace(8)], settings_of(rounds={"warmup_rounds": 0}, split={"enabled": True}))
     assert len(seen) == 8
     assert all(kept == after for kept, after in seen)

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import ActionResult, Event
-from state.pulsar.rounds import Identity
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, sweep
 
 EAGER = {"high_hit_count": 1, "min_unload_messages_per_s": 1.0}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from state.engine.closing import Identity
 from state.events import ActionResult, Event
-from state.pulsar.rounds import Identity
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 HOT, OTHER, COLD = "t/n/0x00000000_0x40000000", "t/n/0x40000000_0x80000000", "t/n/0x80000000_0xffffffff"

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 
 from policies.shedding.contract import BrokerTable, BundleTable, RoundView
 from policies.usage import weighted_maximum_ratio
-from state.engine.encoding import decode_fleet, encode_fleet
-from state.engine.memory import (
-    Fleet,
-    WaitingReport,
-)
 from state.events import Event, LoadReport, namespace_of
+from state.pulsar.encoding import decode_fleet, encode_fleet
 from state.pulsar.fleet import NOBODY, Sampling, advance
+from state.pulsar.memory import Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of
 from tests.state.dumb_fleet import Bundle, DumbFleet
 from tests.state.test_invariants import EAGER, POLICIES

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.encoding import decode_header
 from state.engine.memory import Header
 from state.engine.store import DictStore
 from state.events import Event
 from state.kafka.memory import decode_kafka
 from state.pulsar import rounds
-from state.pulsar.rounds import Identity
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
 from tests.state.test_bulkhead import failing_in, kafka_trace

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from state.engine.closing import Identity
 from state.events import ActionResult, Event
-from state.pulsar.rounds import Identity
 from tests.state.traces import Run, facts, load, overlay, run, settings_of, sweep
 
 ROUNDS_COUNT = 6

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from state.engine.closing import Identity
 from state.events import ActionResult, Event
-from state.pulsar.rounds import Identity
 from tests.state.traces import Run, load, overlay, run, settings_of, sweep
 
 A, B, C = "t/n/0x00000000_0x10000000", "t/n/0x10000000_0x20000000", "t/n/0x20000000_0x30000000"

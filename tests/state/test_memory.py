@@ -6,24 +6,19 @@ import numpy as np
 import pytest
 
 from state.controller import Controller, RoundLengthError
-from state.engine.encoding import (
+from state.engine.closing import Identity
+from state.engine.encoding import decode_header, encode_header
+from state.engine.memory import Header
+from state.engine.store import DictStore, WaitingKey
+from state.pulsar.encoding import (
     decode_fleet,
-    decode_header,
     decode_report,
     decode_topics,
     encode_fleet,
-    encode_header,
     encode_report,
     encode_topics,
 )
-from state.engine.memory import (
-    Fleet,
-    Header,
-    WaitingReport,
-    WaitingTopics,
-)
-from state.engine.store import DictStore, WaitingKey
-from state.pulsar.rounds import Identity
+from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from tests.state.golden_state.samples import BUNDLES, pulsar_header
 from tests.state.golden_state.samples import fleet as full_fleet
 from tests.state.traces import CLUSTER, load, run, settings_of, statistics, sweep

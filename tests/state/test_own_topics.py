@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from state.engine.memory import Fleet
 from state.facts import Facts
+from state.pulsar.memory import Fleet
 from state.pulsar.own_topics import carried
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore, Store, WaitingKey
 from state.events import (
     ActionResult,
@@ -32,7 +33,6 @@ from state.events import (
 )
 from state.facts import Facts, Isolation
 from state.outputs import Output
-from state.pulsar.rounds import Identity
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed

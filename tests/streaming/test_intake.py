@@ -3,8 +3,8 @@
 from collections import Counter
 
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.store import DictStore
-from state.pulsar.rounds import Identity
 from streaming.contract.encode import Refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record

@@ -9,8 +9,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from state.controller import RoundLengthError
+from state.engine.closing import Identity
 from state.engine.layouts import VERSION, NewerStateError
-from state.pulsar.rounds import Identity
 from streaming.intake.observation import EventObservation, RoundObservation, decode
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.accepted import AcceptedClusters

@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from state.pulsar.rounds import Identity
+from state.engine.closing import Identity
 from streaming.cli.replay import _opened
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load

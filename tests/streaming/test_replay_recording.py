@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from state.engine.closing import Identity
 from state.events import is_system_bundle
-from state.pulsar.rounds import Identity
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 

@@ -9,10 +9,10 @@ import pytest
 
 from policies.splitting.criteria import MOST_BOUNDARIES
 from state.controller import Controller
+from state.engine.closing import Identity
 from state.engine.ledger import Decision
 from state.engine.store import DictStore
 from state.events import MAX_DETAIL_CHARACTERS, Control, Event
-from state.pulsar.rounds import Identity
 from streaming.contract.decode import decode
 from tests.state.test_bulkhead import KAFKA, kafka_trace
 from tests.state.traces import CLUSTER, load, settings_of, statistics

@@ -12,8 +12,9 @@ import msgspec
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
+from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary, Split, Unload
-from state.pulsar.rounds import ROUND_TYPE, SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import (
     ActionResultMessage,
     Envelope,

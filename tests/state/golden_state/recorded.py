@@ -14,10 +14,11 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import numpy as np
 
-from state.engine import encoding
 from state.engine.layouts import VERSION
-from state.engine.memory import Fleet, Header
+from state.engine.memory import Header
 from state.kafka import memory as kafka
+from state.pulsar import encoding
+from state.pulsar.memory import Fleet
 from tests.state.golden_state.samples import SAMPLES
 
 FOLDER = Path(__file__).parent

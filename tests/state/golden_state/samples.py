@@ -11,28 +11,16 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.progress import Sample, Watch
-from state.engine.encoding import (
-    decode_fleet,
-    decode_header,
-    decode_report,
-    decode_topics,
-    encode_fleet,
-    encode_header,
-    encode_report,
-    encode_topics,
-)
+from state.engine.encoding import decode_header, encode_header
 from state.engine.ledger import Child, Decision, Ledger, Verdict
 from state.engine.memory import (
     ControlRecord,
-    Fleet,
     Header,
     MembersChange,
     OpenRound,
     ResultRecord,
     TickRecord,
     Waiters,
-    WaitingReport,
-    WaitingTopics,
 )
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
@@ -50,6 +38,15 @@ from state.kafka.memory import (
     encode_moves,
 )
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.pulsar.encoding import (
+    decode_fleet,
+    decode_report,
+    decode_topics,
+    encode_fleet,
+    encode_report,
+    encode_topics,
+)
+from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}

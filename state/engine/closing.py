@@ -1,0 +1,108 @@
+"""A round at its close: what is common to both systems, and the outputs that are made of it."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from state.engine.memory import ControlRecord, Header, OpenRound
+from state.engine.round_settings import RoundSettings
+from state.outputs import Output, RoundSummary, output, rfc3339
+from state.settings import ClusterSettings, Mode
+
+ROUND_TYPE = "trimtab.round.v1"
+MAX_ACTION_BYTES = 8_000_000
+"""Just below what the topics of actions on Kafka take, the envelope included."""
+
+Outcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a controller is started with."""
+
+    mode: Mode = "dry-run"
+    action_ttl_s: float = 180.0
+    max_action_bytes: int = MAX_ACTION_BYTES
+    """Data of a throttle action above it is held: the output would refuse the record, and its batch for ever."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Closing:
+    """A closing round; handed from step to step, changed by none of them."""
+
+    cluster: str
+    number: int
+    start_ms: int
+    end_ms: int
+    expires_ms: int
+    """When its actions are no longer to be carried out."""
+    open_round: OpenRound
+    settings: ClusterSettings
+    record: ControlRecord | None
+    """The control event in force."""
+    settings_problem: str | None
+    """Why the event's settings are not in force, if so."""
+    mode: Mode
+    gap_rounds: int
+    """Rounds before it that nobody reported in."""
+    restarted: bool
+    """Whether the cluster was silent for so long that the policies begin anew."""
+    max_action_bytes: int
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether an operator holds every action."""
+        return self.record is not None and self.record.paused
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether actions are only shown."""
+        return self.mode == "dry-run"
+
+    @property
+    def expires_at(self) -> str:
+        """``expires_ms`` in words."""
+        return rfc3339(self.expires_ms)
+
+    def action(self, type_: str, subject: str, data: Any, *, place: int = 0) -> Output:
+        """An action of the round; ``place`` is its place in it."""
+        return self._output("action", type_, subject, data, place=place)
+
+    def summary(self, spoken: RoundSummary, *, actions_count: int) -> Output:
+        """The summary of the round, behind its actions."""
+        return self._output("round", ROUND_TYPE, "round", spoken, place=actions_count, summary=spoken)
+
+    def _output(
+        self,
+        kind: Literal["action", "round"],
+        type_: str,
+        subject: str,
+        data: Any,
+        *,
+        place: int,
+        summary: RoundSummary | None = None,
+    ) -> Output:
+        return output(
+            kind=kind,
+            type_=type_,
+            subject=subject,
+            cluster=self.cluster,
+            number=self.number,
+            place=place,
+            time_ms=self.end_ms,
+            data=data,
+            dry_run=self.is_dry_run,
+            summary=summary,
+        )
+
+
+def obstacle(
+    header: Header, rounds: RoundSettings, reporting: Collection[str], *, live_count: int
+) -> tuple[Literal["warm-up", "no-quorum"], str] | None:
+    """Outcome and reason of a round whose policies do not run."""
+    if header.rounds_since_start < rounds.warmup_rounds:
+        return "warm-up", f"round {header.rounds_since_start + 1} of {rounds.warmup_rounds} of warm-up"
+    if live_count and len(reporting) / live_count < rounds.quorum_ratio:
+        share = f"{len(reporting)} of {live_count} live brokers reported"
+        return "no-quorum", f"{share}, {rounds.quorum_ratio:g} of them are needed"
+    return None

@@ -1,0 +1,178 @@
+"""A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
+
+So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
+outcome ``internal-error`` with class and place of the error, the memory is as before but for its clock, and the result
+does not depend on where batches are cut. All that is stored has been read before, and is written after.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from state.engine import control, forgetting, holds, summary
+from state.engine.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
+from state.engine.closing import Closing, Identity
+from state.engine.memory import ControlRecord, Header
+from state.engine.store import WaitingKey
+from state.engine.system import MemoryT, System, Waiting
+from state.engine.waiting import silence_ms
+from state.outputs import Output
+from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Memory(Generic[MemoryT]):
+    """What a close reads and replaces."""
+
+    header: Header
+    own: MemoryT | None = None
+    """What the system remembers; None where the close has no use for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Round(Generic[MemoryT]):
+    """A round at its end."""
+
+    cluster: str
+    number: int
+    waiting: Mapping[WaitingKey, Waiting]
+    identity: Identity
+    settings: SettingsSource
+    system: System[MemoryT]
+
+
+def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
+    """The memory after the round, and what the round says; ``memory`` stays as it is."""
+    draft = replace(memory, header=draft_of(memory.header))
+    try:
+        rounds = ended.system.rounds(ended.settings.base(ended.cluster))
+        if forgetting.is_due(draft.header, ended.number, rounds):
+            draft = _forgotten(ended, draft)
+        after, outputs = _close(ended, draft)
+        if outputs:
+            after.header.error_rounds_count = 0
+    except PASSES_THROUGH:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+        after, outputs = _fail(ended, memory, error)
+    del after.header.rounds[ended.number]
+    after.header.next_round = ended.number + 1
+    return after, outputs
+
+
+def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
+    own = None if draft.own is None else ended.system.forgotten(draft.own)
+    return Memory(header=forgetting.emptied(draft.header, ended.number), own=own)
+
+
+def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
+    header, system = draft.header, ended.system
+    open_round = header.rounds[ended.number]
+    own = system.observe(header, draft.own, open_round)
+    if own is None or not system.has_summary(open_round):
+        return Memory(header=header, own=own), []
+    record = control.in_force(header, ended.number)
+    in_force, problem = _settings_in_force(ended, record)
+    closing = _closing(ended, header, record, in_force, problem)
+    if closing.restarted:
+        header.rounds_since_start = 0
+    if closing.mode == "act" and header.last_mode == "dry-run":
+        header.ledger.forget_dry_run()
+    header.last_mode = closing.mode
+    if record is not None and record.resumed_ms is not None:
+        holds.resume(header, record.resumed_ms)
+    own, outputs = system.decide(closing, header, own, ended.waiting)
+    header.rounds_since_start += 1
+    header.last_summary = ended.number
+    if open_round.spans:
+        header.last_report_ms = open_round.spans[-1][1]
+    return Memory(header=header, own=own), outputs
+
+
+def _settings_in_force(
+    ended: Round[MemoryT], record: ControlRecord | None
+) -> tuple[ClusterSettings, str | None]:
+    """Settings of a round, and why the overlay is not in them, if so.
+
+    The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
+    """
+    base = ended.settings.base(ended.cluster)
+    if record is None:
+        return base, None
+    try:
+        return ended.settings.overlaid(ended.cluster, record.overlay), None
+    except OverlayError as error:
+        return (
+            base,
+            f"the overlay does not fit the settings of this start, they are in force without it: {error}",
+        )
+
+
+def _closing(
+    ended: Round[MemoryT],
+    header: Header,
+    record: ControlRecord | None,
+    settings: ClusterSettings,
+    problem: str | None,
+) -> Closing:
+    number, end_ms = ended.number, (ended.number + 1) * header.length_ms
+    return Closing(
+        cluster=ended.cluster,
+        number=number,
+        start_ms=number * header.length_ms,
+        end_ms=end_ms,
+        expires_ms=end_ms + to_ms(ended.identity.action_ttl_s),
+        open_round=header.rounds[number],
+        settings=settings,
+        record=record,
+        settings_problem=problem,
+        mode=ended.identity.mode if record is None or record.mode is None else record.mode,
+        gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
+        restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
+        max_action_bytes=ended.identity.max_action_bytes,
+    )
+
+
+def _fail(
+    ended: Round[MemoryT], memory: Memory[MemoryT], error: Exception
+) -> tuple[Memory[MemoryT], list[Output]]:
+    """The memory as before with its clock moved on, and a summary that says what happened."""
+    header, number = draft_of(memory.header), ended.number
+    count_error(header, error, end_ms=(number + 1) * header.length_ms)
+    record = control.in_force(header, number)
+    settings = _settings_after_error(ended, record)
+    closing = replace(_closing(ended, header, record, settings, None), restarted=False)
+    reports_ms = {
+        key.broker: each.time_ms for key, each in ended.waiting.items() if key.kind == ended.system.report
+    }
+    spoken = summary.frame(
+        closing,
+        header,
+        policy=ended.system.policy(settings),
+        digest=ended.system.digest(settings),
+        outcome="internal-error",
+        reason=f"{place_of(error)}: a fault of trimtab; the round changed nothing but the clock. Please report it",
+        reports_ms=reports_ms,
+        live=list(reports_ms),
+    )
+    spans = header.rounds[number].spans
+    rounds = ended.system.rounds(ended.settings.base(ended.cluster))
+    # After a long silence the next round has to find it, too: to begin anew is part of what this one did not do.
+    is_silence_over = silence_ms(header, number) <= rounds.max_report_age_ms
+    header.last_summary = number
+    if spans and is_silence_over:
+        header.last_report_ms = spans[-1][1]
+    return replace(memory, header=header), [closing.summary(summary.fit(spoken), actions_count=0)]
+
+
+def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> ClusterSettings:
+    """Settings in force; those of the start where to read the overlay may be the very thing that failed."""
+    base = ended.settings.base(ended.cluster)
+    if record is None:
+        return base
+    try:
+        return ended.settings.overlaid(ended.cluster, record.overlay)
+    except PASSES_THROUGH:
+        raise
+    except Exception:  # noqa: BLE001  the error of the close is what is told
+        return base

@@ -1,0 +1,139 @@
+"""The frame of a round's summary: what both systems say, and the cut to its greatest size.
+
+The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the names are: the
+tables are halved until it fits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from state.engine import holds
+from state.engine.closing import Closing, Outcome
+from state.engine.memory import ControlRecord, Header
+from state.engine.throttle_cuts import cut_throttle
+from state.outputs import ControlInForce, OtherBalancers, RoundSummary, Section, canonical, rfc3339
+from state.settings import MS_PER_S
+
+SHOWN_ROWS = 100
+"""Rows of a table shown in full."""
+MAX_BYTES = 256 * 1024
+"""Size of a summary's data; Kafka's default record limit is four times that."""
+MAX_REMARK_CHARACTERS = 500
+"""Length of an operator's name or reason, or of a problem, in a summary, so that summaries stay small."""
+
+
+def frame(
+    closing: Closing,
+    header: Header,
+    *,
+    policy: str,
+    digest: str,
+    outcome: Outcome,
+    reason: str,
+    reports_ms: Mapping[str, int],
+    live: Sequence[str],
+) -> RoundSummary:
+    """A summary without the system's own part; ``reports_ms`` has the time of each broker's report of the round."""
+    tick = closing.open_round.tick
+    missing = [name for name in live if name not in reports_ms]
+    failing = holds.failing_since(header, closing.settings.pulsar.guards)
+    return RoundSummary(
+        cluster=closing.cluster,
+        system=header.system or "pulsar",
+        round=closing.number,
+        start=rfc3339(closing.start_ms),
+        end=rfc3339(closing.end_ms),
+        gap_rounds=closing.gap_rounds,
+        restarted=closing.restarted,
+        outcome=outcome,
+        reason=reason,
+        policy=policy,
+        mode=closing.mode,
+        paused=closing.is_paused,
+        failing_since=failing.get("unload"),
+        splits_failing_since=None if header.system == "kafka" else failing.get("split"),
+        other_balancers=None,
+        last_actions=header.ledger.outcome_counts(),
+        control=_control(closing.record, closing.settings_problem),
+        settings_digest=digest,
+        brokers_reporting_count=len(reports_ms),
+        brokers_live_count=len(live),
+        brokers_reporting=sorted(reports_ms),
+        brokers_missing_count=len(missing),
+        brokers_missing=missing,
+        brokers_excluded=[],
+        brokers_asked=[] if tick is None else sorted(tick.asked),
+        brokers_failed={} if tick is None else dict(tick.failed),
+        reports_used_count=len(reports_ms),
+        oldest_report_age_s=(closing.end_ms - min(reports_ms.values(), default=closing.end_ms)) / MS_PER_S,
+        usage=None,
+        resources={},
+        brokers=[],
+        examined=empty_section(),
+        candidates=empty_section(),
+        splits=empty_section(),
+        findings=empty_section(),
+        actions_count=0,
+        actions=[],
+        throttle=None,
+    )
+
+
+def _control(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
+    if record is None:
+        return None
+    return ControlInForce(
+        id=record.id[:MAX_REMARK_CHARACTERS],
+        time=rfc3339(record.time_ms),
+        who=record.who[:MAX_REMARK_CHARACTERS],
+        why=record.why[:MAX_REMARK_CHARACTERS],
+        arrived_late=record.arrived_late,
+        resumed_at=None if record.resumed_ms is None else rfc3339(record.resumed_ms),
+        problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
+    )
+
+
+def empty_section() -> Section[Any]:
+    """The section of a round that has nothing to say of it."""
+    return Section(count=0, outcomes={}, heaviest=[])
+
+
+def fit(summary: RoundSummary) -> RoundSummary:
+    """The same summary, its tables halved until it is at most ``MAX_BYTES``."""
+    shown = SHOWN_ROWS
+    while True:
+        cut = _cut(summary, shown)
+        if shown == 0 or len(canonical(cut)) <= MAX_BYTES:
+            return cut
+        shown //= 2
+
+
+def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers | None:
+    if found is None:
+        return None
+    return OtherBalancers(
+        shedding_brokers=found.shedding_brokers[:shown],
+        splitting_brokers=found.splitting_brokers[:shown],
+        unknown_brokers=found.unknown_brokers[:shown],
+    )
+
+
+def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
+    return msgspec.structs.replace(
+        summary,
+        brokers_reporting=summary.brokers_reporting[:shown],
+        brokers_missing=summary.brokers_missing[:shown],
+        brokers_excluded=summary.brokers_excluded[:shown],
+        brokers_asked=summary.brokers_asked[:shown],
+        other_balancers=_cut_balancers(summary.other_balancers, shown),
+        brokers_failed=dict(list(summary.brokers_failed.items())[:shown]),
+        brokers=summary.brokers[:shown],
+        examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
+        candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
+        splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
+        findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
+        actions=summary.actions[:shown],
+        throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
+    )

@@ -1,0 +1,111 @@
+"""What a system is to the engine: what it observes, decides and remembers.
+
+The engine has the clock, the waiting room, the control event in force, the restart after a silence, warm-up and quorum, the copy
+that a close works on, and the frame of the summary. A system brings the rest; ``state.systems`` lists the systems.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from state.engine.closing import Closing
+from state.engine.memory import Header, OpenRound
+from state.engine.round_settings import RoundSettings
+from state.engine.store import WaitingKey, WaitingKind
+from state.events import Event
+from state.events import System as SystemName
+from state.outputs import Output
+from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
+
+MemoryT = TypeVar("MemoryT")
+
+
+class Waiting(Protocol):
+    """What one sender said of an open round."""
+
+    @property
+    def time_ms(self) -> int: ...
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+
+    @property
+    def rows_count(self) -> int:
+        """Bundles, topics, replicas or partitions that it tells of."""
+
+
+class HasSettings(Protocol):
+    """Settings of both systems: of a cluster, or of the whole."""
+
+    @property
+    def pulsar(self) -> PulsarSettings: ...
+
+    @property
+    def kafka(self) -> KafkaSettings: ...
+
+
+class System(ABC, Generic[MemoryT]):
+    """A kind of cluster; ``MemoryT`` is what is remembered of one beside the header, and is never changed in place."""
+
+    name: ClassVar[SystemName]
+    events: ClassVar[Mapping[WaitingKind, type[Event]]]
+    """Which event waits as what."""
+    others: ClassVar[tuple[type[Event], ...]]
+    """Further events that only clusters of this system have."""
+    report: ClassVar[WaitingKind]
+    """The load report of a broker."""
+
+    @abstractmethod
+    def rounds(self, settings: HasSettings) -> RoundSettings:
+        """How long its rounds are, and the like."""
+
+    @abstractmethod
+    def policy(self, settings: ClusterSettings) -> str:
+        """Name of the policy in force."""
+
+    @abstractmethod
+    def digest(self, settings: ClusterSettings) -> str:
+        """Hash of the settings that decide about it."""
+
+    @abstractmethod
+    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
+        """What of an event waits until its round closes, and of whom; None for an event that is none of the system's."""
+
+    @abstractmethod
+    def encode_waiting(self, waiting: Any) -> bytes:
+        """To bytes."""
+
+    @abstractmethod
+    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
+        """From bytes. Raises what ``state.engine.layouts.unsealed`` does."""
+
+    @abstractmethod
+    def encode(self, memory: MemoryT) -> bytes:
+        """To bytes."""
+
+    @abstractmethod
+    def decode(self, value: bytes | None) -> MemoryT:
+        """From bytes, or an empty memory. Raises what ``state.engine.layouts.unsealed`` does."""
+
+    @abstractmethod
+    def forgotten(self, memory: MemoryT) -> MemoryT:
+        """What stays of the memory when the cluster is forgotten."""
+
+    @abstractmethod
+    def needs_memory(self, open_round: OpenRound) -> bool:
+        """Whether the close of a round looks at the memory."""
+
+    @abstractmethod
+    def observe(self, header: Header, memory: MemoryT | None, open_round: OpenRound) -> MemoryT | None:
+        """Take what a round says of earlier decisions and of the cluster itself. May change ``header``."""
+
+    @abstractmethod
+    def has_summary(self, open_round: OpenRound) -> bool:
+        """Whether a round is decided on; one that nobody reported in may have nothing to say."""
+
+    @abstractmethod
+    def decide(
+        self, closing: Closing, header: Header, memory: MemoryT, waiting: Mapping[WaitingKey, Any]
+    ) -> tuple[MemoryT, list[Output]]:
+        """The memory after a round, its actions, and last its summary. May change ``header``."""

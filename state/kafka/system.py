@@ -1,0 +1,96 @@
+"""A Kafka cluster, as the engine sees it."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from state.engine.closing import Closing
+from state.engine.memory import Header, OpenRound
+from state.engine.round_settings import RoundSettings
+from state.engine.store import WaitingKey, WaitingKind
+from state.engine.system import HasSettings, System, Waiting
+from state.events import Event, KafkaLoadReport, Reassignment
+from state.kafka import pursuit, rounds
+from state.kafka.actions import NAME
+from state.kafka.memory import (
+    KafkaMemory,
+    WaitingLogs,
+    WaitingMoves,
+    decode_kafka,
+    decode_logs,
+    decode_moves,
+    encode_kafka,
+    encode_logs,
+    encode_moves,
+)
+from state.outputs import Output
+from state.settings import ClusterSettings
+
+
+class Kafka(System[KafkaMemory]):
+    """Its memory is that of its throttle."""
+
+    name = "kafka"
+    report = "logs"
+    events = {"logs": KafkaLoadReport, "moves": Reassignment}  # noqa: RUF012  a class variable by its base
+    others = ()
+
+    def rounds(self, settings: HasSettings) -> RoundSettings:
+        return settings.kafka.rounds
+
+    def policy(self, settings: ClusterSettings) -> str:  # noqa: ARG002  there is one
+        return NAME
+
+    def digest(self, settings: ClusterSettings) -> str:
+        return settings.kafka_digest
+
+    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
+        match event:
+            case KafkaLoadReport():
+                return "logs", event.broker, WaitingLogs(event.time_ms, event.id, event.logs)
+            case Reassignment():
+                return "moves", "", WaitingMoves(event.time_ms, event.id, event.report)
+        return None
+
+    def encode_waiting(self, waiting: Any) -> bytes:
+        return encode_logs(waiting) if isinstance(waiting, WaitingLogs) else encode_moves(waiting)
+
+    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
+        return decode_logs(value) if kind == "logs" else decode_moves(value)
+
+    def encode(self, memory: KafkaMemory) -> bytes:
+        return encode_kafka(memory)
+
+    def decode(self, value: bytes | None) -> KafkaMemory:
+        return KafkaMemory() if value is None else decode_kafka(value)
+
+    def forgotten(self, memory: KafkaMemory) -> KafkaMemory:
+        """A throttle of ours that is or may be in force stays: otherwise it would stay on the brokers for ever."""
+        return KafkaMemory(
+            pacing=memory.pacing, pending=memory.pending, attempted=memory.attempted, real=memory.real
+        )
+
+    def needs_memory(self, open_round: OpenRound) -> bool:  # noqa: ARG002  a result changes it, too
+        return True
+
+    def observe(
+        self,
+        header: Header,  # noqa: ARG002  Pulsar's facts are kept there
+        memory: KafkaMemory | None,
+        open_round: OpenRound,
+    ) -> KafkaMemory:
+        after = KafkaMemory() if memory is None else copy.copy(memory)
+        for result in sorted(open_round.results):
+            pursuit.hear(after, result.action_id, result.outcome, at_ms=result.time_ms)
+        return after
+
+    def has_summary(self, open_round: OpenRound) -> bool:
+        """A round of ticks alone counts too: nobody could be read, and a throttle may have to be made safe."""
+        return bool(open_round.spans) or open_round.tick is not None
+
+    def decide(
+        self, closing: Closing, header: Header, memory: KafkaMemory, waiting: Mapping[WaitingKey, Any]
+    ) -> tuple[KafkaMemory, list[Output]]:
+        reports = {key.broker: each for key, each in waiting.items() if key.kind == "logs"}
+        moves = next((each for key, each in waiting.items() if key.kind == "moves"), None)
+        return memory, rounds.decide(closing, header, memory, reports, moves)

@@ -1,0 +1,50 @@
+"""Why no action of a kind happens in a round of a Pulsar cluster; the policies go on counting."""
+
+from dataclasses import dataclass
+
+from state.engine.holds import Hold, failing_hold, quiet_hold
+from state.engine.ledger import ActionKind
+from state.engine.memory import Header
+from state.facts import SPLIT_ALGORITHM, Facts
+from state.pulsar.two_balancers import balancer_at_work, named
+from state.settings import GuardSettings, Mode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """Why no action of a kind happens in a round; None where it may."""
+
+    unload: Hold | None
+    split: Hold | None
+
+
+def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mode, end_ms: int) -> Holds:
+    """The holds of a round, after the judgement of the actions before it."""
+
+    def find(kind: ActionKind) -> Hold | None:
+        if is_paused:
+            return Hold("paused", "the cluster is paused")
+        return (
+            failing_hold(header, guards, kind)
+            or (_beside(header.facts, guards) if mode == "act" else None)
+            or quiet_hold(guards, f"{kind}s", end_ms=end_ms)
+        )
+
+    return Holds(unload=find("unload"), split=find("split") or _restricted(header.facts))
+
+
+def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
+    """Why nothing is done beside another balancer; a broker that could not be asked holds nothing."""
+    found = balancer_at_work(facts) if guards.hold_beside_other_balancer else None
+    return None if found is None else Hold("two-balancers", found)
+
+
+def _restricted(facts: Facts | None) -> Hold | None:
+    """Why Pulsar would refuse every split; a broker that could not be asked holds nothing."""
+    if facts is None or not facts.restricted_brokers:
+        return None
+    return Hold(
+        "restricted-split",
+        f"{named(facts.restricted_brokers)} would refuse it: add {SPLIT_ALGORITHM} to "
+        "supportedNamespaceBundleSplitAlgorithms at every broker",
+    )

@@ -1,0 +1,114 @@
+"""What is remembered of a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from policies.columns import Bools, Floats, Ints
+from state.events import BrokerReport, TopicTraffic
+
+PolicyMemory = dict[str, dict[str, dict[str, Any]]]
+"""Values by shedding policy, field of its memory, and broker or group (the default group is the empty text):
+see ``state.pulsar.policy_memory``."""
+
+
+class Fleet:
+    """Brokers and bundles of one cluster and what the policies remember of them. Replaced, never mutated in place."""
+
+    __slots__ = (
+        "averages",
+        "broker_last_ms",
+        "brokers",
+        "bundles",
+        "last_ms",
+        "listed_rows",
+        "namespace",
+        "namespaces",
+        "owed_skip",
+        "owner",
+        "policies",
+        "run_start_ms",
+        "samples",
+        "split_averages",
+        "split_hits",
+        "split_samples",
+        "starts",
+    )
+
+    def __init__(self) -> None:
+        self.brokers: list[str] = []
+        """Broker ids, ascending; k of them."""
+        self.broker_last_ms: Ints = np.zeros(0, dtype=np.int64)
+        """Time of each broker's newest snapshot report, (k,)."""
+        self.starts: Ints = np.zeros(1, dtype=np.int64)
+        """(k + 1,): entries ``starts[i]:starts[i + 1]`` of the two columns below are broker i's listings."""
+        self.listed_rows: Ints = np.zeros(0, dtype=np.int64)
+        """Bundle row of each listing."""
+        self.run_start_ms: Ints = np.zeros(0, dtype=np.int64)
+        """When the unbroken run of each listing began."""
+        self.bundles: list[str] = []
+        """Bundle names; b of them."""
+        self.owner: Ints = np.zeros(0, dtype=np.int64)
+        """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
+        self.averages: Floats = np.zeros((0, 4))
+        """Running averages of the traffic, (b, 4)."""
+        self.samples: Ints = np.zeros(0, dtype=np.int64)
+        """Samples in the average, at most ``bundle_average_samples``, (b,)."""
+        self.last_ms: Ints = np.zeros(0, dtype=np.int64)
+        """When each bundle was last listed, (b,)."""
+        self.owed_skip: Bools = np.zeros(0, dtype=np.bool_)
+        """Whether the owner's next sample is its first after a move, (b,)."""
+        self.namespaces: list[str] = []
+        """Namespaces of the bundles; s of them."""
+        self.namespace: Ints = np.zeros(0, dtype=np.int64)
+        """Row of each bundle's namespace, (b,)."""
+        self.split_averages: Floats = np.zeros((0, 2))
+        """Message rate and throughput, in + out, as the split criteria average them, (b, 2)."""
+        self.split_samples: Ints = np.zeros(0, dtype=np.int64)
+        """Samples in them, at most ``average_samples``, (b,); none while splits are switched off."""
+        self.split_hits: Ints = np.zeros(0, dtype=np.int64)
+        """Rounds in a row each bundle was above a limit, (b,)."""
+        self.policies: PolicyMemory = {}
+        """What the shedding policies remember."""
+
+    def forget_policies(self) -> None:
+        """Start again with hit counts and whatever else the policies remember."""
+        self.split_hits = np.zeros_like(self.split_hits)
+        self.policies = {}
+
+
+class WaitingReport(msgspec.Struct, frozen=True):
+    """A broker's newest report of an open round."""
+
+    time_ms: int
+    id: str
+    report: BrokerReport
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+    @property
+    def rows_count(self) -> int:
+        """Bundles that it tells of."""
+        return len(self.report.bundles)
+
+
+class WaitingTopics(msgspec.Struct, frozen=True):
+    """A broker's newest topic statistics of an open round."""
+
+    time_ms: int
+    id: str
+    traffic: TopicTraffic
+
+    @property
+    def age_key(self) -> tuple[int, str]:
+        """Newest wins; equal times: the greater id."""
+        return (self.time_ms, self.id)
+
+    @property
+    def rows_count(self) -> int:
+        """Topics that it tells of."""
+        return len(self.traffic.topics)

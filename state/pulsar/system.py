@@ -1,0 +1,93 @@
+"""A Pulsar cluster, as the engine sees it."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from state.engine.closing import Closing
+from state.engine.memory import Header, OpenRound
+from state.engine.round_settings import RoundSettings
+from state.engine.store import WaitingKey, WaitingKind
+from state.engine.system import HasSettings, System, Waiting
+from state.events import ClusterFacts, Event, LoadReport, TopicStats
+from state.outputs import Output
+from state.pulsar import policy_memory, rounds
+from state.pulsar.encoding import (
+    decode_fleet,
+    decode_report,
+    decode_topics,
+    encode_fleet,
+    encode_report,
+    encode_topics,
+)
+from state.pulsar.groups import Groups
+from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.settings import ClusterSettings
+
+
+class Pulsar(System[Fleet]):
+    """Its memory is the fleet."""
+
+    name = "pulsar"
+    report = "report"
+    events = {"report": LoadReport, "topics": TopicStats}  # noqa: RUF012  a class variable by its base
+    others = (ClusterFacts,)
+
+    def rounds(self, settings: HasSettings) -> RoundSettings:
+        return settings.pulsar.rounds
+
+    def policy(self, settings: ClusterSettings) -> str:
+        return settings.pulsar.shedding_policy
+
+    def digest(self, settings: ClusterSettings) -> str:
+        return settings.digest
+
+    def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
+        match event:
+            case LoadReport():
+                return "report", event.broker, WaitingReport(event.time_ms, event.id, event.report)
+            case TopicStats():
+                return "topics", event.broker, WaitingTopics(event.time_ms, event.id, event.traffic)
+        return None
+
+    def encode_waiting(self, waiting: Any) -> bytes:
+        return encode_report(waiting) if isinstance(waiting, WaitingReport) else encode_topics(waiting)
+
+    def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
+        return decode_report(value) if kind == "report" else decode_topics(value)
+
+    def encode(self, memory: Fleet) -> bytes:
+        return encode_fleet(memory)
+
+    def decode(self, value: bytes | None) -> Fleet:
+        return Fleet() if value is None else decode_fleet(value)
+
+    def forgotten(self, memory: Fleet) -> Fleet:  # noqa: ARG002  nothing of it stays
+        return Fleet()
+
+    def needs_memory(self, open_round: OpenRound) -> bool:
+        return bool(open_round.spans) or open_round.facts is not None
+
+    def observe(self, header: Header, memory: Fleet | None, open_round: OpenRound) -> Fleet | None:
+        header.ledger.apply_results(
+            (each.action_id, each.outcome, each.time_ms) for each in sorted(open_round.results)
+        )
+        if memory is None or open_round.facts is None:
+            return memory
+        before, after = Groups.of(header.facts), Groups.of(open_round.facts.facts)
+        header.facts = open_round.facts.facts
+        if before == after:
+            return memory
+        moved = copy.copy(memory)
+        moved.policies = policy_memory.forget_moved(memory.policies, before, after)
+        return moved
+
+    def has_summary(self, open_round: OpenRound) -> bool:
+        return bool(open_round.spans)
+
+    def decide(
+        self, closing: Closing, header: Header, memory: Fleet, waiting: Mapping[WaitingKey, Any]
+    ) -> tuple[Fleet, list[Output]]:
+        reports = {key.broker: each for key, each in waiting.items() if key.kind == "report"}
+        topics = {key.broker: each for key, each in waiting.items() if key.kind == "topics"}
+        return rounds.decide(closing, header, copy.copy(memory), reports, topics)
