@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from policies.throttle.settings import NetworkCapacitySettings, ThrottleSettings
-from state.engine.round_settings import RoundSettings
+from state.round_settings import RoundSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

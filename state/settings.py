@@ -14,9 +14,9 @@ from policies.shedding import overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
-from state.engine.round_settings import MS_PER_S, RoundSettings, to_ms
-from state.engine.settings_digest import digest
 from state.kafka_settings import KafkaSettings
+from state.round_settings import MS_PER_S, RoundSettings, to_ms
+from state.settings_digest import digest
 
 __all__ = [
     "MS_PER_S",
@@ -229,7 +229,7 @@ class ClusterSettings:
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     digest: str = field(init=False, default="")
-    """``state.engine.settings_digest`` of the settings that decide about a Pulsar cluster, carried by its round summaries."""
+    """``state.settings_digest`` of the settings that decide about a Pulsar cluster, carried by its round summaries."""
     kafka_digest: str = field(init=False, default="")
     """The same for a Kafka cluster."""
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from state.engine import control
 from state.engine.memory import Header, OpenRound, TickRecord
-from state.engine.round_settings import RoundSettings
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Event, Rejection, Tick
 from state.events import System as SystemName
 from state.kafka.system import Kafka
 from state.pulsar.system import Pulsar
+from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
 
 SYSTEMS: Mapping[SystemName, System[Any]] = {each.name: each for each in (Pulsar(), Kafka())}

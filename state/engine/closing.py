@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from state.engine.memory import ControlRecord, Header, OpenRound
-from state.engine.round_settings import RoundSettings
 from state.outputs import Output, RoundSummary, output, rfc3339
+from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, Mode
 
 ROUND_TYPE = "trimtab.round.v1"

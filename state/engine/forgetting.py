@@ -13,9 +13,9 @@ loses all but the newest control event, its throttle included.
 
 from state.engine import control
 from state.engine.memory import Header
-from state.engine.round_settings import RoundSettings
 from state.engine.waiting import silence_ms
 from state.events import Control
+from state.round_settings import RoundSettings
 
 
 def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from state.engine.closing import Closing
 from state.engine.memory import Header, OpenRound
-from state.engine.round_settings import RoundSettings
 from state.engine.store import WaitingKey, WaitingKind
 from state.events import Event
 from state.events import System as SystemName
 from state.outputs import Output
+from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
 
 MemoryT = TypeVar("MemoryT")

@@ -6,7 +6,6 @@ from typing import Any
 
 from state.engine.closing import Closing
 from state.engine.memory import Header, OpenRound
-from state.engine.round_settings import RoundSettings
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Event, KafkaLoadReport, Reassignment
@@ -24,6 +23,7 @@ from state.kafka.memory import (
     encode_moves,
 )
 from state.outputs import Output
+from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
 
 

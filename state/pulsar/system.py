@@ -6,7 +6,6 @@ from typing import Any
 
 from state.engine.closing import Closing
 from state.engine.memory import Header, OpenRound
-from state.engine.round_settings import RoundSettings
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import ClusterFacts, Event, LoadReport, TopicStats
@@ -22,6 +21,7 @@ from state.pulsar.encoding import (
 )
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
 
 

@@ -4,7 +4,7 @@ Beyond them ends of rounds leave the calendar, and ratios and squares in a summa
 any use.
 """
 
-from state.engine.round_settings import LONGEST_S
+from state.round_settings import LONGEST_S
 
 LARGEST = 1e18
 """Up or down; the same as of a rate in a report."""

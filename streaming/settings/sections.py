@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from state.engine.round_settings import LONGEST_S
+from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.accepted import PATTERN
 from streaming.settings.security import SecuritySettings

@@ -8,10 +8,10 @@ from state.controller import Controller
 from state.engine import control, limits
 from state.engine.closing import Identity
 from state.engine.encoding import decode_header
-from state.engine.round_settings import RoundSettings
 from state.engine.store import DictStore
 from state.events import ActionResult, Event, KafkaLoadReport
 from state.kafka_reports import BrokerLogs, ReplicaRow
+from state.round_settings import RoundSettings
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
 
 SETTINGS = settings_of()
