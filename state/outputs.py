@@ -350,8 +350,6 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     data: bytes
     dry_run: bool
-    summary: RoundSummary | None = None
-    """The round's summary before it was encoded, for whoever counts rather than reads."""
 
 
 def output(
@@ -365,7 +363,6 @@ def output(
     time_ms: int,
     data: Any,
     dry_run: bool,
-    summary: RoundSummary | None = None,
 ) -> Output:
     """An output of ``data``, encoded once."""
     encoded = canonical(data)
@@ -380,7 +377,6 @@ def output(
         id=content_id(encoded),
         data=encoded,
         dry_run=dry_run,
-        summary=summary,
     )
 
 

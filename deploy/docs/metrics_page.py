@@ -1,30 +1,30 @@
 """The page of all metrics, read off a registry in which every metric has been used once."""
 
 from collections.abc import Iterable
-from typing import get_args
+from dataclasses import replace
+from typing import Any, get_args
 
 import msgspec
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from deploy.docs.kafka_example import kafka_example
+from state.engine.closing import ROUND_TYPE
 from state.events import ActionOutcome, RejectReason
+from state.outputs import RoundSummary, Section, UsageSummary
 from streaming.collector.kafka_sweep import EVENTS as KAFKA_EVENTS
 from streaming.collector.kafka_sweep import READ_RESULTS as KAFKA_RESULTS
 from streaming.collector.metrics import EVENTS as PULSAR_EVENTS
 from streaming.collector.metrics import READ_RESULTS as PULSAR_RESULTS
 from streaming.collector.metrics import CollectorMetrics
-from streaming.controller.metrics import THROTTLE_POLICY, KnownLabels, Metrics
+from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.metrics import KnownLabels, Metrics
+from streaming.controller.published import Published, decode
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
-from streaming.intake.observation import (
-    EventCount,
-    EventObservation,
-    Foremost,
-    RoundObservation,
-    ThrottleObservation,
-    UsageStats,
-)
+from streaming.intake.observation import EventCount, EventObservation
 from streaming.intake.records import EVENT_TYPES
+from streaming.settings import Settings
 
 _HEAD = """\
 # Metrics
@@ -55,47 +55,9 @@ _OPEN_LABELS = frozenset({"cluster", "broker", "policy", "version", "pyspark", "
 """Labels whose values are not ours to list."""
 _OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
 
-_ROUND = RoundObservation(
-    cluster="east-1",
-    round=1,
-    end_ms=60_000,
-    outcome="decided",
-    policy="avg-shedder",
-    mode="act",
-    paused=False,
-    failing=False,
-    brokers_reporting_count=3,
-    brokers_missing_count=0,
-    brokers_excluded_count=0,
-    usage={"overall": UsageStats(50.0, 80.0, 20.0)},
-    examined={"fired": 1},
-    foremost=Foremost(45.0, 40.0, 2, 2),
-    candidates={"acted": 1},
-    splits={},
-    findings={"hot-partition": 1, "ineffective": 1, "landed-elsewhere": 1},
-    actions={"unload": 1},
-    oldest_report_age_s=1.0,
-)
-_KAFKA_ROUND = msgspec.structs.replace(
-    _ROUND,
-    policy=THROTTLE_POLICY,
-    usage={},
-    examined={},
-    candidates={},
-    findings={},
-    actions={"throttle": 1},
-    throttle=ThrottleObservation(
-        left_bytes=1,
-        eta_s=1.0,
-        feasible=True,
-        late=False,
-        rates_bytes_per_s={"leader:101": 2, "follower:102": 2},
-        min_bytes_per_s={"leader:101": 1, "follower:102": 1},
-        bottleneck="follower:102",
-    ),
-)
+_CLUSTER = "east-1"
 _EVENTS = EventObservation(
-    cluster="east-1",
+    cluster=_CLUSTER,
     counts=[EventCount(EVENT_TYPES[0], "used", 3)],
     rejected={"not-json": 1},
     action_results={"succeeded": 1},
@@ -128,13 +90,13 @@ class _All(Collector):
 def _used() -> CollectorRegistry:
     """Of the controller, a collector and an executor of either system."""
     collector = CollectorMetrics(
-        _ROUND.cluster,
+        _CLUSTER,
         results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),
         events=tuple(dict.fromkeys((*PULSAR_EVENTS, *KAFKA_EVENTS))),
     )
     collector.observe_sweep(brokers_count=3, ended_s=0.0, duration_s=1.0)
     collector.show_balancers(shedding_count=0, splitting_count=0)
-    executor = ExecutorMetrics(_ROUND.cluster, kinds=(*KINDS, THROTTLE_KIND))
+    executor = ExecutorMetrics(_CLUSTER, kinds=(*KINDS, THROTTLE_KIND))
     executor.polled(0.0)
     registry = CollectorRegistry()
     registry.register(_All(_of_controller().registry, collector.registry, executor.registry))
@@ -146,12 +108,34 @@ def _of_controller() -> Metrics:
         rejected_reasons=get_args(RejectReason),
         event_types=EVENT_TYPES,
         result_outcomes=get_args(ActionOutcome),
+        finding_kinds=KNOWN_LABELS.finding_kinds,
     )
     metrics = Metrics(known, version="", pyspark_version="")
-    metrics.observe_round(_ROUND, published_ms=_ROUND.end_ms)
-    metrics.observe_round(_KAFKA_ROUND, published_ms=_KAFKA_ROUND.end_ms)
+    for event in _rounds():
+        metrics.observe_round(event, published_s=event.time_s)
     metrics.observe_events(_EVENTS)
     return metrics
+
+
+def _rounds() -> Iterable[Published]:
+    """The rounds of a Kafka cluster in the worked example, and one of a Pulsar cluster that fills what is left."""
+    _, said, _ = kafka_example(Settings())
+    rounds = [decode(msgspec.json.encode(event)) for event in said if event["type"] == ROUND_TYPE]
+    yield from rounds
+    last = rounds[-1].data
+    assert isinstance(last, RoundSummary)
+    counted: Section[Any] = Section(count=1, outcomes={"fired": 1}, heaviest=[])
+    of_pulsar = msgspec.structs.replace(
+        last,
+        cluster=_CLUSTER,
+        system="pulsar",
+        policy="avg-shedder",
+        usage=UsageSummary(mean_points=50.0, max_points=80.0, stdev_points=20.0),
+        examined=counted,
+        candidates=counted,
+        throttle=None,
+    )
+    yield replace(rounds[-1], data=of_pulsar)
 
 
 def _row(family: Metric) -> str:

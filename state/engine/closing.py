@@ -70,7 +70,7 @@ class Closing:
 
     def summary(self, spoken: RoundSummary, *, actions_count: int) -> Output:
         """The summary of the round, behind its actions."""
-        return self._output("round", ROUND_TYPE, "round", spoken, place=actions_count, summary=spoken)
+        return self._output("round", ROUND_TYPE, "round", spoken, place=actions_count)
 
     def _output(
         self,
@@ -80,7 +80,6 @@ class Closing:
         data: Any,
         *,
         place: int,
-        summary: RoundSummary | None = None,
     ) -> Output:
         return output(
             kind=kind,
@@ -92,7 +91,6 @@ class Closing:
             time_ms=self.end_ms,
             data=data,
             dry_run=self.is_dry_run,
-            summary=summary,
         )
 
 

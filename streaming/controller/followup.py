@@ -8,12 +8,12 @@ brokers of the last `SETTLE_ROUNDS` rounds, each at most `KEPT_COUNT` a cluster)
 the next answer is about what was published since. Not thread-safe.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
 
-import msgspec
+from state.outputs import BrokerLoad, RoundSummary, Unload
+from streaming.controller.published import Published
 
 __all__ = ["Effect", "FollowUp", "Repeat", "Source"]
 
@@ -23,9 +23,6 @@ SETTLE_ROUNDS = 3
 """Rounds after which an unload shows in the reports: 3 minutes at the default length, as long as an action is valid."""
 KEPT_COUNT = 10_000
 """Bundles and brokers remembered of a cluster; the oldest go first. About 2 MB."""
-
-_UNLOAD_TYPE = "trimtab.action.unload.v1"
-_ROUND_TYPE = "trimtab.round.v1"
 
 Source = Literal["same", "other"]
 """Whether a bundle that is unloaded again is at the broker it was to leave before, or at another."""
@@ -50,39 +47,6 @@ class Effect:
     achieved_bytes_per_s: float
 
 
-class _Load(msgspec.Struct, frozen=True):
-    broker: str
-    messages_per_s: float
-    bytes_per_s: float
-
-
-class _Evidence(msgspec.Struct, frozen=True):
-    bundle_messages_per_s: float
-    bundle_bytes_per_s: float
-
-
-class _Unload(msgspec.Struct, frozen=True):
-    """The few fields that are needed; all others are skipped unread."""
-
-    round: int
-    bundle: str
-    source_broker: str
-    destination_broker: str | None
-    evidence: _Evidence
-
-
-class _Round(msgspec.Struct, frozen=True):
-    round: int
-    brokers: tuple[_Load, ...]
-
-
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    cluster: str
-    time: datetime
-    data: msgspec.Raw
-
-
 @dataclass(slots=True)
 class _Awaited:
     """A broker that is to lose traffic."""
@@ -91,12 +55,12 @@ class _Awaited:
     messages_per_s: float = 0.0
     """To be lost, what comes in on the way taken off."""
     bytes_per_s: float = 0.0
-    before: _Load | None = None
+    before: BrokerLoad | None = None
     """Its load in the round of the decision."""
 
-    def add(self, evidence: _Evidence, *, sign: int) -> None:
-        self.messages_per_s += sign * evidence.bundle_messages_per_s
-        self.bytes_per_s += sign * evidence.bundle_bytes_per_s
+    def add(self, unload: Unload, *, sign: int) -> None:
+        self.messages_per_s += sign * float(unload.evidence["bundle_messages_per_s"])
+        self.bytes_per_s += sign * float(unload.evidence["bundle_bytes_per_s"])
 
 
 @dataclass(slots=True)
@@ -107,13 +71,8 @@ class _Cluster:
     """By broker; the oldest first."""
 
 
-_EVENTS = msgspec.json.Decoder(_Event)
-_UNLOADS = msgspec.json.Decoder(_Unload)
-_ROUNDS = msgspec.json.Decoder(_Round)
-
-
 class FollowUp:
-    """Takes what was published, batch by batch."""
+    """Takes what was published, event by event, those of a cluster in their order."""
 
     def __init__(self) -> None:
         self._clusters: dict[str, _Cluster] = {}
@@ -122,27 +81,25 @@ class FollowUp:
         """What was published of a cluster is followed up no more."""
         self._clusters.pop(cluster, None)
 
-    def see(self, published: Iterable[bytes]) -> Iterator[Repeat | Effect]:
-        """Actions and round summaries as published, those of a cluster in their order; yields what they show."""
-        for value in published:
-            event = _EVENTS.decode(value)
-            known = self._clusters.setdefault(event.cluster, _Cluster())
-            if event.type == _UNLOAD_TYPE:
-                yield from _unloaded(known, event)
-            elif event.type == _ROUND_TYPE and known.awaited:
-                yield from _closed(known, event)
+    def see(self, event: Published) -> Iterator[Repeat | Effect]:
+        """What an action or a round's summary shows."""
+        data = event.data
+        known = self._clusters.setdefault(data.cluster, _Cluster())
+        if isinstance(data, Unload) and not data.dry_run:
+            yield from _unloaded(known, data, event.time_s)
+        elif isinstance(data, RoundSummary) and known.awaited:
+            yield from _closed(known, data)
 
 
-def _unloaded(known: _Cluster, event: _Event) -> Iterator[Repeat]:
-    data, now_s = _UNLOADS.decode(event.data), event.time.timestamp()
+def _unloaded(known: _Cluster, data: Unload, now_s: float) -> Iterator[Repeat]:
     before = known.unloaded.pop(data.bundle, None)
     if before is not None and now_s - before[0] <= WINDOW_S:
-        yield Repeat(cluster=event.cluster, source="same" if before[1] == data.source_broker else "other")
+        yield Repeat(cluster=data.cluster, source="same" if before[1] == data.source_broker else "other")
     known.unloaded[data.bundle] = (now_s, data.source_broker)
-    known.awaited.setdefault(data.source_broker, _Awaited(data.round)).add(data.evidence, sign=1)
+    known.awaited.setdefault(data.source_broker, _Awaited(data.round)).add(data, sign=1)
     _forget(known, now_s)
     if data.destination_broker in known.awaited:
-        known.awaited[data.destination_broker].add(data.evidence, sign=-1)
+        known.awaited[data.destination_broker].add(data, sign=-1)
 
 
 def _forget(known: _Cluster, now_s: float) -> None:
@@ -153,9 +110,8 @@ def _forget(known: _Cluster, now_s: float) -> None:
         del known.awaited[next(iter(known.awaited))]
 
 
-def _closed(known: _Cluster, event: _Event) -> Iterator[Effect]:
+def _closed(known: _Cluster, data: RoundSummary) -> Iterator[Effect]:
     """Look back on the brokers whose unloads are `SETTLE_ROUNDS` old; one no longer reported says nothing."""
-    data = _ROUNDS.decode(event.data)
     loads = {load.broker: load for load in data.brokers}
     settled = []
     for broker, awaited in list(known.awaited.items()):
@@ -168,7 +124,7 @@ def _closed(known: _Cluster, event: _Event) -> Iterator[Effect]:
             settled.append((awaited, awaited.before, loads[broker]))
     if settled:
         yield Effect(
-            cluster=event.cluster,
+            cluster=data.cluster,
             expected_messages_per_s=sum(awaited.messages_per_s for awaited, _, _ in settled),
             achieved_messages_per_s=sum(
                 before.messages_per_s - after.messages_per_s for _, before, after in settled

@@ -14,26 +14,23 @@ from typing import Literal, TypeVar, get_args
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
+from policies.shedding.contract import Stand
+from policies.shedding.registry import policy_named
+from policies.usage import RESOURCES
+from state.engine.closing import Outcome
+from state.outputs import RoundSummary
 from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.followup import Effect, Repeat, Source
+from streaming.controller.published import Published
 from streaming.controller.throttle_metrics import ThrottleGauges
-from streaming.intake.observation import (
-    EventObservation,
-    EventResult,
-    Resource,
-    RoundObservation,
-    RoundOutcome,
-)
+from streaming.intake.observation import EventObservation, EventResult
 from streaming.process import instruments
 
 __all__ = ["KnownLabels", "Metrics", "Part", "is_used"]
 
 UNKNOWN = "unknown"
 """The label of an event type that is not one of ours, so that strangers cannot make series."""
-
-THROTTLE_POLICY = "reassignment-throttle"
-"""The policy of Kafka clusters, which looks at no bundle."""
 
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
@@ -137,23 +134,25 @@ class Metrics:
     def _histogram(self, family: Family) -> Histogram:
         return instruments.histogram(self.registry, family)
 
-    def observe_round(self, seen: RoundObservation, *, published_ms: int) -> None:
-        """Count a round that has been published at `published_ms` (Unix milliseconds)."""
+    def observe_round(self, event: Published, *, published_s: float) -> None:
+        """Count the round of a summary that was published at `published_s` (Unix time)."""
+        seen = event.data
+        assert isinstance(seen, RoundSummary), "actions are counted by their round"
         cluster, policy = seen.cluster, seen.policy
         self._introduce(cluster)
-        if policy != THROTTLE_POLICY:
+        if seen.system == "pulsar":
             self._introduce_outcomes(cluster, policy)
         self._rounds.labels(cluster, seen.outcome).inc()
-        for outcome, count in seen.examined.items():
+        for outcome, count in seen.examined.outcomes.items():
             self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
-        for outcome, count in seen.candidates.items():
+        for outcome, count in seen.candidates.outcomes.items():
             self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
-        for outcome, count in seen.splits.items():
+        for outcome, count in seen.splits.outcomes.items():
             self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
-        for kind, count in seen.actions.items():
+        for kind, count in _actions(seen).items():
             self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
-        self._lag.observe(max(0, published_ms - seen.end_ms) / 1000)
-        self._show_state(seen)
+        self._lag.observe(max(0.0, published_s - event.time_s))
+        self._show_state(seen, event.time_s)
         if seen.throttle is not None:
             self._throttles.show(cluster, seen.throttle)
         elif seen.outcome == "decided":
@@ -167,34 +166,35 @@ class Metrics:
         for outcome in self._known.split_outcomes:
             self._candidates.labels(cluster, SPLIT_POLICY, outcome)
 
-    def _show_state(self, seen: RoundObservation) -> None:
+    def _show_state(self, seen: RoundSummary, end_s: float) -> None:
         cluster = seen.cluster
-        counts = (seen.brokers_reporting_count, seen.brokers_missing_count, seen.brokers_excluded_count)
+        counts = (seen.brokers_reporting_count, seen.brokers_missing_count, len(seen.brokers_excluded))
         for state, count in zip(_BROKER_STATES, counts, strict=True):
             self._brokers.labels(cluster, state).set(count)
-        for resource in get_args(Resource):
-            usage = seen.usage.get(resource)
+        for resource in ("overall", *RESOURCES):
+            usage = seen.usage if resource == "overall" else seen.resources.get(resource)
             points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
             for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
                 self._usage.labels(cluster, resource, stat).set(value)
-        for kind in {*self._known.finding_kinds, *seen.findings}:
-            self._findings.labels(cluster, kind).set(seen.findings.get(kind, 0))
+        findings = seen.findings.outcomes
+        for kind in {*self._known.finding_kinds, *findings}:
+            self._findings.labels(cluster, kind).set(findings.get(kind, 0))
         self._report_age.labels(cluster).set(seen.oldest_report_age_s)
         self._dry_run.labels(cluster).set(seen.mode == "dry-run")
         self._paused.labels(cluster).set(seen.paused)
-        self._failing.labels(cluster).set(seen.failing)
-        self._round_end.labels(cluster).set(seen.end_ms / 1000)
+        self._failing.labels(cluster).set((seen.failing_since or seen.splits_failing_since) is not None)
+        self._round_end.labels(cluster).set(end_s)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
-        self._round_length.labels(cluster).set(seen.end_ms / (seen.round + 1) / 1000)
+        self._round_length.labels(cluster).set(end_s / (seen.round + 1))
 
-    def _show_balance(self, seen: RoundObservation) -> None:
+    def _show_balance(self, seen: RoundSummary) -> None:
         outliers = sum(
             count
-            for outcome, count in seen.examined.items()
+            for outcome, count in seen.examined.outcomes.items()
             if _plain(outcome) not in self._known.calm_outcomes
         )
         self._outliers.labels(seen.cluster).set(outliers)
-        found = seen.foremost
+        found = _foremost(seen)
         values = (
             (math.nan,) * len(_FOREMOST)
             if found is None
@@ -284,7 +284,7 @@ class Metrics:
             return
         self._clusters.add(cluster)
         self._known_clusters.set(len(self._clusters))
-        for outcome in get_args(RoundOutcome):
+        for outcome in get_args(Outcome):
             self._rounds.labels(cluster, outcome)
         for kind in self._known.action_kinds:
             for dry_run in (True, False):
@@ -309,6 +309,23 @@ class Metrics:
 def is_used(seen: EventObservation) -> bool:
     """Whether any of the events was of use."""
     return any(entry.result == "used" and entry.count for entry in seen.counts)
+
+
+def _actions(seen: RoundSummary) -> dict[str, int]:
+    """How many actions of each kind a round decided."""
+    if seen.system == "kafka":
+        return {"throttle": seen.actions_count}
+    splits_count = seen.splits.outcomes.get("acted", 0)
+    return {"unload": seen.actions_count - splits_count, "split": splits_count}
+
+
+def _foremost(seen: RoundSummary) -> Stand | None:
+    """What stands out most, of the rows shown; None for a policy without such a number."""
+    policy = policy_named(seen.policy)
+    if policy is None or policy.headline.stand_of is None or not seen.examined.heaviest:
+        return None
+    stands = map(policy.headline.stand_of, (row.evidence for row in seen.examined.heaviest))
+    return max(stands, key=lambda each: each.difference_points)
 
 
 def _plain(outcome: str) -> str:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 
+from state.outputs import RoundSummary
 from streaming.controller.followup import FollowUp
 from streaming.controller.metrics import Metrics, Part, is_used
+from streaming.controller.published import Published
+from streaming.controller.published import decode as decode_published
 from streaming.controller.said import log_output
-from streaming.intake.observation import EventObservation, decode
-from streaming.spark.rows import ACTION, OBSERVED, ROUND, OutputRow
+from streaming.intake.observation import decode
+from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND, OutputRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,13 +58,21 @@ class Telling:
         self._metrics.forget(cluster)
 
     def _tell(self, rows: Sequence[OutputRow]) -> None:
-        for row in rows:
-            self.attempt("log", partial(log_output, row.kind, bytes(row.value)))
-        published_ms = round(time.time() * 1000)
+        published_s = time.time()
+        outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
+        for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
+            self.attempt("metrics", partial(self._tell_one, bytes(row.value), published_s))
         for row in rows:
             if row.kind == OBSERVED:
-                self.attempt("metrics", partial(self._observe, bytes(row.value), published_ms))
-        self._follow_up([row for row in rows if row.kind in {ACTION, ROUND}])
+                self.attempt("metrics", partial(self._observe_events, bytes(row.value)))
+
+    def _tell_one(self, value: bytes, published_s: float) -> None:
+        event = decode_published(value)
+        self.attempt("log", partial(log_output, event))
+        if isinstance(event.data, RoundSummary):
+            self._heard_s[event.data.cluster] = time.monotonic()
+            self.attempt("metrics", partial(self._metrics.observe_round, event, published_s=published_s))
+        self.attempt("follow-up", partial(self._follow_up, event))
 
     def attempt(self, part: Part, tell: Callable[[], None]) -> None:
         """Tell one thing; an error is logged and counted."""
@@ -73,22 +84,14 @@ class Telling:
             )
             self._metrics.count_telling_error(part)
 
-    def _observe(self, value: bytes, published_ms: int) -> None:
+    def _observe_events(self, value: bytes) -> None:
         seen = decode(value)
-        if isinstance(seen, EventObservation):
-            if seen.forgotten:
-                self._forget(seen.cluster)
-            elif seen.cluster and is_used(seen):
-                self._heard_s[seen.cluster] = time.monotonic()
-            self._metrics.observe_events(seen)
-        else:
+        if seen.forgotten:
+            self._forget(seen.cluster)
+        elif seen.cluster and is_used(seen):
             self._heard_s[seen.cluster] = time.monotonic()
-            self._metrics.observe_round(seen, published_ms=published_ms)
+        self._metrics.observe_events(seen)
 
-    def _follow_up(self, rows: Sequence[OutputRow]) -> None:
-        for row in sorted(rows, key=lambda row: (row.key, row.round, row.place)):
-            self.attempt("follow-up", partial(self._see, bytes(row.value)))
-
-    def _see(self, value: bytes) -> None:
-        for seen in self._followup.see([value]):
+    def _follow_up(self, event: Published) -> None:
+        for seen in self._followup.see(event):
             self._metrics.observe_followup(seen)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import Gauge
 
+from state.throttle_outputs import ThrottleSummary
 from streaming.contract import families
 from streaming.contract.families import Family
-from streaming.intake.observation import ThrottleObservation
 
 _BY_ROLE = (families.THROTTLE_RATE, families.THROTTLE_MINIMUM, families.REASSIGNMENT_BOTTLENECK)
 
@@ -28,13 +28,17 @@ class ThrottleGauges:
         self._by_role = tuple(map(gauge, _BY_ROLE))
         self._shown: dict[str, set[tuple[int, str, str]]] = {}
 
-    def show(self, cluster: str, seen: ThrottleObservation) -> None:
+    def show(self, cluster: str, seen: ThrottleSummary) -> None:
         """Show a round; what is unknown is NaN."""
-        self._left.labels(cluster).set(_or_nan(seen.left_bytes))
-        self._eta.labels(cluster).set(_or_nan(seen.eta_s))
+        self._left.labels(cluster).set(_or_nan(seen.bytes_left))
+        self._eta.labels(cluster).set(0.0 if seen.outcome == "nothing-moves" else _or_nan(seen.eta_s))
         self._feasible.labels(cluster).set(_or_nan(seen.feasible))
         self._late.labels(cluster).set(seen.late)
-        self._changed.labels(cluster).set(seen.changed_count)
+        self._changed.labels(cluster).set(
+            len(seen.changed_rates_bytes_per_s)
+            + len(seen.lost_leader_throttled_replicas)
+            + len(seen.lost_follower_throttled_replicas)
+        )
         self._failures.labels(cluster).set(seen.failures_count)
         now: set[tuple[int, str, str]] = set()
         last = {} if seen.bottleneck is None else {seen.bottleneck: 1}

@@ -25,7 +25,7 @@ from state.settings import SettingsSource
 from streaming.contract.encode import source_of
 from streaming.contract.origin import Origin
 from streaming.intake.observation import encode
-from streaming.intake.observing import event_observation, round_observation
+from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
 from streaming.spark.rows import of_observation, of_output, of_refused
@@ -155,8 +155,6 @@ class ClusterProcessor(StatefulProcessor):
     def _rows(self, outputs: list[Output]) -> Iterator[Row]:
         for output in outputs:
             yield of_output(output, self._source)
-            if output.summary is not None:
-                yield of_observation(output.cluster, encode(round_observation(output)))
 
     def close(self) -> None:
         """Nothing to release: the state belongs to Spark."""

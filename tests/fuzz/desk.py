@@ -18,9 +18,10 @@ from state.outputs import Output, RoundSummary, Split, Unload
 from state.settings import SettingsSource
 from state.throttle_outputs import Throttle
 from streaming.contract.encode import Refused, encode, encode_refused
+from streaming.controller.published import decode as decode_published
 from streaming.intake.observation import decode as decode_observation
 from streaming.intake.observation import encode as encode_observation
-from streaming.intake.observing import event_observation, round_observation
+from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
 from tests.fuzz.traffic import Traffic
 
@@ -117,11 +118,11 @@ class Desk:
     def _check(self, output: Output, record: Record | None) -> None:
         self.outputs_count[output.type] += 1
         value = encode(output, SOURCE)
-        if output.summary is not None:
-            self.outcomes[output.summary.outcome] += 1
-            if output.summary.outcome == "internal-error":
-                self._fault(output.summary.reason, record)
-            decode_observation(encode_observation(round_observation(output)))
+        told = decode_published(value).data
+        if isinstance(told, RoundSummary):
+            self.outcomes[told.outcome] += 1
+            if told.outcome == "internal-error":
+                self._fault(told.reason, record)
         data = msgspec.json.decode(value)["data"]
         msgspec.convert(data, _DATA[output.type], strict=True)
         self._check_value(output.type, value)

@@ -36,7 +36,8 @@ from state.engine.store import DictStore
 from streaming.contract import families
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
-from streaming.intake.observing import round_observation
+from streaming.contract.encode import encode
+from streaming.controller.published import decode as decode_published
 from streaming.settings import ClusterSettingsSource, load
 from streaming.settings.reference import render_reference
 from streaming.contract.decode import decode
@@ -49,7 +50,7 @@ for line in Path(sys.argv[2]).read_bytes().splitlines():
     controller.commit()
     for output in result.outputs:
         if output.kind == "round":
-            metrics.observe_round(round_observation(output), published_ms=output.time_ms)
+            metrics.observe_round(decode_published(encode(output, "/trimtab/x")), published_s=0.0)
 value = metrics.registry.get_sample_value
 print(json.dumps({
     "policies": decode_fleet(store.fleet()).policies,

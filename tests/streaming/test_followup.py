@@ -1,44 +1,69 @@
 """What published decisions say about earlier ones: bundles passed around, and load that did or did not go away."""
 
-import json
+import msgspec
 
-from state.outputs import rfc3339
+from state.outputs import BrokerLoad, Unload
 from streaming.controller import followup
 from streaming.controller.followup import WINDOW_S, Effect, FollowUp, Repeat
+from streaming.controller.published import Published
+from tests.streaming.summaries import ROUND
 
 ROUND_S = 60
 
 
 def unload(
-    number: int, bundle: str = "a", *, source: str = "b1", to: str | None = "b2", rate: float = 10.0
-) -> bytes:
-    """As it is published, with a field more than is needed."""
-    data = {
-        "round": number,
-        "bundle": bundle,
-        "source_broker": source,
-        "destination_broker": to,
-        "evidence": {"bundle_messages_per_s": rate, "bundle_bytes_per_s": 100 * rate, "policy_says": "so"},
-    }
-    return event("trimtab.action.unload.v1", number, data)
+    number: int,
+    bundle: str = "a",
+    *,
+    source: str = "b1",
+    to: str | None = "b2",
+    rate: float = 10.0,
+    cluster: str = "east-1",
+    dry_run: bool = False,
+) -> Published:
+    data = Unload(
+        cluster=cluster,
+        round=number,
+        policy="avg-shedder",
+        trigger="",
+        reason="",
+        evidence={"bundle_messages_per_s": rate, "bundle_bytes_per_s": 100 * rate},
+        expected={},
+        precondition={},
+        expires_at="",
+        dry_run=dry_run,
+        bundle=bundle,
+        source_broker=source,
+        destination_broker=to,
+    )
+    return Published(id="", type="trimtab.action.unload.v1", time_s=float((number + 1) * ROUND_S), data=data)
 
 
-def closed(number: int, **rates: float) -> bytes:
+def closed(number: int, **rates: float) -> Published:
     """A round's summary with the message rate of each broker."""
     brokers = [
-        {"broker": name, "messages_per_s": rate, "bytes_per_s": 100 * rate, "usage_points": 1.0}
+        BrokerLoad(
+            broker=name,
+            usage_points=1.0,
+            resources={},
+            messages_per_s=rate,
+            bytes_per_s=100 * rate,
+            bundles_count=1,
+            excluded=False,
+            group=None,
+        )
         for name, rate in rates.items()
     ]
-    return event("trimtab.round.v1", number, {"round": number, "brokers": brokers})
+    data = msgspec.structs.replace(ROUND, round=number, brokers=brokers)
+    return Published(id="", type="trimtab.round.v1", time_s=float((number + 1) * ROUND_S), data=data)
 
 
-def event(type_: str, number: int, data: dict[str, object], cluster: str = "east-1") -> bytes:
-    time = rfc3339((number + 1) * ROUND_S * 1000)
-    return json.dumps({"type": type_, "cluster": cluster, "time": time, "data": data}).encode()
+def seen(*published: Published) -> list[Repeat | Effect]:
+    return told(FollowUp(), *published)
 
 
-def seen(*published: bytes) -> list[Repeat | Effect]:
-    return list(FollowUp().see(published))
+def told(follow: FollowUp, *published: Published) -> list[Repeat | Effect]:
+    return [found for event in published for found in follow.see(event)]
 
 
 def test_a_bundle_unloaded_once_is_no_repeat() -> None:
@@ -57,19 +82,22 @@ def test_after_the_window_an_unload_is_the_first_again() -> None:
 
 
 def test_clusters_with_bundles_of_the_same_name_are_kept_apart() -> None:
-    other = json.loads(unload(40)) | {"cluster": "west-1"}
-    assert seen(unload(0), json.dumps(other).encode()) == []
+    assert seen(unload(0), unload(40, cluster="west-1")) == []
+
+
+def test_what_a_dry_run_decides_is_not_followed_for_nothing_moves() -> None:
+    assert seen(unload(0, dry_run=True), unload(40, dry_run=True)) == []
 
 
 def test_what_is_remembered_is_bounded() -> None:
     follow = FollowUp()
     several = followup.KEPT_COUNT + 500
-    list(follow.see(unload(0, f"bundle-{n}", source=f"b{n}") for n in range(several)))
+    told(follow, *(unload(0, f"bundle-{n}", source=f"b{n}") for n in range(several)))
     known = follow._clusters["east-1"]
     assert len(known.unloaded) == followup.KEPT_COUNT
     assert len(known.awaited) == followup.KEPT_COUNT
     assert f"bundle-{several - 1}" in known.unloaded
-    list(follow.see([unload(10_000, "later")]))
+    told(follow, unload(10_000, "later"))
     assert list(known.unloaded) == ["later"], "what is older than the window goes too"
 
 
@@ -117,14 +145,9 @@ def test_a_broker_that_is_gone_proves_nothing() -> None:
     assert seen(unload(7), closed(7, b1=100.0, b2=1.0), closed(10, b2=1.0), closed(11, b1=100.0)) == []
 
 
-def test_actions_of_other_kinds_are_passed_over() -> None:
-    split = event("trimtab.action.split.v1", 8, {"round": 8, "bundle": "a", "evidence": []})
-    assert seen(unload(7), split, unload(9)) == [Repeat(cluster="east-1", source="same")]
-
-
 def test_a_forgotten_cluster_is_followed_up_no_more() -> None:
     follow = FollowUp()
-    assert list(follow.see([unload(0)])) == []
+    assert told(follow, unload(0)) == []
     follow.forget("east-1")
     follow.forget("never heard of")
-    assert list(follow.see([unload(40)])) == []
+    assert told(follow, unload(40)) == []

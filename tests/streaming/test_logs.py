@@ -6,24 +6,24 @@ import sys
 
 import pytest
 
+from streaming.controller.published import decode
 from streaming.controller.said import log_output
 from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
-from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[-1])["trimtab.action.unload.v1"]
 SUMMARY = messages(folders()[-1])["trimtab.round.v1"]
 
 
-def logged(caplog: pytest.LogCaptureFixture, kind: str, event: dict[str, object]) -> list[logging.LogRecord]:
+def logged(caplog: pytest.LogCaptureFixture, event: dict[str, object]) -> list[logging.LogRecord]:
     caplog.clear()
-    log_output(kind, json.dumps(event).encode())
+    log_output(decode(json.dumps(event).encode()))
     return list(caplog.records)
 
 
 def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    (record,) = logged(caplog, ACTION, UNLOAD)
+    (record,) = logged(caplog, UNLOAD)
     line = json.loads(formatter("json").format(record))
     assert line["cluster"] == "lab"
     assert line["round"] == UNLOAD["data"]["round"]
@@ -36,17 +36,17 @@ def test_a_published_action_is_a_line_with_cluster_round_and_id(caplog: pytest.L
     assert UNLOAD["id"] in text
     assert "lab, round" in text
     assert "\n" not in text
-    assert "(dry-run)" in logged(caplog, DRY_RUN_ACTION, UNLOAD)[0].getMessage()
+    dry_run = UNLOAD | {"data": UNLOAD["data"] | {"dry_run": True}}
+    assert "(dry-run)" in logged(caplog, dry_run)[0].getMessage()
 
 
-def test_rounds_are_for_whoever_asks_for_more_and_observations_for_nobody(
+def test_rounds_are_for_whoever_asks_for_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    assert logged(caplog, ROUND, SUMMARY) == []
+    assert logged(caplog, SUMMARY) == []
     caplog.set_level(logging.DEBUG)
-    assert logged(caplog, OBSERVED, {}) == []
-    (record,) = logged(caplog, ROUND, SUMMARY)
+    (record,) = logged(caplog, SUMMARY)
     line = json.loads(formatter("json").format(record))
     assert (line["cluster"], line["round"]) == ("lab", SUMMARY["data"]["round"])
     assert "action_id" not in line

@@ -9,41 +9,20 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from state.throttle_outputs import ThrottleSummary
 from streaming.controller.known import KNOWN_LABELS
-from streaming.controller.metrics import THROTTLE_POLICY, Metrics
-from streaming.intake.observation import RoundObservation, ThrottleObservation
+from streaming.controller.metrics import Metrics
+from tests.streaming.summaries import THROTTLE as MOVING
+from tests.streaming.summaries import of_kafka, published
 
-ROUND = RoundObservation(
-    cluster="kafka-1",
-    round=1,
-    end_ms=20_000,
-    outcome="decided",
-    policy=THROTTLE_POLICY,
-    mode="act",
-    paused=False,
-    failing=False,
-    brokers_reporting_count=3,
-    brokers_missing_count=0,
-    brokers_excluded_count=0,
-    usage={},
-    examined={},
-    foremost=None,
-    candidates={},
-    splits={},
-    findings={},
-    actions={"throttle": 1},
-    oldest_report_age_s=1.0,
-)
-MOVING = ThrottleObservation(
-    left_bytes=72_000,
-    eta_s=None,
-    feasible=False,
-    late=True,
-    rates_bytes_per_s={"leader:101": 30, "follower:104": 40},
-    min_bytes_per_s={"leader:101": 26, "follower:104": None},
-)
-DONE = ThrottleObservation(
-    left_bytes=0, eta_s=0.0, feasible=None, late=False, rates_bytes_per_s={}, min_bytes_per_s={}
+DONE = msgspec.structs.replace(
+    MOVING,
+    outcome="nothing-moves",
+    bytes_left=0,
+    feasible=None,
+    late=False,
+    rates_bytes_per_s={},
+    min_bytes_per_s={},
 )
 
 
@@ -57,10 +36,10 @@ class Page:
         }
 
 
-def page(*seen: ThrottleObservation) -> Page:
+def page(*seen: ThrottleSummary) -> Page:
     metrics = Metrics(KNOWN_LABELS, version="1", pyspark_version="4")
     for each in seen:
-        metrics.observe_round(msgspec.structs.replace(ROUND, throttle=each), published_ms=20_500)
+        metrics.observe_round(published(of_kafka(each), end_s=20.0), published_s=20.5)
     families: Any = text_string_to_metric_families(generate_latest(metrics.registry).decode())
     return Page(
         {
@@ -96,7 +75,12 @@ def test_brokers_are_named_only_while_something_moves():
 
 
 def test_what_others_changed_and_what_was_not_carried_out_is_counted_and_over_when_it_is_over():
-    odd = msgspec.structs.replace(MOVING, changed_count=2, failures_count=3)
+    odd = msgspec.structs.replace(
+        MOVING,
+        changed_rates_bytes_per_s={"leader:101": 5},
+        lost_leader_throttled_replicas={"t": "0:1"},
+        failures_count=3,
+    )
     assert (page(odd).of("throttle_changed"), page(odd).of("throttle_failures")) == (
         {("kafka-1",): 2},
         {("kafka-1",): 3},

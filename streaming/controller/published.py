@@ -1,0 +1,47 @@
+"""A published action or round summary, decoded once for all who tell of it: the log, the metrics, the follow-up."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from state.engine.closing import ROUND_TYPE
+from state.outputs import RoundSummary, Split, Unload
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from state.throttle_outputs import Throttle
+
+Data = Unload | Split | Throttle | RoundSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """An event as it is on its topic."""
+
+    id: str
+    type: str
+    time_s: float
+    """End of its round, Unix time."""
+    data: Data
+
+
+class _Event(msgspec.Struct, frozen=True):
+    id: str
+    type: str
+    time: datetime
+    data: msgspec.Raw
+
+
+_EVENTS = msgspec.json.Decoder(_Event)
+_THROTTLES: msgspec.json.Decoder[Data] = msgspec.json.Decoder(Throttle)
+_DATA: dict[str, msgspec.json.Decoder[Data]] = {
+    UNLOAD_TYPE: msgspec.json.Decoder(Unload),
+    SPLIT_TYPE: msgspec.json.Decoder(Split),
+    ROUND_TYPE: msgspec.json.Decoder(RoundSummary),
+}
+
+
+def decode(value: bytes) -> Published:
+    """From the value of a record. Raises ``msgspec.MsgspecError`` for one that was not published by this version."""
+    event = _EVENTS.decode(value)
+    data = _DATA.get(event.type, _THROTTLES).decode(event.data)
+    return Published(id=event.id, type=event.type, time_s=event.time.timestamp(), data=data)
