@@ -1,14 +1,14 @@
 #!/bin/sh
-# Everything is a command of trimtab, except the one word by which Spark on Kubernetes starts an executor: its image has
-# to turn the variables Spark sets into the backend's options (BasicExecutorFeatureStep; the wheel of pyspark carries
-# Spark's jars, but not its images' script).
+# Every argument is a command of trimtab, except the word `executor`, with which Spark on Kubernetes starts an executor.
+# This script then turns the variables that Spark sets into the options of the backend (BasicExecutorFeatureStep). The
+# pyspark package contains Spark's jars, but not the script of its images.
 set -eu
 if [ "${1:-}" != executor ]; then
   exec trimtab "$@"
 fi
 spark=$(python -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 options=$(mktemp)
-# Each in quotes, as a file of java's arguments wants it.
+# Each option is in quotes, as java expects it in a file of arguments.
 env | sed -n '/^SPARK_JAVA_OPT_[0-9]*=/{s///;s/[\\"]/\\&/g;s/.*/"&"/;p;}' >"$options"
 exec java "@$options" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
   -cp "${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:-}:$spark/jars/*" \
