@@ -18,7 +18,7 @@ from state.events import (
     TopicStats,
 )
 from state.facts import Facts, Isolation
-from streaming.contract import decode as decoding
+from streaming.contract import pulsar_report
 from streaming.contract.bundles import KnownBundles
 from streaming.contract.decode import decode
 from tests.streaming.events import (
@@ -191,7 +191,7 @@ def test_bundles_of_pulsar_itself_are_counted_but_never_seen(name: str):
 
 
 def test_a_heartbeat_stays_unseen_when_the_memory_of_names_starts_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decoding, "_known_bundles", KnownBundles(max_names=3))
+    monkeypatch.setattr(pulsar_report, "_known_bundles", KnownBundles(max_names=3))
     for bundles in ([HEARTBEAT, LOW], [HEARTBEAT, HIGH, "t/n/0x1_0x2"], [HEARTBEAT, LOW]):
         assert HEARTBEAT not in seen({"bundles": bundles}).bundles
         assert HEARTBEAT not in seen({"lastStats": dict.fromkeys(bundles, traffic(1))}).bundles
