@@ -11,13 +11,15 @@ import promql_parser as promql
 import yaml
 
 from policies.throttle.rates import Role
+from policies.usage import RESOURCES
+from state.engine.closing import Outcome
 from state.settings import PulsarSettings
 from streaming.contract import families
 from streaming.contract.families import Family
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import SPLIT_POLICY
 from streaming.executor.orders import SkipReason
-from streaming.intake.observation import EventResult, Resource, RoundOutcome
+from streaming.intake.observation import EventResult
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
@@ -31,7 +33,7 @@ FOREIGN = {
 }
 """Series that Prometheus makes itself."""
 KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
-    (families.ROUNDS, "outcome"): frozenset(get_args(RoundOutcome)),
+    (families.ROUNDS, "outcome"): frozenset(get_args(Outcome)),
     (families.EXAMINED, "outcome"): frozenset(KNOWN_LABELS.examined_outcomes),
     (families.CANDIDATES, "outcome"): frozenset(
         {*KNOWN_LABELS.candidate_outcomes, *KNOWN_LABELS.split_outcomes}
@@ -46,7 +48,7 @@ KNOWN_VALUES: Mapping[tuple[Family, str], frozenset[str]] = {
     (families.REPEATED_UNLOADS, "source"): frozenset({"same", "other"}),
     (families.EVENTS, "type"): frozenset(KNOWN_LABELS.event_types),
     (families.EVENTS, "result"): frozenset(get_args(EventResult)),
-    (families.BROKER_USAGE, "resource"): frozenset(get_args(Resource)),
+    (families.BROKER_USAGE, "resource"): frozenset(("overall", *RESOURCES)),
     (families.BROKER_USAGE, "stat"): frozenset({"mean", "max", "stdev"}),
     (families.BROKERS, "state"): frozenset({"reporting", "missing", "excluded"}),
     (families.THROTTLE_RATE, "role"): frozenset(get_args(Role)),
