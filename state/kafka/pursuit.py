@@ -7,7 +7,7 @@ the next attempt waits twice as long.
 
 from collections.abc import Mapping
 
-from policies.throttle.lists import ThrottledLists, entries_of, union, without
+from policies.throttle.lists import EVERYTHING, ThrottledLists, entries_of, text_of, union, without
 from policies.throttle.pacing_plan import ThrottleDecision
 from policies.throttle.rates import BrokerRole, Role
 from state.kafka.memory import KafkaMemory, Pending
@@ -56,12 +56,46 @@ def hear(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> No
 def look(memory: KafkaMemory, seen: Seen, *, end_ms: int) -> None:
     """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
     pending = memory.pending
-    if pending is None:
-        return
-    if _is_there(pending, seen):
+    if pending is not None and _is_there(pending, seen):
         _succeeded(memory)
-    elif end_ms >= pending.expires_ms:
+    elif pending is not None and end_ms >= pending.expires_ms:
         _take_back(memory, pending, at_ms=end_ms)
+    if memory.pending is None:
+        _forget_absent(memory, seen)
+
+
+def _forget_absent(memory: KafkaMemory, seen: Seen) -> None:
+    """Keep of what was attempted only what may be on the cluster, so that it does not grow while nobody carries anything out.
+
+    Lists are reported of the topics that move. Once reports have shown that they tell lists, an entry that is not there was
+    not left behind; before that, entries of topics that do not move any more are dropped, because nothing will be seen of them.
+    """
+    memory.tells_lists = memory.tells_lists or bool(seen.lists.leader or seen.lists.follower)
+    attempted = memory.attempted
+    if seen.moves is None or not (attempted.leader or attempted.follower):
+        return
+    topics = frozenset(seen.moves.topics)
+    memory.attempted = ThrottledLists(
+        leader=_present(attempted.leader, seen.lists.leader, topics, tells_lists=memory.tells_lists),
+        follower=_present(attempted.follower, seen.lists.follower, topics, tells_lists=memory.tells_lists),
+    )
+
+
+def _present(
+    attempted: Mapping[str, str], there: Mapping[str, str], moving: frozenset[str], *, tells_lists: bool
+) -> dict[str, str]:
+    found = {}
+    for topic, text in attempted.items():
+        now = there.get(topic, "").strip()
+        if topic not in moving:
+            kept = text if tells_lists else ""
+        elif not tells_lists or EVERYTHING in (now, text):
+            kept = text
+        else:
+            kept = text_of(entries_of(text) & entries_of(now))
+        if kept:
+            found[topic] = kept
+    return found
 
 
 def _succeeded(memory: KafkaMemory) -> None:

@@ -1,0 +1,55 @@
+"""What decisions may have left on a Kafka cluster is remembered only while it may be there."""
+
+from state.controller import Controller
+from state.engine.closing import Identity
+from state.engine.store import DictStore
+from state.events import Event, KafkaLoadReport, Reassignment
+from state.kafka.memory import KafkaMemory, decode_kafka
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from streaming.settings import ClusterSettingsSource
+from streaming.settings.tree import composed
+from tests.state.traces import CLUSTER, ROUNDS
+
+SETTINGS = ClusterSettingsSource(
+    composed(
+        {
+            "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
+            "pulsar": {"rounds": ROUNDS},
+        }
+    )
+)
+MOVES_COUNT = 5
+ROUNDS_COUNT_MAX = 1000
+
+
+def moving(topic: str, number: int) -> list[Event]:
+    """A round in which a partition of brokers 1 and 2 moves to 3."""
+    time_ms = 10_000 * number + 5000
+    row = MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
+    events: list[Event] = [Reassignment(id=f"m{number}", time_ms=time_ms, report=MovesReport([row]))]
+    for broker in (1, 2, 3):
+        size = 1000 * (number + 1000) if broker < 3 else 10
+        logs = BrokerLogs(broker, [ReplicaRow(topic, 0, broker == 1, size, size)])
+        events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
+    return events
+
+
+def test_without_an_executor_what_was_attempted_does_not_grow_with_the_moves() -> None:
+    """Each topic moves until a decision about it has expired, and then the next one does."""
+    store = DictStore()
+    controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=SETTINGS)
+    moves_count, largest_count = 0, 0
+    for number in range(ROUNDS_COUNT_MAX):
+        for event in moving(f"t{moves_count}", number):
+            controller.step(event)
+        controller.commit()
+        stored = store.fleet()
+        memory = KafkaMemory() if stored is None else decode_kafka(stored)
+        largest_count = max(largest_count, len({*memory.attempted.leader, *memory.attempted.follower}))
+        if f"t{moves_count}" in memory.attempted.leader:
+            assert memory.pending is None
+            moves_count += 1
+        if moves_count == MOVES_COUNT:
+            break
+    assert moves_count == MOVES_COUNT, "decisions expired"
+    assert largest_count <= 2, "the topic that moves now, and the one before it until the next round"
