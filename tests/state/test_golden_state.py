@@ -92,7 +92,7 @@ def test_what_is_released_is_not_written_again(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(recorded, "FOLDER", tmp_path)
     recorded.write()
     recorded.write(release=True)
-    with pytest.raises(recorded.Released, match=r"raise state\.layouts\.VERSION"):
+    with pytest.raises(recorded.Released, match=r"raise state\.engine\.layouts\.VERSION"):
         recorded.write()
 
 
