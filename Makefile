@@ -9,6 +9,7 @@ JARS := $(VENV)/.jars
 PULSAR_JARS := $(VENV)/.jars-pulsar
 CLASSES := $(VENV)/.classes.jsa
 PULSAR_LOCK := deploy/local/locks/pulsar.lock
+UV_COMPILE := $(PYTHON) -m uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url --quiet
 LOCKS := streaming/spark/locks/spark-connector.lock deploy/local/locks/kafka.lock
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -16,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-pulsar watch test test-slow check faults bench docs clean
+.PHONY: help setup demo demo-pulsar watch test test-slow check faults bench docs locks clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,10 @@ docs: $(PACKAGES) ## Write the generated documentation anew
 	$(PYTHON) -m deploy.docs
 	$(PYTHON) -m deploy.grafana
 	$(PYTHON) -m deploy.helm
+
+locks: $(PACKAGES) ## Write the locks of Python's packages anew: all of them, and those of the container
+	$(UV_COMPILE) --group dev --output-file requirements.lock
+	$(UV_COMPILE) --constraint requirements.lock --output-file deploy/container/runtime.lock
 
 setup: $(JARS) ## Only set up: .venv, Java, jars
 

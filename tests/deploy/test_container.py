@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from deploy.container.runtime_lock import runtime_part
-
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = ROOT / "deploy/container/Containerfile"
 LOCK = (ROOT / "requirements.lock").read_text()
+RUNTIME_LOCK = (ROOT / "deploy/container/runtime.lock").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def test_nothing_is_fetched_past_the_locks(steps: list[tuple[str, str]]) -> None
 
 def test_what_is_copied_is_in_the_clone_and_reaches_the_builder(steps: list[tuple[str, str]]) -> None:
     sources = list(copied_from_the_clone(steps))
-    assert {"policies", "state", "streaming", "requirements.lock"} <= set(sources)
+    assert {"policies", "state", "streaming", "deploy/container/runtime.lock"} <= set(sources)
     for source in sources:
         assert (ROOT / source).exists(), source
         assert not ignored(Path(source)), source
@@ -86,31 +85,24 @@ def test_what_runs_is_not_root_and_says_whether_it_lives(steps: list[tuple[str, 
     assert arguments_of(last_stage, "CMD") == ['["run"]']
 
 
+def pins_in(lock: str) -> set[str]:
+    return set(re.findall(r"^[A-Za-z0-9][^\n]*==.*(?= \\$)", lock, re.MULTILINE))
+
+
 def test_the_image_holds_what_the_application_declares_and_no_tool_of_developers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = {re.split(r"[><=~! ]", line)[0] for line in project["project"]["dependencies"]}
-    kept = names_in(runtime_part(LOCK))
-    assert wanted - names_in(LOCK) == wanted - kept, "what the lock has of it is kept"
-    assert {"pyspark", "py4j", "kafka-python"} <= kept
-    assert not {"pytest", "mypy", "ruff", "hypothesis", "import-linter", "pluggy"} & kept
+    wanted = {re.split(r"[><=~! \[]", line)[0] for line in project["project"]["dependencies"]}
+    kept = names_in(RUNTIME_LOCK)
+    assert wanted <= kept
+    assert "py4j" in kept, "what these need is there"
+    assert not {"pytest", "mypy", "ruff", "hypothesis", "import-linter", "pluggy", "rich", "uv"} & kept
 
 
-def test_an_entry_is_kept_with_its_marker_and_all_of_its_hashes() -> None:
-    entry = next(part for part in re.split(r"^(?=\w)", LOCK, flags=re.MULTILINE) if part.startswith("py4j=="))
-    assert "--hash=sha256:" in entry
-    assert entry in runtime_part(LOCK)
-
-
-def test_a_package_that_only_a_tool_asks_for_is_left_out_and_one_that_both_ask_for_stays() -> None:
-    lock = (
-        "a==1 \\\n    --hash=sha256:00\n    # via trimtab (pyproject.toml)\n"
-        "b==2\n    # via\n    #   a\n    #   tool\n"
-        "c==3\n    # via tool\n"
-        "tool==4\n    # via trimtab (pyproject.toml:dev)\n"
-    )
-    assert names_in(runtime_part(lock)) == {"a", "b"}
-
-
-def test_a_lock_without_reasons_is_refused() -> None:
-    with pytest.raises(ValueError, match="# via"):
-        runtime_part("a==1\nb==2\n")
+def test_the_image_holds_the_versions_that_are_tested() -> None:
+    """`make locks` writes both locks; nothing else may."""
+    pins = pins_in(RUNTIME_LOCK)
+    assert pins
+    assert pins <= pins_in(LOCK)
+    assert len(pins) == len(
+        re.findall(r"--hash=sha256:[0-9a-f]{64}\s*(?:\n    #|$)", RUNTIME_LOCK, re.MULTILINE)
+    ), "each has its hashes"
