@@ -31,7 +31,6 @@ from state.events import (
     Reassignment,
     Rejection,
     Tick,
-    TopicStats,
 )
 from state.facts import FactsRecord
 from state.outputs import Output, rfc3339
@@ -144,9 +143,8 @@ class Controller:
             self._header.partition = event.partition
         if self._is_late(event):
             return LATE
-        if isinstance(event, KafkaLoadReport | Reassignment) and self._header.system is None:
-            systems.adopt(self._header, self._base)
-            self._rounds = self._base.kafka.rounds
+        if systems.adopt(self._header, event, self._base):
+            self._rounds = systems.rounds_of(self._header.system, self._base)
             self._known_results = {}
         self._begin(event)
         return self._put(event)
@@ -249,8 +247,6 @@ class Controller:
         """Into its round; the last thing that is done with an event, so nothing after it has to be taken back."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
-        if isinstance(event, LoadReport | TopicStats):
-            self._header.system = "pulsar"
         if isinstance(event, LoadReport):
             self._header.is_known = True
         if isinstance(event, LoadReport | KafkaLoadReport | Reassignment):

@@ -100,11 +100,23 @@ def is_late(event: Event, header: Header, base: ClusterSettings) -> bool:
     return event.time_ms // rounds.length_ms < (header.newest_ms - rounds.lateness_ms) // rounds.length_ms
 
 
-def adopt(header: Header, base: ClusterSettings) -> None:
+def adopt(header: Header, event: Event, base: ClusterSettings) -> bool:
+    """Note the system of a cluster that its first report tells; False where the event tells none, or it is known."""
+    system = _OF_EVENT.get(type(event))
+    if header.system is not None or system is None or type(event) in system.others:
+        return False
+    if system.name == "kafka":
+        _adopt_kafka(header, base)
+    header.system = system.name
+    header.control = control.needed(header.control)
+    return True
+
+
+def _adopt_kafka(header: Header, base: ClusterSettings) -> None:
     """Sort what is known of a cluster into Kafka's rounds."""
     rounds = base.kafka.rounds
     results = [result for open_round in header.rounds.values() for result in open_round.results]
-    header.system, header.is_known, header.length_ms = "kafka", True, rounds.length_ms
+    header.is_known, header.length_ms = True, rounds.length_ms
     header.rounds = {}
     if header.newest_ms is not None:
         header.next_round = (header.newest_ms - rounds.lateness_ms) // rounds.length_ms

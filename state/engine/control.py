@@ -40,7 +40,10 @@ def moved(record: ControlRecord, rounds: RoundSettings, *, first_open: int | Non
 
 
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
-    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat)."""
+    """Remember a control event; False where a newer one already makes it pointless (or it is a repeat).
+
+    As long as nobody knows the cluster's system, nobody knows how long its rounds are, and no event makes another pointless.
+    """
     since = applies_from(header, event, rounds)
     record = ControlRecord(
         time_ms=event.time_ms,
@@ -54,20 +57,24 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
         resumed_ms=event.resumed_ms,
     )
-    if any(
-        known.age_key >= record.age_key and known.applies_from <= record.applies_from
-        for known in header.control
-    ):
+    if any(known.age_key == record.age_key for known in header.control):
         return False
-    kept = [
-        known
-        for known in header.control
-        if not (known.age_key < record.age_key and known.applies_from >= record.applies_from)
-    ]
-    header.control = sorted([*kept, record], key=lambda known: known.age_key)
+    found = sorted([*header.control, record], key=lambda known: known.age_key)
+    header.control = found if header.system is None else needed(found)
+    if record not in header.control:
+        return False
     if len(header.control) > MAX_WAITING_COUNT:
         del header.control[1]  # the first may be in force, and until the second was it would stay so
     return True
+
+
+def needed(records: list[ControlRecord]) -> list[ControlRecord]:
+    """Events, ascending by age, without those that are older than another one and apply no earlier."""
+    kept: list[ControlRecord] = []
+    for record in reversed(records):
+        if not kept or record.applies_from < kept[-1].applies_from:
+            kept.append(record)
+    return kept[::-1]
 
 
 def in_force(header: Header, number: int) -> ControlRecord | None:

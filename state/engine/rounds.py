@@ -69,7 +69,7 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     header, system = draft.header, ended.system
     open_round = header.rounds[ended.number]
     own = system.observe(header, draft.own, open_round)
-    if own is None or not system.has_summary(open_round):
+    if own is None or not system.has_summary(header, open_round):
         return Memory(header=header, own=own), []
     record = control.in_force(header, ended.number)
     in_force, problem = _settings_in_force(ended, record)

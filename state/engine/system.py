@@ -101,7 +101,7 @@ class System(ABC, Generic[MemoryT]):
         """Take what a round says of earlier decisions and of the cluster itself. May change ``header``."""
 
     @abstractmethod
-    def has_summary(self, open_round: OpenRound) -> bool:
+    def has_summary(self, header: Header, open_round: OpenRound) -> bool:
         """Whether a round is decided on; one that nobody reported in may have nothing to say."""
 
     @abstractmethod

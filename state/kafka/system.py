@@ -84,9 +84,9 @@ class Kafka(System[KafkaMemory]):
             pursuit.hear(after, result.action_id, result.outcome, at_ms=result.time_ms)
         return after
 
-    def has_summary(self, open_round: OpenRound) -> bool:
-        """A round of ticks alone counts too: nobody could be read, and a throttle may have to be made safe."""
-        return bool(open_round.spans) or open_round.tick is not None
+    def has_summary(self, header: Header, open_round: OpenRound) -> bool:
+        """A round of ticks alone counts too, after the first one with a report: a throttle may have to be made safe."""
+        return bool(open_round.spans) or (open_round.tick is not None and header.last_summary is not None)
 
     def decide(
         self, closing: Closing, header: Header, memory: KafkaMemory, waiting: Mapping[WaitingKey, Any]

@@ -82,7 +82,7 @@ class Pulsar(System[Fleet]):
         moved.policies = policy_memory.forget_moved(memory.policies, before, after)
         return moved
 
-    def has_summary(self, open_round: OpenRound) -> bool:
+    def has_summary(self, header: Header, open_round: OpenRound) -> bool:  # noqa: ARG002  Kafka's asks for it
         return bool(open_round.spans)
 
     def decide(

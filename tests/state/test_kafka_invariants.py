@@ -29,15 +29,18 @@ CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 BROKERS = (1, 2, 3, 4)
 
 
-def settings_of(**throttle: Any) -> SettingsSource:
+def settings_of(*, is_pulsar_alike: bool = True, **throttle: Any) -> SettingsSource:
+    """``is_pulsar_alike``: Pulsar's rounds are as long; else they last a minute, as without a setting."""
     kafka = {"rounds": ROUNDS, "throttle": {"floor_bytes_per_s": 1} | throttle}
-    return ClusterSettingsSource(composed({"kafka": kafka, "pulsar": {"rounds": ROUNDS}}))
+    pulsar = {"rounds": ROUNDS} if is_pulsar_alike else {}
+    return ClusterSettingsSource(composed({"kafka": kafka, "pulsar": pulsar}))
 
 
 SETTINGS = [
     settings_of(),
     settings_of(rates="per-broker", min_change_interval_s=0.0, stale_rounds_count=1),
     settings_of(deadline_s=60.0, change_threshold_ratio=0.0),
+    settings_of(is_pulsar_alike=False),
 ]
 some_settings = st.sampled_from(SETTINGS)
 
@@ -158,3 +161,25 @@ def test_the_traces_of_these_tests_have_decisions_and_rounds_of_every_kind():
         "held",
         "nothing-moves",
     }
+
+
+FROM_THE_START = settings_of(is_pulsar_alike=False)
+
+
+@CHECKED
+@given(seeds, seeds)
+def test_order_within_the_lateness_changes_nothing_from_the_first_record_on(seed: int, order: int):
+    """Only the first seconds, with much that comes before anybody knows what kind of cluster it is."""
+    random = Random(seed)  # noqa: S311  tests, not secrets
+    usual = [_move(random, 0)]
+    first_s = random.randrange(4, 40)
+    early: list[Event] = [
+        overlay(at_s, paused=random.random() < 0.5, mode=random.choice([None, "act"]), settings={})
+        for at_s in sorted(random.sample(range(first_s + 3), random.randrange(5)))
+    ]
+    ticks = random.sample(range(first_s + 4), 3)
+    early += [Tick(id="t", time_ms=1000 * at_s, asked=("1",), failed=()) for at_s in ticks]
+    later = [each for each in (_event(random, usual) for _ in range(60)) if each.time_ms >= 1000 * first_s]
+    unique = {(type(event), event.age_key, getattr(event, "broker", "")): event for event in [*early, *later]}
+    trace = sorted(unique.values(), key=lambda event: event.age_key)
+    assert_arrival_changes_nothing(trace, FROM_THE_START, order)
