@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from policies.placement import Strategy
+from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
 from policies.shedding import overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
@@ -162,7 +162,9 @@ class GuardSettings:
 
 if TYPE_CHECKING:
     PolicyName: TypeAlias = str
+    PlacementName: TypeAlias = str
 else:
+    PlacementName = Literal[(LEFT_TO_PULSAR, *(placement.name for placement in PLACEMENTS))]
     PolicyName = Literal[tuple(policy.name for policy in registry.POLICIES)]
 
 
@@ -189,7 +191,7 @@ class PulsarSettings:
 
     shedding_policy: PolicyName = registry.POLICIES[0].name
     """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
-    placement: Strategy = "broker"
+    placement: PlacementName = LEFT_TO_PULSAR
     """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
     rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
     bundle_average_samples: int = 10

@@ -3,6 +3,7 @@
 Every number in it is one of the action's evidence.
 """
 
+from policies.placement.registry import PLACEMENTS
 from policies.shedding.contract import Evidence
 from policies.shedding.registry import AnyPolicy
 
@@ -27,8 +28,5 @@ def reason(
 
 def _placed(destination: str | None, evidence: Evidence) -> str:
     """Why there, where a placement chose the destination."""
-    if "destination_messages_per_s" in evidence:
-        return f" to {destination}, the least busy at {evidence['destination_messages_per_s']:.0f} messages/s"
-    if "destination_usage_points" in evidence:
-        return f" to {destination}, the least used at {evidence['destination_usage_points']:.1f} %"
-    return ""
+    chosen = next((each for each in PLACEMENTS if each.evidence in evidence), None)
+    return "" if chosen is None or destination is None else chosen.sentence(destination, evidence)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Ints
-from policies.placement import place
+from policies.placement.registry import placement_named
 from policies.shedding.contract import (
     ADMITTED,
     NOBODY,
@@ -76,12 +76,15 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings) -> Shed:
     """What the policy wants of each group that has a broker in the view, the default one first; never of none."""
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [0]
+    placement = placement_named(pulsar.placement)
     memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)
     parts = []
     for number, memory in zip(numbers, memories, strict=True):
         brokers, bundles, view = _rows(table, number, is_all=len(numbers) == 1)
         proposal = policy.plan(view, memory, settings)
-        plan = place(view, proposal.plan, strategy=pulsar.placement, overloaded_ratio=pulsar.overloaded_ratio)
+        plan = proposal.plan
+        if placement is not None:
+            plan = placement.place(view, plan, pulsar.overloaded_ratio)
         parts.append(
             Part(group=number, brokers=brokers, bundles=bundles, view=view, proposal=proposal, plan=plan)
         )

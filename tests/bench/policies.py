@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from policies.placement import place
+from policies.placement import least_long_term_message_rate
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.contract import BrokerTable, BundleTable, NoMemory, RoundView
 from state.controller import Controller
@@ -137,11 +137,10 @@ def _overload_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers
 
 
 def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
-    return lambda snapshot: place(
+    return lambda snapshot: least_long_term_message_rate.PLACEMENT.place(
         snapshot,
         decide(overload_shedder.POLICY, snapshot, NoMemory(), _OVERLOADED)[0],
-        strategy="least-long-term-message-rate",
-        overloaded_ratio=_OVERLOADED.threshold_ratio,
+        _OVERLOADED.threshold_ratio,
     )
 
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from policies.placement import Strategy, place
+from policies.placement import least_resource_usage
+from policies.placement.contract import Placement
+from policies.placement.registry import PLACEMENTS
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.contract import NoMemory
 from policies.usage import BrokerCapacity, CapacitySettings, UsageSettings
@@ -232,9 +234,9 @@ def test_uniform_load_shedder_decides_what_the_naive_one_does(seed: int) -> None
     assert acted_count > FLEETS_PER_SEED
 
 
-@pytest.mark.parametrize("strategy", ["least-long-term-message-rate", "least-resource-usage"])
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda each: each.name)
 @pytest.mark.parametrize("seed", FEW_SEEDS)
-def test_the_destinations_are_those_of_the_naive_placement(seed: int, strategy: Strategy) -> None:
+def test_the_destinations_are_those_of_the_naive_placement(seed: int, placement: Placement) -> None:
     dice = Dice(4000 + seed)
     settings = overload_shedder.OverloadShedderSettings(threshold_points=50.0)
     usage, capacity = UsageSettings(), CapacitySettings()
@@ -248,12 +250,12 @@ def test_the_destinations_are_those_of_the_naive_placement(seed: int, strategy: 
         wanted = unloads_of(snapshot, plan)
         expected = (
             placement_oracle.by_usage(fleet, ratios, wanted, unmeasured=unmeasured)
-            if strategy == "least-resource-usage"
+            if placement is least_resource_usage.PLACEMENT
             else placement_oracle.by_message_rate(
                 fleet, ratios, wanted, unsampled=unsampled, overloaded_ratio=0.85
             )
         )
-        placed = place(snapshot, plan, strategy=strategy, overloaded_ratio=0.85)
+        placed = placement.place(snapshot, plan, 0.85)
         assert unloads_of(snapshot, placed) == expected
         placed_count += len(expected)
         dropped_count += len(wanted) - len(expected)

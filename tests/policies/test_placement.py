@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from policies.placement import Strategy, place
+from policies.placement import least_long_term_message_rate, least_resource_usage
+from policies.placement.contract import Placement
+from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS, placement_named
 from policies.shedding import avg_shedder, overload_shedder
 from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
 from tests.policies.fleets import (
@@ -21,14 +23,14 @@ from tests.policies.fleets import (
     unloads_of,
 )
 
-BY_RATE: Strategy = "least-long-term-message-rate"
-BY_USAGE: Strategy = "least-resource-usage"
+BY_RATE = least_long_term_message_rate.PLACEMENT
+BY_USAGE = least_resource_usage.PLACEMENT
 HOT = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
 
 
 def sheds(
     fleet: Fleet,
-    strategy: Strategy,
+    placement: Placement,
     *,
     unsampled: Iterable[str] = (),
     unmeasured: Iterable[str] = (),
@@ -37,12 +39,12 @@ def sheds(
     """What brokers at 70 % or more shed, with destinations."""
     snapshot = partly_known(snapshot_of(fleet), unsampled=unsampled, unmeasured=unmeasured)
     plan = decide(overload_shedder.POLICY, snapshot, NoMemory(), HOT)[0]
-    return snapshot, place(snapshot, plan, strategy=strategy, overloaded_ratio=overloaded_ratio)
+    return snapshot, placement.place(snapshot, plan, overloaded_ratio)
 
 
-def placed(fleet: Fleet, strategy: Strategy, **known: Iterable[str]) -> list[tuple[str, str | None]]:
+def placed(fleet: Fleet, placement: Placement, **known: Iterable[str]) -> list[tuple[str, str | None]]:
     """Bundle and destination of each unload that is left."""
-    return [(bundle, to) for bundle, _, to in unloads_of(*sheds(fleet, strategy, **known))]  # type: ignore[arg-type]
+    return [(bundle, to) for bundle, _, to in unloads_of(*sheds(fleet, placement, **known))]  # type: ignore[arg-type]
 
 
 def busy(*bundles: float, cpu_points: float = 80, may_receive: bool = True) -> Broker:
@@ -213,8 +215,8 @@ def test_the_evidence_is_the_load_the_destination_has_before_it_arrives() -> Non
     assert by_usages.unload_evidence["destination_usage_points"] == pytest.approx([25.0, 25.08])
 
 
-@pytest.mark.parametrize("strategy", ["broker", BY_RATE, BY_USAGE])
-def test_a_policy_that_names_its_destinations_keeps_them(strategy: Strategy) -> None:
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=lambda each: each.name)
+def test_a_policy_that_names_its_destinations_keeps_them(placement: Placement) -> None:
     settings = avg_shedder.AvgShedderSettings(high_hit_count=1, min_unload_messages_per_s=1.0)
     fleet = {
         "a": at(90, messages_per_s=900.0, bundles=by_rate(x=100.0, y=800.0)),
@@ -224,8 +226,9 @@ def test_a_policy_that_names_its_destinations_keeps_them(strategy: Strategy) -> 
     snapshot = snapshot_of(fleet)
     plan, _ = decide(avg_shedder.POLICY, snapshot, avg_shedder.AvgShedderMemory(), settings)
     assert unloads_of(snapshot, plan) == [("x", "a", "b")]
-    assert place(snapshot, plan, strategy=strategy, overloaded_ratio=0.85) is plan
+    assert placement.place(snapshot, plan, 0.85) is plan
 
 
-def test_left_to_the_broker_no_destination_is_named() -> None:
-    assert placed({"a": busy(500, 400), "b": calm(100)}, "broker") == [("h1", None), ("h2", None)]
+def test_left_to_pulsar_no_placement_chooses() -> None:
+    assert placement_named(LEFT_TO_PULSAR) is None
+    assert {placement_named(each.name) for each in PLACEMENTS} == set(PLACEMENTS)
