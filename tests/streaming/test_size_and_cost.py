@@ -14,7 +14,7 @@ from state.engine.ledger import Decision
 from state.engine.store import DictStore
 from state.events import MAX_DETAIL_CHARACTERS, Control, Event
 from streaming.contract.decode import decode
-from tests.state.test_bulkhead import KAFKA, kafka_trace
+from tests.state.engine.test_bulkhead import KAFKA, kafka_trace
 from tests.state.traces import CLUSTER, load, settings_of, statistics
 from tests.streaming import events
 from tests.streaming.events import TOPIC_STATS, event, facts, report, traffic

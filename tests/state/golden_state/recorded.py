@@ -118,7 +118,7 @@ BECAME_LEDGER = frozenset(
     {"actions", "unloads", "splits", "inheritances", "trials", "verdicts", "ineffective", "leaving"}
     | {"failing_since_ms"}
 )
-"""Fields of a header of version 2 that version 3 has in one ledger: ``tests/state/test_upgrade_ledger.py`` looks at them."""
+"""Fields of a header of version 2 that version 3 has in one ledger: ``tests/state/engine/test_upgrade_ledger.py`` looks at them."""
 
 
 def differences(recorded: Any, now: Any, path: str = "") -> Iterator[str]:

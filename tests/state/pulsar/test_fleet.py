@@ -13,8 +13,8 @@ from state.pulsar.encoding import decode_fleet, encode_fleet
 from state.pulsar.fleet import NOBODY, Sampling, advance
 from state.pulsar.memory import Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of
-from tests.state.dumb_fleet import Bundle, DumbFleet
-from tests.state.test_invariants import EAGER, POLICIES
+from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
+from tests.state.pulsar.test_invariants import EAGER, POLICIES
 from tests.state.traces import plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000

@@ -10,7 +10,7 @@ from state.engine.ledger import Ledger
 from state.engine.memory import Header
 from state.settings import PulsarSettings
 
-GOLDEN = Path(__file__).parent / "golden_state/v0.1.0/header-pulsar.bin"
+GOLDEN = Path(__file__).parents[1] / "golden_state/v0.1.0/header-pulsar.bin"
 PULSAR = PulsarSettings()
 """Bundles rest 30 minutes after an unload, two hours after an action without effect."""
 HOUR_MS = 3_600_000

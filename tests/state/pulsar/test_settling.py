@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.state.test_effects import BEFORE, MOVED, UNLOADING, after, reports
+from tests.state.pulsar.test_effects import BEFORE, MOVED, UNLOADING, after, reports
 from tests.state.traces import Run, load, run, settings_of, sweep
 
 ONE = {"bundle_cooldown_s": 0.0, "max_unloads_per_hour_count": 1}

@@ -17,7 +17,7 @@ from state.kafka.memory import decode_kafka
 from state.pulsar import rounds
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import composed
-from tests.state.test_bulkhead import failing_in, kafka_trace
+from tests.state.engine.test_bulkhead import failing_in, kafka_trace
 from tests.state.traces import (
     CLUSTER,
     ROUNDS,

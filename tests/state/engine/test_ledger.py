@@ -1,0 +1,178 @@
+"""What the ledger answers about earlier decisions: one table a question."""
+
+from typing import Any
+
+import pytest
+
+from state.engine.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
+from state.settings import GuardSettings, PulsarSettings
+
+A, B, LEFT, RIGHT = "t/n/0x0_0x4", "t/n/0x4_0x8", "t/n/0x0_0x2", "t/n/0x2_0x4"
+DECIDED_MS, EXPIRES_MS, UNTIL_MS = 1000, 181_000, 361_000
+COOLDOWN_MS = 1_800_000
+PULSAR = PulsarSettings()
+
+
+def decision(id_: str = "a", bundle: str = A, **fields: Any) -> Decision:
+    known: dict[str, Any] = {
+        "kind": "unload",
+        "source": "b1",
+        "destination": "b2",
+        "children": [],
+        "decided_ms": DECIDED_MS,
+        "expires_ms": EXPIRES_MS,
+        "until_ms": UNTIL_MS,
+        "dry_run": False,
+        "is_watched": True,
+        "is_leaving": True,
+    }
+    return Decision(id=id_, bundle=bundle, **known | fields)
+
+
+def split(id_: str = "s", bundle: str = A, **fields: Any) -> Decision:
+    children = [Child(LEFT, 0.25, 0.5), Child(RIGHT, 0.75, 0.5)]
+    return decision(
+        id_, bundle, kind="split", destination=None, is_leaving=False, **{"children": children} | fields
+    )
+
+
+def ledger_of(*decisions: Decision) -> Ledger:
+    found = Ledger()
+    for each in decisions:
+        found.record(each)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("end_ms", "in_flight", "cooling"),
+    [
+        (DECIDED_MS, {A}, {A}),
+        (EXPIRES_MS - 1, {A}, {A}),
+        (EXPIRES_MS, set(), {A}),
+        (DECIDED_MS + COOLDOWN_MS - 1, set(), {A}),
+        (DECIDED_MS + COOLDOWN_MS, set(), set()),
+    ],
+)
+def test_a_bundle_is_in_flight_until_its_action_expires_and_rests_for_the_cooldown(
+    end_ms: int, in_flight: set[str], cooling: set[str]
+) -> None:
+    found = ledger_of(decision()).resting("unload", PULSAR, end_ms=end_ms)
+    assert (found.in_flight, found.cooling) == (in_flight, cooling)
+
+
+@pytest.mark.parametrize(
+    ("results", "in_flight", "cooling"),
+    [
+        (["succeeded"], set(), {A}),
+        (["skipped"], set(), {A}),
+        (["failed"], set(), set()),
+        (["failed", "succeeded"], set(), set()),
+        (["succeeded", "failed"], set(), set()),
+    ],
+    ids=str,
+)
+def test_a_result_ends_the_flight_and_a_failed_one_the_cooldown_for_good(
+    results: Any, in_flight: set[str], cooling: set[str]
+) -> None:
+    ledger = ledger_of(decision())
+    ledger.apply_results(("a", outcome, 2000 + at) for at, outcome in enumerate(results))
+    found = ledger.resting("unload", PULSAR, end_ms=10_000)
+    assert (found.in_flight, found.cooling) == (in_flight, cooling)
+
+
+def test_only_the_newest_decision_about_a_bundle_counts() -> None:
+    ledger = ledger_of(decision("a"), decision("b", decided_ms=2000))
+    ledger.apply_results([("b", "failed", 3000)])
+    assert ledger.resting("unload", PULSAR, end_ms=10_000).cooling == frozenset()
+    assert not ledger.unloads_on_their_way(), "the first was replaced, the second failed"
+
+
+def test_the_children_of_a_split_rest_with_it_and_are_not_in_flight() -> None:
+    found = ledger_of(split()).resting("split", PULSAR, end_ms=10_000)
+    assert (found.in_flight, found.cooling) == ({A}, {A, LEFT, RIGHT})
+    assert ledger_of(split()).resting("unload", PULSAR, end_ms=10_000).cooling == frozenset()
+
+
+def test_without_a_cooldown_nothing_rests_and_nothing_is_in_flight() -> None:
+    off = PulsarSettings(guards=GuardSettings(bundle_cooldown_s=0))
+    found = ledger_of(decision()).resting("unload", off, end_ms=10_000)
+    assert (found.in_flight, found.cooling) == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("decided_ms", "end_ms", "count"), [(0, HOUR_MS - 1, 2), (0, HOUR_MS, 1), (1, HOUR_MS, 2)]
+)
+def test_the_last_hour_counts_unloads_of_rounds_that_ended_less_than_an_hour_ago(
+    decided_ms: int, end_ms: int, count: int
+) -> None:
+    ledger = ledger_of(decision("a", decided_ms=decided_ms), decision("b", B, decided_ms=100), split())
+    assert ledger.unloads_of_last_hour_count(end_ms=end_ms) == count
+
+
+def test_children_are_expected_until_nothing_will_be_heard_of_the_split() -> None:
+    ledger = ledger_of(split())
+    assert list(ledger.expected_children(end_ms=UNTIL_MS - 1)) == [(A, split().children)]
+    assert list(ledger.expected_children(end_ms=UNTIL_MS)) == []
+
+
+def test_brokers_are_unsettled_while_their_unload_runs_and_in_the_round_that_first_shows_it() -> None:
+    ledger = ledger_of(decision())
+    assert ledger.unsettled_brokers(end_ms=10_000) == {"b1", "b2"}
+    assert ledger.unsettled_brokers(end_ms=EXPIRES_MS) == frozenset(), "it expired without a result"
+    ledger.apply_results([("a", "succeeded", 9000)])
+    assert ledger.unsettled_brokers(end_ms=EXPIRES_MS) == {"b1", "b2"}, "it was carried out and does not show"
+    end_watch(ledger.decisions[0], Verdict("good", 200_000, "b2", 0))
+    assert ledger.unsettled_brokers(end_ms=200_000) == {"b1", "b2"}
+    assert ledger.unsettled_brokers(end_ms=260_000) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "kind", [decision(dry_run=True, is_watched=False), split()], ids=["dry-run", "split"]
+)
+def test_a_dry_run_and_a_split_leave_no_broker_unsettled(kind: Decision) -> None:
+    assert ledger_of(kind).unsettled_brokers(end_ms=10_000) == frozenset()
+
+
+def test_of_each_kind_the_last_ten_verdicts_count() -> None:
+    ledger = ledger_of(*(decision(str(at), f"{A}{at}") for at in range(12)), split())
+    for at, each in enumerate(ledger.decisions):
+        end_watch(each, Verdict("failed" if at == 0 else "good", 1000 * at, "b1", 0))
+    assert [each.id for each in ledger.judged("unload")] == [str(at) for at in range(2, 12)]
+    assert [each.id for each in ledger.judged("split")] == ["s"]
+    assert ledger.outcome_counts() == {"good": 10}
+
+
+def test_a_person_who_resumes_makes_failures_and_what_was_decided_before_count_no_more() -> None:
+    ledger = ledger_of(decision("a"), decision("b", B, decided_ms=5000))
+    ledger.apply_results([("a", "failed", 2000)])
+    ledger.failing_since_ms["unload"] = 3000
+    for _ in range(2):
+        ledger.resume(4000)
+    assert ledger.judged() == []
+    assert ledger.failing_since_ms == {}
+    assert [each.is_watched for each in ledger.decisions] == [False, True]
+
+
+def test_a_dry_run_is_forgotten_as_a_whole() -> None:
+    ledger = ledger_of(decision("a", dry_run=True), decision("b", B))
+    ledger.forget_dry_run()
+    assert [each.id for each in ledger.decisions] == ["b"]
+
+
+def test_what_no_question_needs_is_dropped_and_a_cooldown_that_is_over_stays_over() -> None:
+    short = PulsarSettings(guards=GuardSettings(bundle_cooldown_s=10))
+    ledger = ledger_of(decision(is_watched=False, is_leaving=False))
+    ledger.forget_old(short, end_ms=EXPIRES_MS)
+    assert len(ledger.decisions) == 1, "the hour's budget needs it"
+    assert ledger.resting("unload", PULSAR, end_ms=EXPIRES_MS).cooling == frozenset()
+    ledger.forget_old(short, end_ms=DECIDED_MS + HOUR_MS)
+    assert ledger.decisions == []
+
+
+@pytest.mark.parametrize(("end_ms", "rests"), [(7_200_000 + 999, True), (7_200_000 + 1000, False)])
+def test_a_bundle_without_effect_is_left_alone_for_its_rest(end_ms: int, *, rests: bool) -> None:
+    ledger = ledger_of(decision())
+    end_watch(ledger.decisions[0], Verdict("ineffective", 1000, "b1", 3))
+    assert (A in ledger.ineffective(7200.0, end_ms=end_ms)) is rests
+    ledger.forget_old(PULSAR, end_ms=end_ms)
+    assert len(ledger.decisions) == 1, "one of the last ten that were judged"
