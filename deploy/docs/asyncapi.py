@@ -6,8 +6,8 @@ JSON, which every AsyncAPI tool reads. Payloads refer to the schemas beside it.
 from typing import Any
 
 from deploy.docs.kinds import KINDS, MessageKind
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import CLUSTER_PATTERN
-from streaming.kafka.publisher import EPOCH_HEADER
 from streaming.kafka.topics import specs_of
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from deploy.docs.published import ThrottleMessage
 from state.engine.closing import Identity
 from state.kafka.rounds import THROTTLE_TYPE
 from streaming.contract.kafka import KafkaBrokerData, Move, ReassignmentData, Replica
@@ -23,6 +22,7 @@ from streaming.contract.messages import (
     TickData,
     TickMessage,
 )
+from streaming.contract.published import ThrottleMessage
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, Settings
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from deploy.docs.published import (
+from streaming.contract.messages import INPUT_TYPES, ControlMessage, type_of
+from streaming.contract.published import (
     RejectedMessage,
     RoundMessage,
     SkippedMessage,
@@ -13,7 +14,6 @@ from deploy.docs.published import (
     ThrottleMessage,
     UnloadMessage,
 )
-from streaming.contract.messages import INPUT_TYPES, ControlMessage, type_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

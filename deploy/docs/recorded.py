@@ -16,13 +16,6 @@ from typing import Any
 import msgspec
 
 from deploy.docs.kafka_example import kafka_example
-from deploy.docs.published import (
-    RejectedMessage,
-    RoundMessage,
-    SkippedMessage,
-    SplitMessage,
-    UnloadMessage,
-)
 from state.engine.closing import ROUND_TYPE, Identity
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import (
@@ -39,6 +32,13 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
     type_of,
+)
+from streaming.contract.published import (
+    RejectedMessage,
+    RoundMessage,
+    SkippedMessage,
+    SplitMessage,
+    UnloadMessage,
 )
 from streaming.contract.skipped import SkippedRange, encode_skipped
 from streaming.controller.replay import Replay

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from deploy.docs import published
 from deploy.docs.kinds import MessageKind
 from state import outputs
 from state import throttle_outputs as kafka_outputs
-from streaming.contract import encode, kafka, messages, skipped
+from streaming.contract import encode, kafka, messages, published, skipped
+from streaming.contract.bundles import BUNDLE
 from streaming.contract.messages import (
     MAX_NUMBER,
     Envelope,
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-BUNDLE_PATTERN = r"^[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}(?![\s\S])"
+BUNDLE_PATTERN = rf"^{BUNDLE.pattern}(?![\s\S])"
 """A bundle's full name, as the decoder has it."""
 
 _RATE = {"minimum": 0, "maximum": MAX_NUMBER}

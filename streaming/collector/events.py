@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from streaming.collector.metrics import CollectorMetrics
-from streaming.contract.encode import encode_input
+from streaming.contract.encode import encode_event
 from streaming.contract.messages import TickData, TickMessage, type_of
 from streaming.ports.events import EventSink
 
@@ -29,7 +29,7 @@ class EventWriter:
     def say(self, kind: str, type_: str, subject: str, data: bytes, *, time_ms: int | None = None) -> None:
         """Hand an event over; ``kind`` is the metric's label, ``data`` is JSON, ``time_ms`` is now where it is not given."""
         time_ms = self._clock_ms() if time_ms is None else time_ms
-        event = encode_input(
+        event = encode_event(
             type_=type_,
             id_=f"{subject}/{time_ms}",
             source=f"/trimtab/collect/{self._cluster}",

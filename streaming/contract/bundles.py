@@ -15,10 +15,9 @@ import numpy as np
 
 from policies.columns import Bools, Ints
 from state.events import is_system_bundle
+from streaming.contract.messages import MAX_NAME_CHARACTERS, SHOWN_CHARACTERS
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
-MAX_BUNDLE_CHARACTERS = 2048
-"""Longest name taken, as of any other: an action names its bundle."""
 MAX_NAMES = 1_000_000
 """Names kept, and names in listings kept: about 100 bytes for each of the ones and 30 of the others, so that the
 memory this may take stays near 130 MB. Past it, what is known is forgotten and learned again."""
@@ -29,7 +28,7 @@ class BadBundleName(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"{name[:200]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
+            f"{name[:SHOWN_CHARACTERS]!r} is no bundle: expected tenant/namespace/0x00000000_0xffffffff "
             f"or tenant/cluster/namespace/0x00000000_0xffffffff"
         )
 
@@ -86,7 +85,7 @@ class KnownBundles:
         """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
         new = set(filterfalse(self._names.__contains__, names))
         for name in sorted(new):
-            if len(name) > MAX_BUNDLE_CHARACTERS or BUNDLE.fullmatch(name) is None:
+            if len(name) > MAX_NAME_CHARACTERS or BUNDLE.fullmatch(name) is None:
                 raise BadBundleName(name)
         if len(self._names) + len(new) > self._max_names:
             self._names, self._system, new = {}, set(), set(names)

@@ -26,6 +26,7 @@ from state.outputs import rfc3339
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report
 from streaming.contract.messages import (
+    SHOWN_CHARACTERS,
     ActionResultMessage,
     CommonMessage,
     ControlData,
@@ -75,7 +76,7 @@ def decode(
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         return diagnose(value, key, error)
     if key is not None and key != message.cluster:
-        detail = f"the record's key is {key[:200]!r}, its cluster {message.cluster!r}: they must be equal"
+        detail = f"the record's key is {key[:SHOWN_CHARACTERS]!r}, its cluster {message.cluster!r}: they must be equal"
         return "", Rejection(reason="cluster-mismatch", detail=detail)
     try:
         _check_attributes(message)
@@ -94,7 +95,9 @@ def decode(
 
 def _check_attributes(message: Message) -> None:
     if message.datacontenttype is not None and not message.datacontenttype.startswith("application/json"):
-        detail = f"datacontenttype is {message.datacontenttype[:200]!r}, expected 'application/json'"
+        detail = (
+            f"datacontenttype is {message.datacontenttype[:SHOWN_CHARACTERS]!r}, expected 'application/json'"
+        )
         raise Refusal(Rejection(reason="not-cloudevent", detail=detail))
     _check_time("time", message.time, reason="bad-time")
     if message.recordedtime is not None:

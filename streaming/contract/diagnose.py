@@ -16,6 +16,7 @@ from streaming.contract.messages import (
     CLUSTER_PATTERN,
     MAX_NAME_CHARACTERS,
     MESSAGE_TYPES,
+    SHOWN_CHARACTERS,
     LocalBrokerData,
     Resource,
     Time,
@@ -29,7 +30,6 @@ _NUMBER_FIELDS = frozenset(
     (*Resource.__struct_fields__, *Traffic.__struct_fields__, *LocalBrokerData.__struct_fields__)
 )
 _KNOWN_TYPES = frozenset(map(type_of, MESSAGE_TYPES))
-_SHOWN_CHARACTERS = 200
 _MOST_DIGITS = 310
 """Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
 
@@ -59,12 +59,12 @@ def _diagnose(event: object, key: str | None, error: Exception) -> tuple[str, Re
     if rejection is None and not isinstance(error, msgspec.ValidationError):
         return _not_json(str(error))
     if rejection is None:
-        rejection = Rejection(reason="bad-data", detail=f"{event['type']}: {str(error)[:_SHOWN_CHARACTERS]}")
+        rejection = Rejection(reason="bad-data", detail=f"{event['type']}: {str(error)[:SHOWN_CHARACTERS]}")
     return ("" if cluster_problem else event["cluster"]), rejection
 
 
 def _not_json(detail: str) -> tuple[str, Rejection]:
-    return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:_SHOWN_CHARACTERS]}")
+    return "", Rejection(reason="not-json", detail=f"not JSON: {detail[:SHOWN_CHARACTERS]}")
 
 
 def _whole(digits: str) -> int | float:
@@ -73,7 +73,7 @@ def _whole(digits: str) -> int | float:
 
 
 def _shown(value: object) -> str:
-    return repr(value)[:_SHOWN_CHARACTERS]
+    return repr(value)[:SHOWN_CHARACTERS]
 
 
 def _envelope_problem(event: dict[str, Any]) -> Rejection | None:
@@ -147,7 +147,7 @@ def _time_problem(name: str, value: object) -> Rejection | None:
 def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
     for place, value in _numbers(event.get("data")):
         if (isinstance(value, float) and not math.isfinite(value)) or value in _NOT_FINITE_TEXT:
-            where = ascii(_path(place))[1:-1][:_SHOWN_CHARACTERS]
+            where = ascii(_path(place))[1:-1][:SHOWN_CHARACTERS]
             return Rejection(
                 reason="not-finite", detail=f"{where} is {_shown(value)}, expected a finite number"
             )

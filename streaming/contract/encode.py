@@ -6,7 +6,7 @@ import hashlib
 import msgspec
 
 from state.events import Rejection
-from state.outputs import Output, content_id, rfc3339
+from state.outputs import Output, canonical, content_id, rfc3339
 from streaming.contract.origin import Origin
 
 REJECTED_TYPE = "trimtab.rejected.v1"
@@ -75,25 +75,21 @@ def source_of(name: str) -> str:
 
 def encode(output: Output, source: str) -> bytes:
     """An action or a round summary as a CloudEvent."""
-    return _encoder.encode(
-        _Out(
-            specversion="1.0",
-            id=output.id,
-            source=source,
-            type=output.type,
-            subject=output.subject,
-            time=rfc3339(output.time_ms),
-            cluster=output.cluster,
-            datacontenttype="application/json",
-            data=msgspec.Raw(output.data),
-        )
+    return encode_event(
+        type_=output.type,
+        id_=output.id,
+        source=source,
+        subject=output.subject,
+        time_ms=output.time_ms,
+        cluster=output.cluster,
+        data=output.data,
     )
 
 
-def encode_input(
-    *, type_: str, id_: str, source: str, subject: str, time_ms: int, cluster: str, data: bytes
+def encode_event(
+    *, type_: str, id_: str, source: str, subject: str, time_ms: int | None, cluster: str, data: bytes
 ) -> bytes:
-    """An event for the input topic; ``data`` is JSON and embedded as it is."""
+    """A CloudEvent; ``data`` is JSON and embedded as it is, a time that nobody knows is left out."""
     return _encoder.encode(
         _Out(
             specversion="1.0",
@@ -101,7 +97,7 @@ def encode_input(
             source=source,
             type=type_,
             subject=subject,
-            time=rfc3339(time_ms),
+            time=None if time_ms is None else rfc3339(time_ms),
             cluster=cluster,
             datacontenttype="application/json",
             data=msgspec.Raw(data),
@@ -137,16 +133,12 @@ def encode_refused(record: Refused, source: str) -> bytes:
         sha256=record.sha256,
         head_base64=base64.b64encode(record.head[:MAX_QUOTED_BYTES]).decode(),
     )
-    return _encoder.encode(
-        _Out(
-            specversion="1.0",
-            id=content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode()),
-            source=source,
-            type=REJECTED_TYPE,
-            subject=record.rejection.reason,
-            time=None if record.appended_ms is None else rfc3339(record.appended_ms),
-            cluster=record.cluster,
-            datacontenttype="application/json",
-            data=msgspec.Raw(msgspec.json.encode(data, order="sorted")),
-        )
+    return encode_event(
+        type_=REJECTED_TYPE,
+        id_=content_id(f"{origin.topic}\n{origin.partition}\n{origin.offset}".encode()),
+        source=source,
+        subject=record.rejection.reason,
+        time_ms=record.appended_ms,
+        cluster=record.cluster,
+        data=canonical(data),
     )

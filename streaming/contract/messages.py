@@ -21,6 +21,9 @@ MAX_NUMBER = 1e18
 MAX_NAME_CHARACTERS = 2048
 """Longest name, id or subject taken: whatever is said of it has to fit in a record."""
 
+SHOWN_CHARACTERS = 200
+"""How much of what a stranger sent is shown in a message about it."""
+
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Cluster = Annotated[str, Meta(pattern=CLUSTER_PATTERN)]
 Time = Annotated[datetime, Meta(tz=True)]

@@ -9,6 +9,7 @@ from state.engine.patterns import BadPattern, compiled
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from streaming.contract.kafka import BadReport
 from streaming.contract.messages import (
+    SHOWN_CHARACTERS,
     PulsarClusterData,
     Traffic,
 )
@@ -61,6 +62,6 @@ def _check_pattern(policy: str, pattern: str) -> None:
         compiled(pattern)
     except BadPattern as error:
         raise BadReport(
-            f"isolation policy {policy[:200]!r} has the regular expression {pattern[:200]!r}, which RE2 does not "
+            f"isolation policy {policy[:SHOWN_CHARACTERS]!r} has the regular expression {pattern[:SHOWN_CHARACTERS]!r}, which RE2 does not "
             f"understand ({error}): say it without look-around and back-references"
         ) from error

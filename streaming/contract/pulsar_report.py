@@ -25,6 +25,7 @@ from streaming.contract.kafka import BadReport
 from streaming.contract.messages import (
     MAX_NAME_CHARACTERS,
     MAX_NUMBER,
+    SHOWN_CHARACTERS,
     BundleStats,
     LocalBrokerData,
     Resource,
@@ -130,7 +131,7 @@ def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
         return
     row = int(np.argmax(((traffic < 0) | (traffic > MAX_NUMBER)).any(axis=1)))
     worst = float(traffic[row].min()) if traffic[row].min() < 0 else float(traffic[row].max())
-    raise Refusal(_bad_rate(f"a rate of {names[row][:200]}", worst))
+    raise Refusal(_bad_rate(f"a rate of {names[row][:SHOWN_CHARACTERS]}", worst))
 
 
 def _check_stats(columns: Floats, names: Sequence[str]) -> None:
@@ -142,9 +143,7 @@ def _check_stats(columns: Floats, names: Sequence[str]) -> None:
     bad = np.argwhere((counts < 0) | (counts > _MAX_COUNT))
     if len(bad):
         row, column = bad[0].tolist()
-        detail = (
-            f"{_COUNTS[column]} of {names[row][:200]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
-        )
+        detail = f"{_COUNTS[column]} of {names[row][:SHOWN_CHARACTERS]} is {counts[row, column]:g}, expected 0 to {_MAX_COUNT}"
         raise Refusal(Rejection(reason="bad-data", detail=detail))
 
 
@@ -221,5 +220,5 @@ def check_lengths(what: str, names: Iterable[str]) -> None:
     longest = max(names, key=len, default="")
     if len(longest) > MAX_NAME_CHARACTERS:
         raise BadReport(
-            f"{what} {longest[:200]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
+            f"{what} {longest[:SHOWN_CHARACTERS]!r} has {len(longest)} characters, at most {MAX_NAME_CHARACTERS} are taken"
         )

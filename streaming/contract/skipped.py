@@ -2,8 +2,8 @@
 
 import msgspec
 
-from state.outputs import content_id
-from streaming.contract.encode import encode_input, source_of
+from state.outputs import canonical, content_id
+from streaming.contract.encode import encode_event, source_of
 
 __all__ = ["SKIPPED_TYPE", "SkippedData", "SkippedRange", "encode_skipped"]
 
@@ -39,8 +39,8 @@ class SkippedData(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode_skipped(ranges: list[SkippedRange], *, name: str, time_ms: int) -> bytes:
     """The statement of the controller of that name as a CloudEvent; the same ranges have the same id."""
-    data = msgspec.json.encode(SkippedData(ranges=ranges), order="sorted")
-    return encode_input(
+    data = canonical(SkippedData(ranges=ranges))
+    return encode_event(
         type_=SKIPPED_TYPE,
         id_=content_id(data),
         source=source_of(name),

@@ -8,10 +8,10 @@ from msgspec import Meta
 from policies.throttle.lists import BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.rates import BrokerRole
-from streaming.contract.messages import Time
-from streaming.executor.orders import BadOrder, epoch_of, read_envelope
-
-THROTTLE_TYPE = "trimtab.action.throttle.v1"
+from streaming.contract.envelope import read_said
+from streaming.contract.messages import Time, type_of
+from streaming.contract.published import ThrottleMessage
+from streaming.executor.orders import BadOrder, epoch_of
 
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
 """At 0 nothing would ever move, and Kafka takes it."""
@@ -97,8 +97,8 @@ _action = msgspec.json.Decoder(ThrottleAction)
 def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> ThrottleOrder | None:
     """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
     try:
-        said = read_envelope(value)
-        if said.cluster != cluster or said.type != THROTTLE_TYPE:
+        said = read_said(value)
+        if said.cluster != cluster or said.type != type_of(ThrottleMessage):
             return None
         action = _action.decode(said.data)
         for lists in (action.add, action.remove):

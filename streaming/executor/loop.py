@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from streaming.contract.encode import encode_input
+from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.executor.orders import BadOrder, Gated, Held, Skip, gate
@@ -240,7 +240,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
 
     def _tell(self, order: OrderKind, data: ActionResultData) -> None:
         """One id an action: what is told twice is known to be the same."""
-        event = encode_input(
+        event = encode_event(
             type_=type_of(ActionResultMessage),
             id_=f"result/{order.id}",
             source=f"/trimtab/execute/{self._cluster}",

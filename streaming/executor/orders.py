@@ -6,13 +6,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from streaming.contract.messages import ControlData, Time
+from streaming.contract.envelope import read_said
+from streaming.contract.messages import ControlData, Time, type_of
+from streaming.contract.published import SplitMessage, UnloadMessage
 from streaming.ports.actions import Epochs
 from streaming.pulsar.admin.bundles import BundleName
 
 __all__ = [
     "BadOrder",
-    "Envelope",
     "Gated",
     "Held",
     "Order",
@@ -22,12 +23,8 @@ __all__ = [
     "UnloadOrder",
     "epoch_of",
     "gate",
-    "read_envelope",
     "read_order",
 ]
-
-UNLOAD_TYPE = "trimtab.action.unload.v1"
-SPLIT_TYPE = "trimtab.action.split.v1"
 
 SkipReason = Literal[
     "dry-run",
@@ -93,16 +90,6 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
     boundaries: list[int]
 
 
-class Envelope(msgspec.Struct, frozen=True):
-    """What an executor reads of any action before it knows its kind."""
-
-    id: str
-    source: str
-    type: str
-    cluster: str
-    data: msgspec.Raw
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """An action with who said it; ``epoch`` is None where its record carries none."""
@@ -125,7 +112,6 @@ class BadOrder(Exception):
     """A record on the actions topic is no action that can be read; the text says why."""
 
 
-read_envelope = msgspec.json.Decoder(Envelope).decode
 _unload = msgspec.json.Decoder(UnloadOrder)
 _split = msgspec.json.Decoder(SplitOrder)
 
@@ -138,12 +124,12 @@ def epoch_of(header: bytes | None) -> int | None:
 def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Order | None:
     """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
     try:
-        said = read_envelope(value)
+        said = read_said(value)
         if said.cluster != cluster:
             return None
-        if said.type == UNLOAD_TYPE:
+        if said.type == type_of(UnloadMessage):
             action: UnloadOrder | SplitOrder = _unload.decode(said.data)
-        elif said.type == SPLIT_TYPE:
+        elif said.type == type_of(SplitMessage):
             action = _split.decode(said.data)
         else:
             return None

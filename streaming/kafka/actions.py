@@ -17,11 +17,12 @@ from kafka.consumer.subscription_state import ConsumerRebalanceListener
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.denied import told
 from streaming.kafka.log import partitions_of
 from streaming.kafka.permissions import ANYBODY, Subject, unseen
 from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
-from streaming.ports.publishing import EPOCH_HEADER, PublishError
+from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
 __all__ = ["ActionsTopic"]

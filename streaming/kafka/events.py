@@ -15,14 +15,12 @@ from kafka.future import Future
 from streaming.kafka.denied import told
 from streaming.kafka.ending import end
 from streaming.kafka.permissions import ANYBODY, Subject
+from streaming.kafka.topics import RECORD_HEADROOM_BYTES
 from streaming.ports.events import NoInputTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
 __all__ = ["KafkaEvents"]
-
-RECORD_HEADROOM_BYTES = 64 * 1024
-"""Key, headers and batch header on top of the largest value."""
 
 
 class KafkaEvents(Closing):

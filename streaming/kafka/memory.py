@@ -18,12 +18,13 @@ from kafka.errors import (
     TransactionalIdAuthorizationFailedError,
 )
 
+from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.denied import told
 from streaming.kafka.ending import end
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, lacking, unseen
 from streaming.ports.memory import HeldMemory, Remembered, Taken
-from streaming.ports.publishing import LARGEST_RECORD_BYTES, PublishError
+from streaming.ports.publishing import PublishError
 from streaming.process.within import within
 
 _TIMEOUT_S = 20.0

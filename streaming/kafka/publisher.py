@@ -25,6 +25,7 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
+from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
 from streaming.kafka.ending import end
 from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
@@ -41,18 +42,11 @@ from streaming.ports.marker import (
     taken_over,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
-from streaming.ports.publishing import (
-    EPOCH_HEADER,
-    LARGEST_RECORD_BYTES,
-    CheckpointMismatch,
-    Fenced,
-    NotAllowed,
-    PublishError,
-)
+from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.process.closing import Closing
 from streaming.process.within import within
 
-__all__ = ["EPOCH_HEADER", "KafkaPublisher"]
+__all__ = ["KafkaPublisher"]
 
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Of ordinary batches: one that a killed controller left open holds readers back for no longer."""

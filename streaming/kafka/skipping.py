@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange
 from streaming.kafka.answers import answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place
-from streaming.ports.publishing import EPOCH_HEADER, PublishError
+from streaming.ports.publishing import PublishError
 
 __all__ = ["lost", "say"]
 

@@ -21,6 +21,7 @@ from kafka.errors import (
     for_code,
 )
 
+from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.permissions import (
     ANYBODY,
     Seen,
@@ -29,7 +30,6 @@ from streaming.kafka.permissions import (
     controller_operations,
     missing_permissions,
 )
-from streaming.ports.publishing import LARGEST_RECORD_BYTES
 from streaming.ports.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary
-from streaming.ports.publishing import EPOCH_HEADER
+from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
+from streaming.contract.messages import type_of
+from streaming.contract.published import RoundMessage
 
 ACTION_PREFIX = "trimtab.action."
 
@@ -30,16 +31,8 @@ class ActionData(msgspec.Struct, frozen=True, kw_only=True):
     destination_broker: str | None = None
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class Action(Said[ActionData], frozen=True, kw_only=True):
     """An action event."""
-
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: str
-    cluster: str
-    data: ActionData
 
     @property
     def kind(self) -> str:
@@ -47,43 +40,21 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         return self.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """A round's summary."""
-
-    id: str
-    cluster: str
-    type: str
-    data: RoundSummary
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """Only what tells events apart, which is quick to read."""
-
-    type: str
-    id: str
+Round = Said[RoundSummary]
 
 
 class RoundNumber(msgspec.Struct, frozen=True):
-    """Only a round's number."""
+    """Only a round's number, which is quick to read."""
 
     round: int
-
-
-class RoundKey(msgspec.Struct, frozen=True):
-    """Only which round a summary is of, which is quick to read."""
-
-    type: str
-    cluster: str
-    data: RoundNumber
 
 
 class UnreadableEvent(Exception):
     """A record is not what its topic should hold; the text says what it is."""
 
 
-_kinds = msgspec.json.Decoder(Kind)
 _actions = msgspec.json.Decoder(Action)
-_keys = msgspec.json.Decoder(RoundKey)
+_keys = msgspec.json.Decoder(Said[RoundNumber])
 _rounds = msgspec.json.Decoder(Round)
 
 
@@ -104,7 +75,7 @@ def read_round(value: bytes, *, cluster: str, number: int) -> Round | None:
         key = _keys.decode(value)
     except msgspec.MsgspecError:
         return None
-    if (key.type, key.cluster, key.data.round) != (ROUND_TYPE, cluster, number):
+    if (key.type, key.cluster, key.data.round) != (type_of(RoundMessage), cluster, number):
         return None
     try:
         return _rounds.decode(value)
@@ -117,7 +88,7 @@ def read_round(value: bytes, *, cluster: str, number: int) -> Round | None:
 def has_id(value: bytes, beginning: str) -> bool:
     """Whether a record is an event whose id begins so."""
     try:
-        return _kinds.decode(value).id.startswith(beginning)
+        return read_said(value).id.startswith(beginning)
     except msgspec.MsgspecError:
         return False
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from state.events import System
+from streaming.contract.envelope import Said
 from streaming.operators.overlay import ControlRecord, Planned
 from streaming.process.exits import Refused
 from streaming.settings import Settings
@@ -68,15 +69,11 @@ def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, System 
         return {record.key.decode(): _system(record.value) for record in reader.to_end() if record.key}
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Summary(msgspec.Struct, frozen=True):
     system: System
 
 
-class _Summary(msgspec.Struct, frozen=True):
-    data: _Said
-
-
-_summaries = msgspec.json.Decoder(_Summary)
+_summaries = msgspec.json.Decoder(Said[_Summary])
 
 
 def _system(value: bytes | None) -> System | None:

@@ -1,25 +1,11 @@
-"""Where outputs go, and the errors every sink speaks.
+"""The errors every sink speaks.
 
 A sink makes a micro-batch's records visible exactly once, and refuses to work on when that promise cannot
 be kept. The three errors say what the caller has to do: stop with an explanation (`CheckpointMismatch`),
 stop because another controller has taken over (`Fenced`), or try again later (`PublishError`).
 """
 
-__all__ = [
-    "EPOCH_HEADER",
-    "LARGEST_RECORD_BYTES",
-    "CheckpointMismatch",
-    "Fenced",
-    "NotAllowed",
-    "PublishError",
-]
-
-EPOCH_HEADER = "trimtab-epoch"
-"""Record header that rises by one at every start of the controller of a source."""
-
-LARGEST_RECORD_BYTES = 8 * 1024 * 1024
-"""What a topic of actions has room for, and a producer sends: the throttled replica lists of 100,000 moving partitions
-are some 5 MB."""
+__all__ = ["CheckpointMismatch", "Fenced", "NotAllowed", "PublishError"]
 
 
 class CheckpointMismatch(Exception):

@@ -12,8 +12,9 @@ from urllib.parse import quote
 import msgspec
 import pulsar
 
+from streaming.contract.envelope import EPOCH_HEADER, read_said
 from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
-from streaming.ports.publishing import EPOCH_HEADER, PublishError
+from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
@@ -29,20 +30,12 @@ _NEXT_MS = 5
 """How long to wait for one more message once there is one."""
 
 
-class _Said(msgspec.Struct, frozen=True):
-    source: str
-    cluster: str
-
-
 class _Backlog(msgspec.Struct, frozen=True):
     msgBacklog: int  # noqa: N815  Pulsar's name
 
 
 class _Stats(msgspec.Struct, frozen=True):
     subscriptions: dict[str, _Backlog]
-
-
-_said = msgspec.json.Decoder(_Said)
 
 
 @dataclass(slots=True)
@@ -182,7 +175,7 @@ class PulsarActions(Closing):
     def _hear(self, message: pulsar.Message) -> None:
         epoch = _epoch_of(message)
         try:
-            said = _said.decode(message.data())
+            said = read_said(message.data())
             if epoch is not None and said.cluster == self._cluster:
                 self._epochs.hear(said.source, int(epoch))
         except (msgspec.MsgspecError, ValueError):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import pulsar
 
-from streaming.ports.publishing import EPOCH_HEADER
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 

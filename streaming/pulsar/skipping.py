@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import pulsar
 
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange
 from streaming.ports.places import Place
-from streaming.ports.publishing import EPOCH_HEADER, PublishError
+from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink

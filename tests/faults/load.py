@@ -13,8 +13,8 @@ import msgspec
 
 from deploy.local.demo.fleet import CLUSTER, Fleet, Result
 from deploy.local.demo.link import SOURCE, Said, _tick, action_of, reports_of, results_of
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import Envelope
-from streaming.kafka.publisher import EPOCH_HEADER
 from tests.faults.world import Sender
 from tests.live.stage import Stage
 

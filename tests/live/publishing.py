@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from streaming.kafka.publisher import EPOCH_HEADER, KafkaPublisher
+from streaming.contract.envelope import EPOCH_HEADER
+from streaming.kafka.publisher import KafkaPublisher
 from streaming.ports.marker import UNNAMED, RanWith
 from streaming.ports.outbox import OutboundRecord
 from tests.live.checkpoints import at

@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 from kafka.consumer.fetcher import ConsumerRecord
 
-from streaming.kafka.publisher import EPOCH_HEADER
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.topics import create
 from streaming.settings import TopicNames
 from tests.live.driving import Running, command, until

@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaProducer
 
 from streaming.contract.decode import decode
-from streaming.kafka.publisher import EPOCH_HEADER
+from streaming.contract.envelope import EPOCH_HEADER
 from tests.live.driving import ROOT, Child, until
 from tests.live.stage import Stage
 from tests.streaming.events import control

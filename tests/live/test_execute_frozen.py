@@ -14,9 +14,9 @@ import pytest
 from kafka import KafkaAdminClient
 
 from deploy.local.kafka import LocalKafka
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.kafka.throttles import read_throttle
-from streaming.ports.publishing import EPOCH_HEADER
 from tests.live.driving import Child, ask, until
 from tests.live.stage import Stage
 

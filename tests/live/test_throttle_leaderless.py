@@ -14,10 +14,10 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from deploy.local.kafka import LocalKafka
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.executor.kafka import start
 from streaming.executor.metrics import ExecutorMetrics
 from streaming.kafka.cluster import read_partitions
-from streaming.ports.publishing import EPOCH_HEADER
 from streaming.settings import load
 from tests.live.driving import EXIT_S, until
 from tests.live.stage import Stage

@@ -10,10 +10,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
+from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.memory import ExecutorMemory
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
 from streaming.ports.memory import Remembered
-from streaming.ports.publishing import LARGEST_RECORD_BYTES
 from streaming.ports.topics import Outcome, StartError
 from streaming.settings import TopicNames
 

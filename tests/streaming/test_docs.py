@@ -19,9 +19,7 @@ from deploy.docs.__main__ import REPOSITORY, main
 from deploy.docs.kinds import KINDS
 from deploy.docs.pages import problems, render, write
 from deploy.docs.recorded import Event, Recorded, replay_recording
-from deploy.docs.schemas import BUNDLE_PATTERN
 from state.events import Rejection
-from streaming.contract.bundles import BUNDLE
 from streaming.contract.decode import decode
 from streaming.contract.messages import Envelope
 
@@ -204,10 +202,6 @@ def test_what_the_decoder_takes_validates(
     change(event)
     assert not isinstance(decode(json.dumps(event).encode())[1], Rejection)
     validator(schemas[name]).validate(event)
-
-
-def test_schema_and_decoder_have_the_same_idea_of_a_bundle() -> None:
-    assert f"^{BUNDLE.pattern}(?![\\s\\S])" == BUNDLE_PATTERN
 
 
 def test_every_type_that_the_code_names_has_a_schema() -> None:

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import ControlData
-from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE, BadOrder, Order, gate, read_order
+from streaming.executor.orders import BadOrder, Order, gate, read_order
 from streaming.ports.actions import Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

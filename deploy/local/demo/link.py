@@ -15,6 +15,7 @@ from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary, Split, Unload
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
 from streaming.contract.messages import (
     ActionResultMessage,
     Envelope,
@@ -24,7 +25,6 @@ from streaming.contract.messages import (
     TopicStatsMessage,
 )
 from streaming.kafka.ending import end
-from streaming.kafka.publisher import EPOCH_HEADER
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 
@@ -48,19 +48,6 @@ class Closed:
     lag_s: float
 
 
-class Said(msgspec.Struct, frozen=True):
-    """Any event."""
-
-    id: str
-    source: str
-    type: str
-    subject: str
-    time: datetime
-    cluster: str
-    data: msgspec.Raw
-
-
-_said = msgspec.json.Decoder(Said)
 _actions: dict[str, msgspec.json.Decoder[Unload] | msgspec.json.Decoder[Split]] = {
     UNLOAD_TYPE: msgspec.json.Decoder(Unload),
     SPLIT_TYPE: msgspec.json.Decoder(Split),
@@ -112,7 +99,7 @@ class Link(Closing):
         return heard
 
     def _said(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
-        said = _said.decode(value)
+        said = read_said(value)
         speaker = (said.source, said.cluster)
         epoch = int(headers.get(EPOCH_HEADER, b"0"))
         if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
@@ -129,12 +116,12 @@ class Link(Closing):
             future.get(timeout=SEND_TIMEOUT_S)
 
 
-def controllers(said: Said) -> Decided | Closed | None:
+def controllers(said: Said[msgspec.Raw]) -> Decided | Closed | None:
     """What an event of the controller says; None for other events."""
     if said.type in _actions:
         return Decided(action_id=said.id, action=action_of(said.type, said.data))
     if said.type == ROUND_TYPE:
-        lag_s = (datetime.now(UTC) - said.time).total_seconds()
+        lag_s = (datetime.now(UTC) - datetime.fromisoformat(said.time)).total_seconds()
         return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
     return None
 

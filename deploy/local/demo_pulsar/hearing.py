@@ -5,13 +5,15 @@ same source are dropped once a newer one has spoken, as any consumer of actions 
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 from kafka import KafkaConsumer, TopicPartition
 
 from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
-from deploy.local.demo.link import Closed, Decided, Said, controllers
+from deploy.local.demo.link import Closed, Decided, controllers
 from state.events import is_system_bundle
+from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -22,7 +24,6 @@ from streaming.contract.messages import (
     Traffic,
     type_of,
 )
-from streaming.kafka.publisher import EPOCH_HEADER
 from streaming.process.closing import Closing
 from streaming.settings import Settings
 
@@ -32,7 +33,6 @@ Heard = Sweep | Result | Decided | Closed
 _Topics = dict[str, dict[str, Traffic]]
 
 
-_said = msgspec.json.Decoder(Said)
 _report = msgspec.json.Decoder(BrokerReport)
 _topics = msgspec.json.Decoder(_Topics)
 
@@ -113,7 +113,7 @@ class Hearing(Closing):
         return sorted(heard, key=lambda each: isinstance(each, Result))
 
     def _hear(self, value: bytes, headers: Mapping[str, bytes]) -> Heard | None:
-        said = _said.decode(value)
+        said = read_said(value)
         if said.cluster != self._cluster or self._is_outdated(said.source, headers):
             return None
         if said.type == type_of(ActionResultMessage):
@@ -121,14 +121,14 @@ class Hearing(Closing):
             return Result(action_id=said.subject, outcome=data.outcome, reason=data.reason or "")
         return controllers(said) or self._hear_collector(said)
 
-    def _hear_collector(self, said: Said) -> Sweep | None:
+    def _hear_collector(self, said: Said[msgspec.Raw]) -> Sweep | None:
         if said.type == type_of(LoadReportMessage):
             self._loads.report(said.subject, said.data)
         elif said.type == type_of(TopicStatsMessage):
             self._loads.topics(said.subject, said.data)
         elif said.type == type_of(TickMessage):
             tick = msgspec.json.decode(said.data, type=TickData)
-            return self._loads.tick(tick, round(1000 * said.time.timestamp()))
+            return self._loads.tick(tick, round(1000 * datetime.fromisoformat(said.time).timestamp()))
         return None
 
     def _is_outdated(self, source: str, headers: Mapping[str, bytes]) -> bool:

@@ -32,10 +32,9 @@ from policies.splitting.positions import is_full_name, positions_of
 from policies.splitting.ranges import FULL_UPPER, Bundle
 from policies.splitting.specified_positions_divide import NAME as SPECIFIED
 from policies.splitting.topics import TopicLoads, topic_loads
-from streaming.contract.messages import MAX_NUMBER
+from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
 
 _SHOWN_TOPICS = 5
-_SHOWN_CHARACTERS = 200
 _MOST_DIGITS = 310
 """Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
 
@@ -164,7 +163,7 @@ def _read_patiently(text: bytes) -> PlanRequest:
     try:
         found = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError) as error:
-        raise NotJson(f"not JSON: {str(error)[:_SHOWN_CHARACTERS]}") from error
+        raise NotJson(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
     try:
         return msgspec.convert(found, PlanRequest)
     except (msgspec.ValidationError, UnicodeError) as error:
@@ -182,7 +181,7 @@ def _described(error: Exception, found: object) -> BadRequest:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
     place = _PLACE.search(text)
     if place is not None and isinstance(found, dict):
-        text += f": {_slip(place[1], found.get(place[1]))[:_SHOWN_CHARACTERS]}"
+        text += f": {_slip(place[1], found.get(place[1]))[:SHOWN_CHARACTERS]}"
     return BadRequest(f"bad request: {text}")
 
 
@@ -273,7 +272,7 @@ def _rates(names: Sequence[str], entries: Sequence[TopicEntry | None]) -> Floats
     if len(bad):
         row, column = bad[0].tolist()
         raise BadRequest(
-            f"{_RATES[column]} of topic {names[row][:_SHOWN_CHARACTERS]!r} is {rates[row, column]}; "
+            f"{_RATES[column]} of topic {names[row][:SHOWN_CHARACTERS]!r} is {rates[row, column]}; "
             f"expected a number from 0 to {MAX_NUMBER:g}"
         )
     return rates
@@ -294,7 +293,7 @@ def hash_names(names: Sequence[str]) -> Ints:
         return positions_of(names)
     except UnicodeEncodeError as error:
         raise BadRequest(
-            f"{error.object[:_SHOWN_CHARACTERS]!r} is no topic: it is not valid Unicode"
+            f"{error.object[:SHOWN_CHARACTERS]!r} is no topic: it is not valid Unicode"
         ) from error
 
 
@@ -342,5 +341,5 @@ def _shared_positions(topics: TopicLoads) -> Iterator[str]:
 
 
 def _shown(names: Sequence[str]) -> str:
-    text = ", ".join(name[:_SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
+    text = ", ".join(name[:SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
     return text if len(names) <= _SHOWN_TOPICS else f"{text} and {len(names) - _SHOWN_TOPICS} more"

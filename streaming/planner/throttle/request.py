@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from policies.throttle.moves import BadMove, MoveColumns, Reassignment, read_moves
+from streaming.contract.messages import SHOWN_CHARACTERS
 
-_SHOWN_CHARACTERS = 200
 _NOT_KAFKAS = ("current_replicas", "target_replicas", "leader")
 """What a partition needs unless it is looked up on the cluster."""
 
@@ -40,7 +40,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def name(self) -> str:
         """``topic-partition``."""
-        return f"{self.topic[:_SHOWN_CHARACTERS]}-{self.partition}"
+        return f"{self.topic[:SHOWN_CHARACTERS]}-{self.partition}"
 
     @property
     def target(self) -> list[int]:
@@ -71,7 +71,7 @@ def read_request(text: bytes) -> ThrottleRequest:
         hint = f"; a partition has {keys}" if "unknown field" in str(error) else ""
         raise BadRequest(f"bad request: {error}{hint}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"not JSON: {str(error)[:_SHOWN_CHARACTERS]}") from error
+        raise BadRequest(f"not JSON: {str(error)[:SHOWN_CHARACTERS]}") from error
 
 
 def reassignment_of(request: ThrottleRequest) -> Reassignment:

@@ -7,11 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 from deploy.local.pulsar import LocalPulsar
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.executor.pulsar import ExecutorLoop, start
-from streaming.ports.publishing import EPOCH_HEADER
 from streaming.pulsar.admin import BundleName
 from streaming.settings import Settings, load
 from tests.live.pulsar.lab import CLUSTER

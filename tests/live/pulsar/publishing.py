@@ -7,8 +7,8 @@ import textwrap
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from streaming.contract.envelope import EPOCH_HEADER
 from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import EPOCH_HEADER
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics

@@ -1,4 +1,4 @@
-"""Every event trimtab publishes, as one typed struct with its envelope, to generate schemas from.
+"""Every event trimtab publishes, as one typed struct with its envelope: to read it again, and to generate schemas from.
 
 ``streaming.contract.encode`` embeds `data` that is already JSON, so these structs publish nothing themselves; a test holds
 every event of a replay against them, unknown fields included.
