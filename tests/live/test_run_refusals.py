@@ -14,7 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.local.kafka import LocalKafka
 from streaming.process.exits import REFUSED, UNREACHABLE, WRONG_USE
 from tests.live.checkpoints import newest_start
-from tests.live.driving import Warm, until, wait_until_unready
+from tests.live.driving import Warm, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import QUICK, Stage, replayed
 
@@ -193,19 +193,3 @@ def test_after_a_refusal_the_right_checkpoint_goes_on_adopt_trusts_an_older_one_
     epochs = stage.epochs(stage.topics.audit)
     assert epochs == sorted(epochs)
     assert len(set(epochs)) == 5, "each start has its own"
-
-
-@pytest.mark.slow
-def test_an_input_that_lost_what_is_still_to_be_read_is_refused(
-    stage: Stage, kafka: LocalKafka, warm: Warm
-) -> None:
-    config = stage.settings()
-    stage.send(played(range(2)))
-    run_until(stage, warm, config, 2)
-    with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
-        admin.delete_topics([stage.topics.input])
-        until(lambda: stage.topics.input not in admin.list_topics(), what="the topic to be gone")
-    stage.create_topics()
-    said = refusal(warm, config)
-    assert "the input no longer holds what the checkpoint has yet to read" in said
-    assert "--fresh" in said

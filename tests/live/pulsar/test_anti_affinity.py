@@ -88,15 +88,13 @@ def test_what_pulsar_keeps_apart_is_not_put_together_for_as_long_as_it_is_a_grou
 ) -> None:
     """The only bundle that fits is of a namespace whose fellow is at the idlest broker."""
     busy, fellow, big, other = (Lab(pulsar, bundles_count=1) for _ in range(4))
+    (of_busy,), (of_fellow,), (of_big,), (of_other,) = (lab.bundles() for lab in (busy, fellow, big, other))
+    crowded, idle, third = pulsar.broker_ids
+    for lab, broker in ((busy, crowded), (fellow, idle), (big, crowded), (other, third)):
+        gather(lab, broker)
     group = f"g-{busy.namespace.partition('/')[2]}"
     for lab in (busy, fellow):
         lab.post(f"namespaces/{lab.namespace}/antiAffinity", group)
-    (of_busy,), (of_fellow,), (of_big,), (of_other,) = (lab.bundles() for lab in (busy, fellow, big, other))
-    crowded, idle = busy.assigned(of_busy), fellow.assigned(of_fellow)
-    assert crowded != idle, "Pulsar keeps them apart"
-    third = next(each for each in pulsar.broker_ids if each not in (crowded, idle))
-    gather(big, crowded)
-    gather(other, third)
     owners = {str(of_busy): crowded, str(of_fellow): idle, str(of_big): crowded, str(of_other): third}
     topics = [
         busy.topic_in(of_busy),
