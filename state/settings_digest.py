@@ -33,5 +33,5 @@ def differing(settings: Any, defaults: Any) -> dict[str, Any]:
 
 def digest(settings: Any) -> str:
     """The first 16 hex digits of SHA-256 over canonical JSON (sorted keys, no spaces), however the settings were written."""
-    told = {"defaults": DEFAULTS, "differing": differing(settings, type(settings)())}
-    return hashlib.sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:16]
+    digested = {"defaults": DEFAULTS, "differing": differing(settings, type(settings)())}
+    return hashlib.sha256(msgspec.json.encode(digested, order="sorted")).hexdigest()[:16]

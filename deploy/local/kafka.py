@@ -338,17 +338,17 @@ def _main() -> None:
     parser.add_argument(
         "--directory", type=Path, help="keep settings, logs and data here (default: a temporary one)"
     )
-    asked = parser.parse_args()
+    args = parser.parse_args()
     stop = threading.Event()
     place = (
-        nullcontext(asked.directory)
-        if asked.directory
+        nullcontext(args.directory)
+        if args.directory
         else tempfile.TemporaryDirectory(prefix="trimtab-kafka-")
     )
     with (
         stopped_by_signals(lambda _: stop.set()),
         place as directory,
-        LocalKafka(Path(directory), asked.nodes) as kafka,
+        LocalKafka(Path(directory), args.nodes) as kafka,
     ):
         print(kafka.bootstrap, flush=True)
         while not stop.wait(timeout=1):

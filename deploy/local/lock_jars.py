@@ -78,8 +78,8 @@ def _main() -> None:
         "--no-transitive", action="store_true", help="only these jars, not what they depend on"
     )
     parser.add_argument("--bom", metavar="GROUP:ARTIFACT:VERSION", help="a pom whose managed versions hold")
-    asked = parser.parse_args()
-    jars = closure(asked.coordinates, transitive=not asked.no_transitive, bom=asked.bom)
+    args = parser.parse_args()
+    jars = closure(args.coordinates, transitive=not args.no_transitive, bom=args.bom)
     print("# Written by: python -m deploy.local.lock_jars", *sys.argv[1:])
     for jar in jars:
         print(jar.coordinates, jar.sha256)

@@ -264,18 +264,18 @@ def _main() -> None:
     parser.add_argument(
         "--directory", type=Path, help="keep settings, logs and data here (default: a temporary one)"
     )
-    asked = parser.parse_args()
+    args = parser.parse_args()
     stop = threading.Event()
     place = (
-        nullcontext(asked.directory)
-        if asked.directory
+        nullcontext(args.directory)
+        if args.directory
         else tempfile.TemporaryDirectory(prefix="trimtab-pulsar-")
     )
     with stopped_by_signals(lambda _: stop.set()), place as directory:
         pulsar: LocalPulsar | StandalonePulsar = (
-            LocalPulsar(Path(directory), brokers=asked.brokers, load_manager=asked.load_manager)
-            if asked.brokers
-            else StandalonePulsar(Path(directory), load_manager=asked.load_manager)
+            LocalPulsar(Path(directory), brokers=args.brokers, load_manager=args.load_manager)
+            if args.brokers
+            else StandalonePulsar(Path(directory), load_manager=args.load_manager)
         )
         with pulsar:
             print(pulsar.service_url, pulsar.admin_url, flush=True)

@@ -35,11 +35,11 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> int:
     """Run until Ctrl-C; 1 when there is no Prometheus or a server ends by itself."""
-    asked = _arguments()
+    args = _arguments()
     interrupt_once()
     try:
         with tempfile.TemporaryDirectory(prefix="trimtab-watch-") as directory, ExitStack() as servers:
-            watchers = _started(asked, Path(directory), servers)
+            watchers = _started(args, Path(directory), servers)
             while True:
                 time.sleep(CHECK_S)
                 for watcher in watchers:
@@ -51,13 +51,13 @@ def main() -> int:
         return 1
 
 
-def _started(asked: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
+def _started(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
     """Prometheus, and Grafana unless it cannot be had: then it is said why."""
-    target = f"127.0.0.1:{asked.metrics_port}"
-    prometheus = Prometheus(directory / "prometheus", target=target, port=asked.port)
+    target = f"127.0.0.1:{args.metrics_port}"
+    prometheus = Prometheus(directory / "prometheus", target=target, port=args.port)
     servers.enter_context(prometheus)
     print(f"alerts at {prometheus.url}/alerts, watching {target}/metrics; Ctrl-C ends it", flush=True)
-    grafana = Grafana(directory / "grafana", prometheus_url=prometheus.url, port=asked.grafana_port)
+    grafana = Grafana(directory / "grafana", prometheus_url=prometheus.url, port=args.grafana_port)
     try:
         servers.enter_context(grafana)
     except WatcherError as error:

@@ -216,8 +216,8 @@ def _column(hits: Mapping[str, int], names: tuple[str, ...]) -> Ints:
 
 def _merge(before: Mapping[str, int], names: tuple[str, ...], hits: Ints) -> dict[str, int]:
     """Hits of the brokers seen now, and of those only remembered; zeros are left out."""
-    seen = set(names) if before else set()
-    after = {name: count for name, count in before.items() if name not in seen}
+    present = set(names) if before else set()
+    after = {name: count for name, count in before.items() if name not in present}
     for row in np.flatnonzero(hits).tolist():
         after[names[row]] = int(hits[row])
     return after

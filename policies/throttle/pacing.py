@@ -24,7 +24,7 @@ from policies.throttle.pacing_plan import (
     ThrottleDecision,
     Trigger,
 )
-from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, watched
+from policies.throttle.progress import UNKNOWN_END, Eta, Watch, eta_of, extend_watch
 from policies.throttle.rates import (
     BrokerRole,
     Load,
@@ -98,7 +98,7 @@ class _Round:
             safe_leader_mins=safe_leader_mins,
             safe_follower_mins=safe_follower_mins,
             stale_rounds=0,
-            watch=watched(
+            watch=extend_watch(
                 memory.watch,
                 at_ms=snapshot.now_ms,
                 loads=loads,
@@ -290,7 +290,7 @@ def _without_reports(
     if not memory.is_active:
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
     memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
-    told = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
+    explanation = PacingExplanation(outcome="stale", needs=needs, differs_from_plan=memory.differs_from_plan)
     lists = None
     if snapshot.moves is not None:
         lists = ListSteps.of(snapshot.lists, memory.added, snapshot.moves, snapshot.lost)
@@ -304,11 +304,11 @@ def _without_reports(
     add = ThrottledLists() if lists is None else lists.add
     is_nothing = rates == memory.rates() and add == ThrottledLists() and not _is_lost(snapshot)
     if trigger is None or is_nothing:
-        return None, memory, told
+        return None, memory, explanation
     added = union(memory.added, add)  # nothing is removed while reports are missing
     decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
-    told = replace(told, outcome="decided", wanted_trigger=trigger)
-    return decision, _remembered(snapshot, memory, None, added, rates), told
+    explanation = replace(explanation, outcome="decided", wanted_trigger=trigger)
+    return decision, _remembered(snapshot, memory, None, added, rates), explanation
 
 
 def _stretched(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
@@ -350,7 +350,7 @@ def _remembered(
     watch = memory.watch
     if not is_same:
         loads = () if needs is None else loads_of(needs)
-        watch = watched(memory.watch, at_ms=snapshot.now_ms, loads=loads, plan=None, is_changed=True)
+        watch = extend_watch(memory.watch, at_ms=snapshot.now_ms, loads=loads, plan=None, is_changed=True)
     return replace(
         memory,
         begun_ms=snapshot.now_ms if memory.begun_ms is None else memory.begun_ms,

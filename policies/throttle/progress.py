@@ -84,7 +84,7 @@ UNKNOWN_END = Eta(
 )
 
 
-def watched(
+def extend_watch(
     watch: Watch, *, at_ms: int, loads: Iterable[Load], plan: RatePlan | None, is_changed: bool
 ) -> Watch:
     """The watch with one sample more; ``is_changed`` begins it anew. Unknown bytes give no sample.

@@ -34,5 +34,7 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, _options())
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error
+        message = error.args[0] if error.args else error
+        raise BadPattern(
+            message.decode(errors="replace") if isinstance(message, bytes) else str(message)
+        ) from error

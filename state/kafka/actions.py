@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
-from state.kafka.snapshot import Seen
+from state.kafka.snapshot import Observation
 from state.throttle_outputs import Throttle
 
 NAME = "reassignment-throttle"
@@ -29,8 +29,8 @@ _BECAUSE: Mapping[Trigger, str] = {
 
 def throttle_action(
     decision: ThrottleDecision,
-    told: PacingExplanation,
-    seen: Seen,
+    explanation: PacingExplanation,
+    observation: Observation,
     *,
     cluster: str,
     number: int,
@@ -38,16 +38,18 @@ def throttle_action(
     dry_run: bool,
 ) -> Throttle:
     """The action of a round."""
-    fingerprint = None if seen.moves is None or not len(seen.moves) else seen.moves.fingerprint()
+    fingerprint = (
+        None if observation.moves is None or not len(observation.moves) else observation.moves.fingerprint()
+    )
     return Throttle(
         cluster=cluster,
         round=number,
         policy=NAME,
         trigger=decision.trigger,
-        reason=_reason(decision, told, seen),
-        evidence=_evidence(decision, told, seen),
-        expected=_expected(told),
-        precondition={"reassignments": _reassignments(seen)},
+        reason=_reason(decision, explanation, observation),
+        evidence=_evidence(decision, explanation, observation),
+        expected=_expected(explanation),
+        precondition={"reassignments": _reassignments(observation)},
         expires_at=expires_at,
         dry_run=dry_run,
         add_leader_throttled_replicas=dict(decision.add.leader),
@@ -58,26 +60,34 @@ def throttle_action(
         follower_rate_bytes_per_s=_rates(decision, "follower"),
         clear_leader_rates=[role.broker for role in decision.clear_rates if role.role == "leader"],
         clear_follower_rates=[role.broker for role in decision.clear_rates if role.role == "follower"],
-        leader_min_bytes_per_s={} if told.needs is None else _texts(told.needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s={} if told.needs is None else _texts(told.needs.follower_min_bytes_per_s),
-        eta_s=None if told.eta is None else told.eta.remaining_s,
-        bottleneck=bottleneck(told),
+        leader_min_bytes_per_s={}
+        if explanation.needs is None
+        else _texts(explanation.needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s={}
+        if explanation.needs is None
+        else _texts(explanation.needs.follower_min_bytes_per_s),
+        eta_s=None if explanation.eta is None else explanation.eta.remaining_s,
+        bottleneck=bottleneck(explanation),
         fingerprint=fingerprint,
     )
 
 
-def _reassignments(seen: Seen) -> str:
+def _reassignments(observation: Observation) -> str:
     """What must still be so of the cluster's reassignments when the action is carried out."""
-    if seen.moves is None:
+    if observation.moves is None:
         return "unknown"
-    if not len(seen.moves):
+    if not len(observation.moves):
         return "none"
-    return "running" if seen.is_running else "planned"
+    return "running" if observation.is_running else "planned"
 
 
-def bottleneck(told: PacingExplanation) -> str | None:
+def bottleneck(explanation: PacingExplanation) -> str | None:
     """The role that is done last."""
-    return None if told.plan is None or told.plan.bottleneck is None else str(told.plan.bottleneck)
+    return (
+        None
+        if explanation.plan is None or explanation.plan.bottleneck is None
+        else str(explanation.plan.bottleneck)
+    )
 
 
 def _rates(decision: ThrottleDecision, kind: Role) -> dict[str, int]:
@@ -88,22 +98,22 @@ def _texts(values: Mapping[int, int | None]) -> dict[str, int | None]:
     return {str(broker): value for broker, value in values.items()}
 
 
-def _reason(decision: ThrottleDecision, told: PacingExplanation, seen: Seen) -> str:
-    moving = 0 if seen.moves is None else len(seen.moves)
+def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation) -> str:
+    moving = 0 if observation.moves is None else len(observation.moves)
     because = _BECAUSE[decision.trigger].format(moving=f"{moving} partition{'s' * (moving != 1)}")
-    uncounted = "" if (names := leaderless(told)) is None else f" {names}."
+    uncounted = "" if (names := leaderless(explanation)) is None else f" {names}."
     if not decision.set_rates:
         return f"{because[0].upper()}{because[1:]}.{uncounted}"
     lowest, highest = min(decision.set_rates.values()), max(decision.set_rates.values())
     rates = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
     roles = f"{len(decision.set_rates)} roles of {len({role.broker for role in decision.set_rates})} brokers"
-    eta = "" if told.eta is None or told.eta.remaining_s is None else _done_in(told)
+    eta = "" if explanation.eta is None or explanation.eta.remaining_s is None else _done_in(explanation)
     return f"{because[0].upper()}{because[1:]}: {rates} bytes/s for {roles}{eta}.{uncounted}"
 
 
-def leaderless(told: PacingExplanation) -> str | None:
+def leaderless(explanation: PacingExplanation) -> str | None:
     """Which partitions no minimum counts, and why; None where it counts all."""
-    names = () if told.needs is None else told.needs.without_leader
+    names = () if explanation.needs is None else explanation.needs.without_leader
     if not names:
         return None
     more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
@@ -111,36 +121,36 @@ def leaderless(told: PacingExplanation) -> str | None:
     return f"{', '.join(names[:_NAMES_SHOWN])}{more} {until} a leader"
 
 
-def _done_in(told: PacingExplanation) -> str:
-    assert told.eta is not None
-    assert told.eta.remaining_s is not None
-    last = bottleneck(told)
-    return f", done in {told.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
+def _done_in(explanation: PacingExplanation) -> str:
+    assert explanation.eta is not None
+    assert explanation.eta.remaining_s is not None
+    last = bottleneck(explanation)
+    return f", done in {explanation.eta.remaining_s:.0f} s" + (f", {last} last" if last else "")
 
 
 def _evidence(
-    decision: ThrottleDecision, told: PacingExplanation, seen: Seen
+    decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation
 ) -> dict[str, float | int | str]:
     """Numbers that are not known are not in it."""
     found: dict[str, float | int | str] = {
-        "partitions_moving_count": 0 if seen.moves is None else len(seen.moves),
-        "brokers_reporting_count": len(seen.brokers),
+        "partitions_moving_count": 0 if observation.moves is None else len(observation.moves),
+        "brokers_reporting_count": len(observation.brokers),
     }
-    if told.needs is not None:
+    if explanation.needs is not None:
         minimums = [
-            *told.needs.leader_min_bytes_per_s.values(),
-            *told.needs.follower_min_bytes_per_s.values(),
+            *explanation.needs.leader_min_bytes_per_s.values(),
+            *explanation.needs.follower_min_bytes_per_s.values(),
         ]
         known = [each for each in minimums if each is not None]
         if known:
             found["largest_min_bytes_per_s"] = max(known)
-        left = total(told.needs.follower_bytes_to_receive)
+        left = total(explanation.needs.follower_bytes_to_receive)
         if left is not None:
             found["bytes_left"] = left
     if decision.set_rates:
         found["lowest_rate_bytes_per_s"] = min(decision.set_rates.values())
-    if told.eta is not None:
-        found["eta_basis"] = told.eta.basis
+    if explanation.eta is not None:
+        found["eta_basis"] = explanation.eta.basis
     return found
 
 
@@ -150,19 +160,22 @@ def total(values: Mapping[int, int | None]) -> int | None:
     return min(sum(known), LARGEST_NUMBER) if len(known) == len(values) else None
 
 
-def _expected(told: PacingExplanation) -> dict[str, dict[str, float]]:
+def _expected(explanation: PacingExplanation) -> dict[str, dict[str, float]]:
     """Of each role that finishes; what is not known is not in it."""
-    if told.plan is None or told.needs is None:
+    if explanation.plan is None or explanation.needs is None:
         return {}
     left: dict[BrokerRole, int | None] = {
-        **{BrokerRole("leader", broker): size for broker, size in told.needs.leader_bytes_to_send.items()},
+        **{
+            BrokerRole("leader", broker): size
+            for broker, size in explanation.needs.leader_bytes_to_send.items()
+        },
         **{
             BrokerRole("follower", broker): size
-            for broker, size in told.needs.follower_bytes_to_receive.items()
+            for broker, size in explanation.needs.follower_bytes_to_receive.items()
         },
     }
     return {
         str(role): {"bytes_left": float(size), "duration_s": seconds}
-        for role, seconds in told.plan.durations_s.items()
+        for role, seconds in explanation.plan.durations_s.items()
         if seconds is not None and (size := left.get(role)) is not None
     }

@@ -18,7 +18,7 @@ from policies.throttle.pacing_plan import ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka.memory import KafkaMemory
-from state.kafka.snapshot import Seen
+from state.kafka.snapshot import Observation
 
 _SURE_AFTER_ROUNDS = 2
 
@@ -46,9 +46,9 @@ class Drift:
 NO_DRIFT = Drift()
 
 
-def look(memory: KafkaMemory, seen: Seen) -> tuple[Drift, Drift]:
+def look(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
     """What is not as decided, and the part of it that is sure. Takes rates that are in force into ``memory``."""
-    drift = _drift(memory, seen)
+    drift = _drift(memory, observation)
     memory.drift_rounds = 0 if drift.is_empty else min(memory.drift_rounds + 1, _SURE_AFTER_ROUNDS)
     if memory.drift_rounds < _SURE_AFTER_ROUNDS:
         return drift, NO_DRIFT
@@ -73,15 +73,19 @@ def forget(memory: KafkaMemory, decision: ThrottleDecision) -> None:
     }
 
 
-def _drift(memory: KafkaMemory, seen: Seen) -> Drift:
+def _drift(memory: KafkaMemory, observation: Observation) -> Drift:
     pacing = memory.pacing
     is_settled = memory.pending is None and memory.real is None and memory.failures_count == 0
-    if not is_settled or not pacing.is_active or seen.moves is None:
+    if not is_settled or not pacing.is_active or observation.moves is None:
         return NO_DRIFT
-    there = {role: seen.rates_there.get(role) for role in pacing.rates() if role.broker in seen.brokers}
-    lost = _lost(pacing.added, seen.lists, seen.moves)
-    memory.tells_rates = memory.tells_rates or bool(seen.rates_there)
-    memory.tells_lists = memory.tells_lists or bool(seen.lists.leader or seen.lists.follower)
+    there = {
+        role: observation.rates_there.get(role)
+        for role in pacing.rates()
+        if role.broker in observation.brokers
+    }
+    lost = _lost(pacing.added, observation.lists, observation.moves)
+    memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
+    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
     return Drift(
         lost=lost if memory.tells_lists else ThrottledLists(),
         rates={role: rate for role, rate in there.items() if rate != pacing.rates()[role]}

@@ -11,7 +11,7 @@ from policies.throttle.lists import EVERYTHING, ThrottledLists, entries_of, text
 from policies.throttle.pacing_plan import ThrottleDecision
 from policies.throttle.rates import BrokerRole, Role
 from state.kafka.memory import KafkaMemory, Pending
-from state.kafka.snapshot import Seen
+from state.kafka.snapshot import Observation
 
 RETRY_MS = 10_000
 """Before the second attempt."""
@@ -53,31 +53,33 @@ def hear(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> No
         _take_back(memory, pending, at_ms=at_ms)
 
 
-def look(memory: KafkaMemory, seen: Seen, *, end_ms: int) -> None:
+def look(memory: KafkaMemory, observation: Observation, *, end_ms: int) -> None:
     """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
     pending = memory.pending
-    if pending is not None and _is_there(pending, seen):
+    if pending is not None and _is_there(pending, observation):
         _succeeded(memory)
     elif pending is not None and end_ms >= pending.expires_ms:
         _take_back(memory, pending, at_ms=end_ms)
     if memory.pending is None:
-        _forget_absent(memory, seen)
+        _forget_absent(memory, observation)
 
 
-def _forget_absent(memory: KafkaMemory, seen: Seen) -> None:
+def _forget_absent(memory: KafkaMemory, observation: Observation) -> None:
     """Keep of what was attempted only what may be on the cluster, so that it does not grow while nobody carries anything out.
 
     Lists are reported of the topics that move. Once reports have shown that they tell lists, an entry that is not there was
     not left behind; before that, entries of topics that do not move any more are dropped, because nothing will be seen of them.
     """
-    memory.tells_lists = memory.tells_lists or bool(seen.lists.leader or seen.lists.follower)
+    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
     attempted = memory.attempted
-    if seen.moves is None or not (attempted.leader or attempted.follower):
+    if observation.moves is None or not (attempted.leader or attempted.follower):
         return
-    topics = frozenset(seen.moves.topics)
+    topics = frozenset(observation.moves.topics)
     memory.attempted = ThrottledLists(
-        leader=_present(attempted.leader, seen.lists.leader, topics, tells_lists=memory.tells_lists),
-        follower=_present(attempted.follower, seen.lists.follower, topics, tells_lists=memory.tells_lists),
+        leader=_present(attempted.leader, observation.lists.leader, topics, tells_lists=memory.tells_lists),
+        follower=_present(
+            attempted.follower, observation.lists.follower, topics, tells_lists=memory.tells_lists
+        ),
     )
 
 
@@ -116,30 +118,30 @@ def _take_back(memory: KafkaMemory, pending: Pending, *, at_ms: int) -> None:
     memory.retry_ms = at_ms + min(RETRY_MS * 2**doublings, RETRY_MS_MAX)
 
 
-def _is_there(pending: Pending, seen: Seen) -> bool:
+def _is_there(pending: Pending, observation: Observation) -> bool:
     """Whether the cluster shows all of it, as far as anything of it can be seen; what nobody reports says nothing."""
-    if seen.moves is None or not seen.brokers:
+    if observation.moves is None or not observation.brokers:
         return False
     expected = {
         **{BrokerRole("leader", broker): rate for broker, rate in pending.leader_rates.items()},
         **{BrokerRole("follower", broker): rate for broker, rate in pending.follower_rates.items()},
     }
     before = pending.before.rates()
-    cleared = [BrokerRole(role, broker) for role, broker in pending.cleared if broker in seen.brokers]
-    if any(role in before and seen.rates_there.get(role) == before[role] for role in cleared):
+    cleared = [BrokerRole(role, broker) for role, broker in pending.cleared if broker in observation.brokers]
+    if any(role in before and observation.rates_there.get(role) == before[role] for role in cleared):
         return False
     if not expected:
         return len(cleared) > 0
     return (
-        _are_rates_there(expected, seen)
-        and _holds(seen.lists.leader, pending.added.leader)
-        and _holds(seen.lists.follower, pending.added.follower)
+        _are_rates_there(expected, observation)
+        and _holds(observation.lists.leader, pending.added.leader)
+        and _holds(observation.lists.follower, pending.added.follower)
     )
 
 
-def _are_rates_there(expected: Mapping[BrokerRole, int], seen: Seen) -> bool:
-    visible = {role: rate for role, rate in expected.items() if role.broker in seen.brokers}
-    return bool(visible) and all(seen.rates_there.get(role) == rate for role, rate in visible.items())
+def _are_rates_there(expected: Mapping[BrokerRole, int], observation: Observation) -> bool:
+    visible = {role: rate for role, rate in expected.items() if role.broker in observation.brokers}
+    return bool(visible) and all(observation.rates_there.get(role) == rate for role, rate in visible.items())
 
 
 def _holds(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
@@ -150,16 +152,17 @@ def _holds(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
     return True
 
 
-def others(seen: Seen, memory: KafkaMemory) -> ThrottledLists:
+def others(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what decisions of ours may have left there beside ``memory.pacing.added``."""
     left_over = memory.attempted
     if memory.pending is not None:
         left_over = union(left_over, memory.pending.before.added)
     if memory.real is not None:
         left_over = union(left_over, memory.real.added)
-    left = without(seen.lists, left_over)
+    left = without(observation.lists, left_over)
     return ThrottledLists(
-        leader=_others(seen.lists.leader, left.leader), follower=_others(seen.lists.follower, left.follower)
+        leader=_others(observation.lists.leader, left.leader),
+        follower=_others(observation.lists.follower, left.follower),
     )
 
 

@@ -16,7 +16,7 @@ from policies.throttle.pacing_plan import (
     PacingSnapshot,
     ThrottleDecision,
 )
-from policies.throttle.progress import Watch, watched
+from policies.throttle.progress import Watch, extend_watch
 from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state.engine import holds
 from state.engine.closing import Closing, obstacle
@@ -25,7 +25,7 @@ from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
-from state.kafka.snapshot import Seen, see
+from state.kafka.snapshot import Observation, see
 from state.kafka.summary import Closed, round_summary
 from state.outputs import Output, canonical
 
@@ -49,7 +49,7 @@ def decide(
         memory.pacing, memory.real = memory.real, None
     closed = Closed(closing, reports)
     _meet(memory, closed)
-    seen = see(
+    observation = see(
         memory.readings,
         moves,
         reports,
@@ -57,9 +57,9 @@ def decide(
         known=memory.rates,
         hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
-    memory.readings, memory.rates = seen.readings, seen.rates
-    pursuit.look(memory, seen, end_ms=closing.end_ms)
-    return _decide(header, memory, closed, seen)
+    memory.readings, memory.rates = observation.readings, observation.rates
+    pursuit.look(memory, observation, end_ms=closing.end_ms)
+    return _decide(header, memory, closed, observation)
 
 
 def _meet(memory: KafkaMemory, closed: Closed) -> None:
@@ -84,70 +84,82 @@ class _Hold:
     detail: str
 
 
-def _decide(header: Header, memory: KafkaMemory, closed: Closed, seen: Seen) -> list[Output]:
+def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Observation) -> list[Output]:
     closing = closed.closing
     stopped = obstacle(header, closed.settings.rounds, closed.reports, live_count=len(memory.last_ms))
     if stopped is not None:
-        return [_round_output(header, closed, memory, seen, None, [], outcome=stopped[0], reason=stopped[1])]
-    _start(memory, seen)
-    drifted, sure = drift.look(memory, seen)
+        return [
+            _round_output(
+                header, closed, memory, observation, None, [], outcome=stopped[0], reason=stopped[1]
+            )
+        ]
+    _start(memory, observation)
+    drift_seen, sure = drift.look(memory, observation)
     settings = closed.settings.throttle
-    decision, after, told = pace(_snapshot(memory, closed, seen, sure), memory.pacing, settings)
+    decision, after, explanation = pace(_snapshot(memory, closed, observation, sure), memory.pacing, settings)
     hold = None if decision is None else _hold(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
-        actions = [_action(decision, told, seen, closing)]
+        actions = [_action(decision, explanation, observation, closing)]
         hold = _too_large(actions[0], after, closing.max_action_bytes)
     if decision is not None and hold is None:
         _remember(memory, decision, after, actions[0], closing)
     else:
         actions = []
-        memory.pacing = after if decision is None else _watched_on(memory.pacing, after, told, seen)
+        memory.pacing = (
+            after if decision is None else _watched_on(memory.pacing, after, explanation, observation)
+        )
     return [
         *actions,
         _round_output(
             header,
             closed,
             memory,
-            seen,
-            told,
+            observation,
+            explanation,
             actions,
             outcome="decided",
-            reason=_verdict(told, decision, hold),
-            drifted=drifted,
+            reason=_verdict(explanation, decision, hold),
+            drift_seen=drift_seen,
             is_held=hold is not None,
         ),
     ]
 
 
-def _start(memory: KafkaMemory, seen: Seen) -> None:
+def _start(memory: KafkaMemory, observation: Observation) -> None:
     """Progress and deadline count from the moment a move runs, not from that of its throttle."""
-    if seen.moves is None or not len(seen.moves):
+    if observation.moves is None or not len(observation.moves):
         return
-    if memory.pacing.is_active and not (memory.is_running and seen.is_running):
-        memory.pacing = replace(memory.pacing, begun_ms=seen.at_ms, watch=Watch())
-    memory.is_running = seen.is_running
+    if memory.pacing.is_active and not (memory.is_running and observation.is_running):
+        memory.pacing = replace(memory.pacing, begun_ms=observation.at_ms, watch=Watch())
+    memory.is_running = observation.is_running
 
 
-def _snapshot(memory: KafkaMemory, closed: Closed, seen: Seen, sure: Drift) -> PacingSnapshot:
+def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sure: Drift) -> PacingSnapshot:
     kafka = closed.settings
     caps, room = Caps(), Caps()
-    if seen.moves is not None:
+    if observation.moves is not None:
         roles = [
-            *(BrokerRole("leader", broker) for broker in sorted(set(seen.moves.sources.brokers.tolist()))),
-            *(BrokerRole("follower", broker) for broker in sorted(set(seen.moves.added.brokers.tolist()))),
+            *(
+                BrokerRole("leader", broker)
+                for broker in sorted(set(observation.moves.sources.brokers.tolist()))
+            ),
+            *(
+                BrokerRole("follower", broker)
+                for broker in sorted(set(observation.moves.added.brokers.tolist()))
+            ),
         ]
         caps, room = network_limits(
             roles,
             capacity=kafka.capacity,
             share_ratio=kafka.throttle.network_share_ratio,
-            use=seen.use,
+            use=observation.use,
             rates_in_force=memory.pacing.rates(),
         )
     return PacingSnapshot(
-        now_ms=seen.at_ms,
-        moves=seen.moves,
-        lists=pursuit.others(seen, memory),
+        now_ms=observation.at_ms,
+        moves=observation.moves,
+        lists=pursuit.others(observation, memory),
         lost=sure.lost,
         is_rate_lost=sure.is_rate_lost,
         caps=caps,
@@ -186,14 +198,14 @@ def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | N
 
 
 def _watched_on(
-    before: PacingMemory, after: PacingMemory, told: PacingExplanation, seen: Seen
+    before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, observation: Observation
 ) -> PacingMemory:
     """The memory of a round whose decision was held: it saw, and changed nothing."""
     watch = before.watch
-    if told.needs is not None and before.is_active:
-        loads = loads_of(told.needs)
+    if explanation.needs is not None and before.is_active:
+        loads = loads_of(explanation.needs)
         in_force = plan_in_force(before.rates(), loads)
-        watch = watched(watch, at_ms=seen.at_ms, loads=loads, plan=in_force, is_changed=False)
+        watch = extend_watch(watch, at_ms=observation.at_ms, loads=loads, plan=in_force, is_changed=False)
     return replace(
         before,
         safe_leader_mins=after.safe_leader_mins or before.safe_leader_mins,
@@ -203,11 +215,13 @@ def _watched_on(
     )
 
 
-def _action(decision: ThrottleDecision, told: PacingExplanation, seen: Seen, closing: Closing) -> Output:
+def _action(
+    decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation, closing: Closing
+) -> Output:
     data = throttle_action(
         decision,
-        told,
-        seen,
+        explanation,
+        observation,
         cluster=closing.cluster,
         number=closing.number,
         expires_at=closing.expires_at,
@@ -232,37 +246,37 @@ def _remember(
     memory.pacing = after
 
 
-def _verdict(told: PacingExplanation, decision: ThrottleDecision | None, hold: _Hold | None) -> str:
+def _verdict(explanation: PacingExplanation, decision: ThrottleDecision | None, hold: _Hold | None) -> str:
     if decision is not None and hold is not None:
         return f"{decision.trigger} is held, {hold.reason}: {hold.detail}"
-    uncounted = "" if (names := leaderless(told)) is None else f"; {names}"
+    uncounted = "" if (names := leaderless(explanation)) is None else f"; {names}"
     if decision is not None:
         return f"throttle decided: {decision.trigger}{uncounted}"
-    wanted = "" if told.wanted_trigger is None else f", {told.wanted_trigger} waits"
-    return f"no throttle decided: {told.outcome}{wanted}{uncounted}"
+    wanted = "" if explanation.wanted_trigger is None else f", {explanation.wanted_trigger} waits"
+    return f"no throttle decided: {explanation.outcome}{wanted}{uncounted}"
 
 
 def _round_output(
     header: Header,
     closed: Closed,
     memory: KafkaMemory,
-    seen: Seen,
-    told: PacingExplanation | None,
+    observation: Observation,
+    explanation: PacingExplanation | None,
     actions: list[Output],
     *,
     outcome: Literal["decided", "warm-up", "no-quorum"],
     reason: str,
-    drifted: Drift = NO_DRIFT,
+    drift_seen: Drift = NO_DRIFT,
     is_held: bool = False,
 ) -> Output:
     spoken = round_summary(
         closed,
         header,
         memory,
-        seen,
-        told,
+        observation,
+        explanation,
         actions,
-        drifted,
+        drift_seen,
         outcome=outcome,
         reason=reason,
         is_held=is_held,

@@ -22,7 +22,7 @@ from state.kafka_reports import MoveRow, Partition, ReplicaRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class Observation:
     """One round of one cluster."""
 
     at_ms: int
@@ -58,7 +58,7 @@ def see(
     end_ms: int,
     known: Mapping[Partition, KnownRate],
     hold_ms: int,
-) -> Seen:
+) -> Observation:
     """The round that ends at ``end_ms``; ``before`` are the readings it is compared with.
 
     ``known`` are write rates of rounds before, which count for ``hold_ms``.
@@ -80,7 +80,7 @@ def see(
         if where not in measured and (rate := known.get(where)) and at_ms - rate.at_ms <= hold_ms
     }
     held = {where: rate for where, rate in recent.items() if where in now}
-    return Seen(
+    return Observation(
         at_ms=at_ms,
         moves=None if moves is None else _moves(rows, wheres, now, logs, measured | held),
         is_running=any(row.running_adding for row in rows),

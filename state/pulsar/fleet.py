@@ -80,7 +80,7 @@ def advance(
 ) -> Advanced:
     """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round)."""
     names = sorted(reports)
-    seen = set(names)
+    reporting = set(names)
     listings = _listings(before, reports, names, max_report_age_ms)
     rows = _owner_rows(listings)
     owned = (
@@ -91,7 +91,7 @@ def advance(
     absent = [
         (name, row)
         for row, name in enumerate(before.brokers)
-        if name not in seen and round_end_ms - int(before.broker_last_ms[row]) <= max_report_age_ms
+        if name not in reporting and round_end_ms - int(before.broker_last_ms[row]) <= max_report_age_ms
     ]
     after = Fleet()
     after.brokers = sorted([*names, *(name for name, _ in absent)])

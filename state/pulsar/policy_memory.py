@@ -36,16 +36,16 @@ def remember(
     memory: PolicyMemory, policy: AnyPolicy, groups: Groups, after: Mapping[int, Any]
 ) -> PolicyMemory:
     """What the policy remembers, with these groups as they are now; groups that did not run keep theirs."""
-    kept, told = memory.get(policy.name, {}), {number: vars_of(each) for number, each in after.items()}
+    kept, new = memory.get(policy.name, {}), {number: vars_of(each) for number, each in after.items()}
     found: dict[str, dict[str, Any]] = {}
     for name in policy.broker_fields:
         before = groups.split_by_broker(kept.get(name, {})) if not groups.is_one else {}
         others = [values for number, values in before.items() if number not in after]
         found[name] = dict(
-            chain.from_iterable(each.items() for each in (*others, *(t[name] for t in told.values())))
+            chain.from_iterable(each.items() for each in (*others, *(t[name] for t in new.values())))
         )
     for name in policy.group_fields:
-        now = {groups.key_of(number): values[name] for number, values in told.items()}
+        now = {groups.key_of(number): values[name] for number, values in new.items()}
         found[name] = {**kept.get(name, {}), **now}
     return {policy.name: found}
 

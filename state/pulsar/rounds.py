@@ -82,8 +82,10 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = _live(advanced.fleet, closing, pulsar)
-    seen = effects.judge(ledger, advanced, reports, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms)
-    budget = Budget.of(ledger, pulsar.guards, seen.leaving, end_ms=closing.end_ms)
+    effects_found = effects.judge(
+        ledger, advanced, reports, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
+    )
+    budget = Budget.of(ledger, pulsar.guards, effects_found.leaving, end_ms=closing.end_ms)
     round_loads = loads(reports, pulsar, end_ms=closing.end_ms)
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     table = eligible(
@@ -106,7 +108,7 @@ def _decide(
     actions = _actions(closing, circumstances, decided)
     remember(ledger, closing, decided, actions)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
-    found = findings.of_actions(ineffective | seen.ineffective, seen.elsewhere)
+    found = findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     found += findings.of_topics(table, topics, pulsar.split)
     spoken = _summary(closing, header, round_loads, table, decided, findings.section(found), reports, live)
     spoken = msgspec.structs.replace(
@@ -216,10 +218,10 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
 def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
     fired = plan.examined.counts().get(FIRED, 0)
     held = len(admitted.holds)
-    said = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
     if decided is None:
-        return said
-    return f"{said}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
+        return sentence
+    return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
 
 
 def _actions(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:

@@ -17,7 +17,7 @@ from streaming.collector.cadence import Patience
 from streaming.collector.events import EventWriter
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.network_metrics import NetworkMeter
-from streaming.collector.planned import odd, planned_move, read_planned
+from streaming.collector.planned import find_conflicts, planned_move, read_planned
 from streaming.contract.kafka import (
     KafkaBrokerData,
     Move,
@@ -106,7 +106,7 @@ class KafkaSweeper:
         """What runs, and what is planned of it that does not run; in order."""
         running, planned = kafka.reassignments(), read_planned(self._planned_file)
         states = kafka.partitions({topic for topic, _ in (*running, *planned)})
-        self._warn_of(list(odd(planned, states, running, alive)))
+        self._warn_of(list(find_conflicts(planned, states, running, alive)))
         found = {
             where: _move(where, move, states[where]) for where, move in running.items() if where in states
         }

@@ -51,7 +51,7 @@ def read_planned(path: str | None) -> Planned:
     return planned
 
 
-def odd(
+def find_conflicts(
     planned: Planned,
     states: Mapping[Partition, PartitionState],
     running: Mapping[Partition, RunningMove],

@@ -4,7 +4,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-__all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "Said", "read_said"]
+__all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "ReadEnvelope", "read_envelope"]
 
 EPOCH_HEADER = "trimtab-epoch"
 """Record header that rises by one at every start of the controller of a source."""
@@ -16,7 +16,7 @@ are some 5 MB."""
 DataT = TypeVar("DataT")
 
 
-class Said(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
+class ReadEnvelope(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
     """An event of any type, of this version or another; its data is read as far as ``DataT`` asks."""
 
     id: str
@@ -28,5 +28,5 @@ class Said(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
     data: DataT
 
 
-read_said = msgspec.json.Decoder(Said[msgspec.Raw]).decode
+read_envelope = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw]).decode
 """Raises ``msgspec.MsgspecError`` for what is no event."""

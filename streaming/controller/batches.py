@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streaming.controller.metrics import Metrics
 from streaming.controller.telling import Telling, never
-from streaming.ports.marker import Seen
+from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publisher import Publisher
 from streaming.settings import TopicNames
@@ -78,7 +78,7 @@ class BatchPublisher:
         if not found:
             _LOG.info("batch %d was published before the restart: skipped", batch_id)
             self._metrics.count_skipped_batch()
-            if found is Seen.OTHERWISE:
+            if found is BatchState.OTHERWISE:
                 self._name_differing(batch_id, rows)
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)

@@ -81,7 +81,7 @@ class FollowUp:
         """What was published of a cluster is followed up no more."""
         self._clusters.pop(cluster, None)
 
-    def see(self, event: Published) -> Iterator[Repeat | Effect]:
+    def observe(self, event: Published) -> Iterator[Repeat | Effect]:
         """What an action or a round's summary shows."""
         data = event.data
         known = self._clusters.setdefault(data.cluster, _Cluster())

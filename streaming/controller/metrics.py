@@ -136,27 +136,27 @@ class Metrics:
 
     def observe_round(self, event: Published, *, published_s: float) -> None:
         """Count the round of a summary that was published at `published_s` (Unix time)."""
-        seen = event.data
-        assert isinstance(seen, RoundSummary), "actions are counted by their round"
-        cluster, policy = seen.cluster, seen.policy
+        observed = event.data
+        assert isinstance(observed, RoundSummary), "actions are counted by their round"
+        cluster, policy = observed.cluster, observed.policy
         self._introduce(cluster)
-        if seen.system == "pulsar":
+        if observed.system == "pulsar":
             self._introduce_outcomes(cluster, policy)
-        self._rounds.labels(cluster, seen.outcome).inc()
-        for outcome, count in seen.examined.outcomes.items():
+        self._rounds.labels(cluster, observed.outcome).inc()
+        for outcome, count in observed.examined.outcomes.items():
             self._examined.labels(cluster, policy, _plain(outcome)).inc(count)
-        for outcome, count in seen.candidates.outcomes.items():
+        for outcome, count in observed.candidates.outcomes.items():
             self._candidates.labels(cluster, policy, _plain(outcome)).inc(count)
-        for outcome, count in seen.splits.outcomes.items():
+        for outcome, count in observed.splits.outcomes.items():
             self._candidates.labels(cluster, SPLIT_POLICY, outcome).inc(count)
-        for kind, count in _actions(seen).items():
-            self._actions.labels(cluster, kind, _flag(dry_run=seen.mode == "dry-run")).inc(count)
+        for kind, count in _actions(observed).items():
+            self._actions.labels(cluster, kind, _flag(dry_run=observed.mode == "dry-run")).inc(count)
         self._lag.observe(max(0.0, published_s - event.time_s))
-        self._show_state(seen, event.time_s)
-        if seen.throttle is not None:
-            self._throttles.show(cluster, seen.throttle)
-        elif seen.outcome == "decided":
-            self._show_balance(seen)
+        self._show_state(observed, event.time_s)
+        if observed.throttle is not None:
+            self._throttles.show(cluster, observed.throttle)
+        elif observed.outcome == "decided":
+            self._show_balance(observed)
 
     def _introduce_outcomes(self, cluster: str, policy: str) -> None:
         for outcome in self._known.examined_outcomes:
@@ -166,71 +166,77 @@ class Metrics:
         for outcome in self._known.split_outcomes:
             self._candidates.labels(cluster, SPLIT_POLICY, outcome)
 
-    def _show_state(self, seen: RoundSummary, end_s: float) -> None:
-        cluster = seen.cluster
-        counts = (seen.brokers_reporting_count, seen.brokers_missing_count, len(seen.brokers_excluded))
+    def _show_state(self, observed: RoundSummary, end_s: float) -> None:
+        cluster = observed.cluster
+        counts = (
+            observed.brokers_reporting_count,
+            observed.brokers_missing_count,
+            len(observed.brokers_excluded),
+        )
         for state, count in zip(_BROKER_STATES, counts, strict=True):
             self._brokers.labels(cluster, state).set(count)
         for resource in ("overall", *RESOURCES):
-            usage = seen.usage if resource == "overall" else seen.resources.get(resource)
+            usage = observed.usage if resource == "overall" else observed.resources.get(resource)
             points = usage and (usage.mean_points, usage.max_points, usage.stdev_points)
             for stat, value in zip(_STATS, points or (math.nan,) * 3, strict=True):
                 self._usage.labels(cluster, resource, stat).set(value)
-        findings = seen.findings.outcomes
+        findings = observed.findings.outcomes
         for kind in {*self._known.finding_kinds, *findings}:
             self._findings.labels(cluster, kind).set(findings.get(kind, 0))
-        self._report_age.labels(cluster).set(seen.oldest_report_age_s)
-        self._dry_run.labels(cluster).set(seen.mode == "dry-run")
-        self._paused.labels(cluster).set(seen.paused)
-        self._failing.labels(cluster).set((seen.failing_since or seen.splits_failing_since) is not None)
+        self._report_age.labels(cluster).set(observed.oldest_report_age_s)
+        self._dry_run.labels(cluster).set(observed.mode == "dry-run")
+        self._paused.labels(cluster).set(observed.paused)
+        self._failing.labels(cluster).set(
+            (observed.failing_since or observed.splits_failing_since) is not None
+        )
         self._round_end.labels(cluster).set(end_s)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
-        self._round_length.labels(cluster).set(end_s / (seen.round + 1))
+        self._round_length.labels(cluster).set(end_s / (observed.round + 1))
 
-    def _show_balance(self, seen: RoundSummary) -> None:
+    def _show_balance(self, observed: RoundSummary) -> None:
         outliers = sum(
             count
-            for outcome, count in seen.examined.outcomes.items()
+            for outcome, count in observed.examined.outcomes.items()
             if _plain(outcome) not in self._known.calm_outcomes
         )
-        self._outliers.labels(seen.cluster).set(outliers)
-        found = _foremost(seen)
+        self._outliers.labels(observed.cluster).set(outliers)
+        found = _foremost(observed)
         values = (
             (math.nan,) * len(_FOREMOST)
             if found is None
             else (found.difference_points, found.threshold_points, found.hit_count, found.needed_hit_count)
         )
         for gauge, value in zip(self._foremost, values, strict=True):
-            gauge.labels(seen.cluster).set(math.nan if value is None else value)
+            gauge.labels(observed.cluster).set(math.nan if value is None else value)
 
-    def observe_events(self, seen: EventObservation) -> None:
+    def observe_events(self, observed: EventObservation) -> None:
         """Count a micro-batch's input events; those of a cluster not seen so far count under cluster=""."""
-        if seen.forgotten:
-            self.forget(seen.cluster)
-        elif seen.cluster and is_used(seen):
-            self._introduce(seen.cluster)
-        cluster = seen.cluster if seen.cluster in self._clusters else ""
-        for entry in seen.counts:
+        if observed.forgotten:
+            self.forget(observed.cluster)
+        elif observed.cluster and is_used(observed):
+            self._introduce(observed.cluster)
+        cluster = observed.cluster if observed.cluster in self._clusters else ""
+        for entry in observed.counts:
             name = entry.type if entry.type in self._known.event_types else UNKNOWN
             self._events.labels(cluster, name, entry.result).inc(entry.count)
-        for reason, count in seen.rejected.items():
+        for reason, count in observed.rejected.items():
             self._rejected.labels(reason).inc(count)
-        for outcome, count in seen.action_results.items():
+        for outcome, count in observed.action_results.items():
             self._results.labels(cluster, outcome).inc(count)
 
-    def observe_followup(self, seen: Repeat | Effect) -> None:
+    def observe_followup(self, observed: Repeat | Effect) -> None:
         """Count what later decisions and rounds say about earlier unloads."""
-        self._introduce(seen.cluster)
-        if isinstance(seen, Repeat):
-            self._repeated.labels(seen.cluster, seen.source).inc()
+        self._introduce(observed.cluster)
+        if isinstance(observed, Repeat):
+            self._repeated.labels(observed.cluster, observed.source).inc()
             return
         amounts = (
-            (seen.expected_messages_per_s, seen.achieved_messages_per_s),
-            (seen.expected_bytes_per_s, seen.achieved_bytes_per_s),
+            (observed.expected_messages_per_s, observed.achieved_messages_per_s),
+            (observed.expected_bytes_per_s, observed.achieved_bytes_per_s),
         )
         for gauge, values in zip(self._effects, amounts, strict=True):
             for effect, value in zip(_EFFECTS, values, strict=True):
-                gauge.labels(seen.cluster, effect).set(value)
+                gauge.labels(observed.cluster, effect).set(value)
 
     def show_progress(
         self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
@@ -306,25 +312,25 @@ class Metrics:
                 self._events.labels(cluster, name, result)
 
 
-def is_used(seen: EventObservation) -> bool:
+def is_used(observed: EventObservation) -> bool:
     """Whether any of the events was of use."""
-    return any(entry.result == "used" and entry.count for entry in seen.counts)
+    return any(entry.result == "used" and entry.count for entry in observed.counts)
 
 
-def _actions(seen: RoundSummary) -> dict[str, int]:
+def _actions(observed: RoundSummary) -> dict[str, int]:
     """How many actions of each kind a round decided."""
-    if seen.system == "kafka":
-        return {"throttle": seen.actions_count}
-    splits_count = seen.splits.outcomes.get("acted", 0)
-    return {"unload": seen.actions_count - splits_count, "split": splits_count}
+    if observed.system == "kafka":
+        return {"throttle": observed.actions_count}
+    splits_count = observed.splits.outcomes.get("acted", 0)
+    return {"unload": observed.actions_count - splits_count, "split": splits_count}
 
 
-def _foremost(seen: RoundSummary) -> Stand | None:
+def _foremost(observed: RoundSummary) -> Stand | None:
     """What stands out most, of the rows shown; None for a policy without such a number."""
-    policy = policy_named(seen.policy)
-    if policy is None or policy.headline.stand_of is None or not seen.examined.heaviest:
+    policy = policy_named(observed.policy)
+    if policy is None or policy.headline.stand_of is None or not observed.examined.heaviest:
         return None
-    stands = map(policy.headline.stand_of, (row.evidence for row in seen.examined.heaviest))
+    stands = map(policy.headline.stand_of, (row.evidence for row in observed.examined.heaviest))
     return max(stands, key=lambda each: each.difference_points)
 
 

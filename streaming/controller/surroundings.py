@@ -45,20 +45,20 @@ def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callab
         return str(error)
     except (StartError, NoAnswer) as error:
         raise Unanswered(str(error)) from error
-    said = exchanged(ids, now)
-    if said is None and not is_checkpoint_there():
+    problem = exchanged(ids, now)
+    if problem is None and not is_checkpoint_there():
         return (
             f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: bring it "
             "back as it was, or start over with --fresh"
         )
-    return said
+    return problem
 
 
 def refuse_regrown(settings: Settings, read: Progress) -> None:
     """Raises ``Changed`` for an input whose log was truncated and has grown again, and ``NoAnswer``."""
-    said = regrown_input(settings, read)
-    if said is not None:
-        raise Changed(said)
+    problem = regrown_input(settings, read)
+    if problem is not None:
+        raise Changed(problem)
 
 
 class Watch(Closing):
@@ -85,10 +85,10 @@ class Watch(Closing):
         for attempt in range(_SURE_COUNT):
             if attempt:
                 self._closed.wait(self._again_s)
-            said = self._look()
-            if said is None:
+            problem = self._look()
+            if problem is None:
                 return
-        raise Changed(said)
+        raise Changed(problem)
 
     def close(self) -> None:
         """Look no more; a look in progress is not waited for."""
@@ -97,16 +97,16 @@ class Watch(Closing):
     def _run(self) -> None:
         pause_s = self._every_s
         while not self._closed.wait(pause_s):
-            said = self._seen()
-            self._count = 0 if said is None else self._count + 1
-            pause_s = self._every_s if said is None else self._again_s
+            problem = self._look_safely()
+            self._count = 0 if problem is None else self._count + 1
+            pause_s = self._every_s if problem is None else self._again_s
             if self._count == 1:
-                _LOG.warning("something changed under the running controller; looking again: %s", said)
+                _LOG.warning("something changed under the running controller; looking again: %s", problem)
             if self._count >= _SURE_COUNT:
-                self._problem = said
+                self._problem = problem
                 return
 
-    def _seen(self) -> str | None:
+    def _look_safely(self) -> str | None:
         try:
             return self._look()
         except Unanswered:

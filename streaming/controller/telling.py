@@ -85,13 +85,13 @@ class Telling:
             self._metrics.count_telling_error(part)
 
     def _observe_events(self, value: bytes) -> None:
-        seen = decode(value)
-        if seen.forgotten:
-            self._forget(seen.cluster)
-        elif seen.cluster and is_used(seen):
-            self._heard_s[seen.cluster] = time.monotonic()
-        self._metrics.observe_events(seen)
+        observed = decode(value)
+        if observed.forgotten:
+            self._forget(observed.cluster)
+        elif observed.cluster and is_used(observed):
+            self._heard_s[observed.cluster] = time.monotonic()
+        self._metrics.observe_events(observed)
 
     def _follow_up(self, event: Published) -> None:
-        for seen in self._followup.see(event):
-            self._metrics.observe_followup(seen)
+        for observed in self._followup.observe(event):
+            self._metrics.observe_followup(observed)

@@ -28,21 +28,25 @@ class ThrottleGauges:
         self._by_role = tuple(map(gauge, _BY_ROLE))
         self._shown: dict[str, set[tuple[int, str, str]]] = {}
 
-    def show(self, cluster: str, seen: ThrottleSummary) -> None:
+    def show(self, cluster: str, observed: ThrottleSummary) -> None:
         """Show a round; what is unknown is NaN."""
-        self._left.labels(cluster).set(_or_nan(seen.bytes_left))
-        self._eta.labels(cluster).set(0.0 if seen.outcome == "nothing-moves" else _or_nan(seen.eta_s))
-        self._feasible.labels(cluster).set(_or_nan(seen.feasible))
-        self._late.labels(cluster).set(seen.late)
+        self._left.labels(cluster).set(_or_nan(observed.bytes_left))
+        self._eta.labels(cluster).set(0.0 if observed.outcome == "nothing-moves" else _or_nan(observed.eta_s))
+        self._feasible.labels(cluster).set(_or_nan(observed.feasible))
+        self._late.labels(cluster).set(observed.late)
         self._changed.labels(cluster).set(
-            len(seen.changed_rates_bytes_per_s)
-            + len(seen.lost_leader_throttled_replicas)
-            + len(seen.lost_follower_throttled_replicas)
+            len(observed.changed_rates_bytes_per_s)
+            + len(observed.lost_leader_throttled_replicas)
+            + len(observed.lost_follower_throttled_replicas)
         )
-        self._failures.labels(cluster).set(seen.failures_count)
+        self._failures.labels(cluster).set(observed.failures_count)
         now: set[tuple[int, str, str]] = set()
-        last = {} if seen.bottleneck is None else {seen.bottleneck: 1}
-        tables: tuple[Mapping[str, int | None], ...] = (seen.rates_bytes_per_s, seen.min_bytes_per_s, last)
+        last = {} if observed.bottleneck is None else {observed.bottleneck: 1}
+        tables: tuple[Mapping[str, int | None], ...] = (
+            observed.rates_bytes_per_s,
+            observed.min_bytes_per_s,
+            last,
+        )
         for place, values in enumerate(tables):
             for name, value in values.items():
                 role, _, broker = name.partition(":")

@@ -161,7 +161,7 @@ class Executor:
         except AdminError as error:
             if error.failure != "not-found":
                 raise
-            return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.said}")
+            return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.answer}")
 
     def _gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
         """Whether a "not found" is because the bundle's namespace was deleted meanwhile: then nothing is left to do."""
@@ -176,8 +176,8 @@ class Executor:
         """Whether range and owner are still those the action was decided on."""
         bundle, expected = order.bundle, order.action.precondition.owner
         if not _has(boundaries, [bundle]):
-            said = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
-            return Skip("bundle-gone", said)
+            answer = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
+            return Skip("bundle-gone", answer)
         if owner != expected:
             return Skip("owner-changed", f"{owner or 'nobody'} owns it, not {expected}")
         return None
@@ -250,22 +250,24 @@ class Executor:
         """
         source, destination = action.precondition.owner, action.destination_broker
         deadline_s, unloads_count = time.monotonic() + self._verify_timeout_s, 1
-        seen: str | None = None
+        owner: str | None = None
         while True:
             blind: AdminError | None = None
             try:
                 self._assign(order.bundle, topic)
-                seen = self._owner(order.bundle, first=(destination, source))
+                owner = self._owner(order.bundle, first=(destination, source))
             except AdminError as error:
                 blind, gone = error, self._gone(order.bundle, error)
                 if gone is not None:
                     return gone
-            if seen is not None and seen != source:
-                return self._moved(order.bundle, seen, destination)
-            is_back = seen == source and blind is None and (failure is None or failure.failure != "no-answer")
+            if owner is not None and owner != source:
+                return self._moved(order.bundle, owner, destination)
+            is_back = (
+                owner == source and blind is None and (failure is None or failure.failure != "no-answer")
+            )
             will_not = is_back and (failure is not None or unloads_count == _ATTEMPTS_MAX)
             if will_not or time.monotonic() > deadline_s:
-                return self._unmoved(seen, failure or blind, unloads_count)
+                return self._unmoved(owner, failure or blind, unloads_count)
             if is_back:
                 unloads_count += 1
                 try:
@@ -276,22 +278,22 @@ class Executor:
                     return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
             self._pause(_POLL_S * 2 ** (unloads_count - 1))
 
-    def _unmoved(self, seen: str | None, failure: AdminError | None, unloads_count: int) -> Done:
+    def _unmoved(self, owner: str | None, failure: AdminError | None, unloads_count: int) -> Done:
         why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
         if unloads_count == _ATTEMPTS_MAX and failure is None:
             why = f"it took it back after each of {unloads_count} unloads"
-        where = f"still on {seen}" if seen else "owned by nobody that can be asked"
-        return Done(outcome="failed", reason=f"{where}: {why}", broker=seen)
+        where = f"still on {owner}" if owner else "owned by nobody that can be asked"
+        return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
-    def _moved(self, bundle: BundleName, seen: str, destination: str | None) -> Done:
+    def _moved(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
         """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
-        if destination is None or seen == destination:
-            return Done(outcome="succeeded", broker=seen)
-        reason = f"it landed on {seen}, not on {destination}"
-        if self._is_foreign(bundle, seen):
-            reason += f", and {seen} is of another isolation group than {bundle.namespace}"
-            return Done(outcome="failed", reason=reason, broker=seen)
-        return Done(outcome="succeeded", reason=reason, broker=seen)
+        if destination is None or owner == destination:
+            return Done(outcome="succeeded", broker=owner)
+        reason = f"it landed on {owner}, not on {destination}"
+        if self._is_foreign(bundle, owner):
+            reason += f", and {owner} is of another isolation group than {bundle.namespace}"
+            return Done(outcome="failed", reason=reason, broker=owner)
+        return Done(outcome="succeeded", reason=reason, broker=owner)
 
     def _is_foreign(self, bundle: BundleName, broker: str) -> bool:
         """Whether a broker is of another isolation group than a bundle's namespace."""
@@ -350,4 +352,4 @@ def _probe(bundle: BundleName) -> str:
         topic = f"persistent://{bundle.namespace}/trimtab-probe-{number}"
         if bundle.holds(topic_hash(topic)):
             return topic
-    raise AdminError("refused", call=f"look {bundle} up", said="no topic name falls into so narrow a range")
+    raise AdminError("refused", call=f"look {bundle} up", answer="no topic name falls into so narrow a range")

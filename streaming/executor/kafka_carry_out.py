@@ -181,11 +181,13 @@ class ThrottleExecutor:
 
 
 def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
-    said = action.precondition.reassignments
+    reassignments = action.precondition.reassignments
     remove, clear = action.remove, action.clear
-    if said == "none":
+    if reassignments == "none":
         remove, clear = remembered.added, (*clear, *_roles(remembered))
-    return _Aim(add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=said == "planned")
+    return _Aim(
+        add=action.add, remove=remove, rates=action.rates, clear=clear, is_planned=reassignments == "planned"
+    )
 
 
 def _shown(action: ThrottleAction, remembered: Remembered) -> str:

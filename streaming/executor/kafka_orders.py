@@ -8,7 +8,7 @@ from msgspec import Meta
 from policies.throttle.lists import BadList, ThrottledLists, entries_of
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.rates import BrokerRole
-from streaming.contract.envelope import read_said
+from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import Time, type_of
 from streaming.contract.published import ThrottleMessage
 from streaming.executor.orders import BadOrder, epoch_of
@@ -97,10 +97,10 @@ _action = msgspec.json.Decoder(ThrottleAction)
 def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> ThrottleOrder | None:
     """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
     try:
-        said = read_said(value)
-        if said.cluster != cluster or said.type != type_of(ThrottleMessage):
+        envelope = read_envelope(value)
+        if envelope.cluster != cluster or envelope.type != type_of(ThrottleMessage):
             return None
-        action = _action.decode(said.data)
+        action = _action.decode(envelope.data)
         for lists in (action.add, action.remove):
             for text in (*lists.leader.values(), *lists.follower.values()):
                 entries_of(text)
@@ -108,4 +108,4 @@ def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | Non
         epoch = epoch_of(epoch_header)
     except (msgspec.MsgspecError, ValueError, BadList) as error:
         raise BadOrder(str(error)) from error
-    return ThrottleOrder(id=said.id, source=said.source, epoch=epoch, action=action)
+    return ThrottleOrder(id=envelope.id, source=envelope.source, epoch=epoch, action=action)

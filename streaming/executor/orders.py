@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from streaming.contract.envelope import read_said
+from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, UnloadMessage
 from streaming.ports.actions import Epochs
@@ -124,13 +124,13 @@ def epoch_of(header: bytes | None) -> int | None:
 def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Order | None:
     """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
     try:
-        said = read_said(value)
-        if said.cluster != cluster:
+        envelope = read_envelope(value)
+        if envelope.cluster != cluster:
             return None
-        if said.type == type_of(UnloadMessage):
-            action: UnloadOrder | SplitOrder = _unload.decode(said.data)
-        elif said.type == type_of(SplitMessage):
-            action = _split.decode(said.data)
+        if envelope.type == type_of(UnloadMessage):
+            action: UnloadOrder | SplitOrder = _unload.decode(envelope.data)
+        elif envelope.type == type_of(SplitMessage):
+            action = _split.decode(envelope.data)
         else:
             return None
         bundle = BundleName.parse(action.bundle)
@@ -139,7 +139,7 @@ def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Ord
         raise BadOrder(str(error)) from error
     if bundle.range != action.precondition.range.lower():
         raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
-    return Order(id=said.id, source=said.source, epoch=epoch, action=action, bundle=bundle)
+    return Order(id=envelope.id, source=envelope.source, epoch=epoch, action=action, bundle=bundle)
 
 
 class Expiring(Protocol):
@@ -172,7 +172,7 @@ def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: date
         return Skip(
             "no-epoch", "its record has no trimtab-epoch header, so nobody knows whether it is the newest"
         )
-    if not epochs.hear(order.source, order.epoch):
+    if not epochs.observe(order.source, order.epoch):
         newest = epochs.highest[order.source]
         return Skip("old-epoch", f"{order.source} had epoch {order.epoch} then and has {newest} now")
     if order.action.dry_run:

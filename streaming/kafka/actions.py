@@ -18,7 +18,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
 from streaming.contract.envelope import EPOCH_HEADER
-from streaming.kafka.denied import told
+from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of
 from streaming.kafka.permissions import ANYBODY, Subject, unseen
 from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
@@ -175,7 +175,7 @@ class ActionsTopic(Closing):
         try:
             yield
         except KafkaError as error:
-            why = told(error, self._subject, "Read", topic=self._topic, group=self._group)
+            why = explain_denied(error, self._subject, "Read", topic=self._topic, group=self._group)
             raise PublishError(f"{what}: {why}") from error
 
 

@@ -7,7 +7,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from streaming.contract.messages import ControlData
-from streaming.kafka.denied import told
+from streaming.kafka.denied import explain_denied
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, unseen
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
@@ -55,7 +55,7 @@ class KafkaControl(ControlView):
                 if record.key == self._cluster.encode():
                     self._take(record.value)
         except KafkaError as error:
-            why = told(error, self._subject, "Read", topic=self._topic)
+            why = explain_denied(error, self._subject, "Read", topic=self._topic)
             raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
         return self._data
 

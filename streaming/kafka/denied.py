@@ -9,7 +9,7 @@ from kafka.errors import (
 
 from streaming.kafka.permissions import Operation, Resource, Subject, lacking
 
-__all__ = ["denied", "told"]
+__all__ = ["denied", "explain_denied"]
 
 
 def denied(error: KafkaError) -> Resource | None:
@@ -26,11 +26,11 @@ def denied(error: KafkaError) -> Resource | None:
 
 def _has_no_producer_id(error: KafkaError) -> bool:
     """An idempotent producer is given an id if it may write to any topic at all (KIP-679); the client says so in words."""
-    said = str(error)
-    return "InitProducerId" in said and "ClusterAuthorizationFailed" in said
+    text = str(error)
+    return "InitProducerId" in text and "ClusterAuthorizationFailed" in text
 
 
-def told(
+def explain_denied(
     error: KafkaError, subject: Subject, operation: Operation, *, topic: str = "", group: str = ""
 ) -> str:
     """The missing permission, where that is what is wrong, and otherwise Kafka's own words.

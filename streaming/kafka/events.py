@@ -12,7 +12,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 
-from streaming.kafka.denied import told
+from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import end
 from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
@@ -106,4 +106,4 @@ class KafkaEvents(Closing):
             )
 
     def _told(self, error: KafkaError) -> str:
-        return told(error, self._subject, "Write", topic=self._topic)
+        return explain_denied(error, self._subject, "Write", topic=self._topic)

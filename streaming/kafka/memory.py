@@ -19,7 +19,7 @@ from kafka.errors import (
 )
 
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
-from streaming.kafka.denied import told
+from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import end
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import ANYBODY, Subject, lacking, unseen
@@ -45,7 +45,7 @@ class ExecutorMemory:
         try:
             found = self._newest()
         except KafkaError as error:
-            why = told(error, self._subject, "Read", topic=self.topic)
+            why = explain_denied(error, self._subject, "Read", topic=self.topic)
             raise PublishError(f"the topic {self.topic} cannot be read: {why}") from error
         return Remembered.parse(found)
 
@@ -100,7 +100,7 @@ class ExecutorMemory:
                 lacking(self._subject, "transactional-id", self._transactional_id, ["Write"])
             ) from error
         except KafkaError as error:
-            why = told(error, self._subject, "Write", topic=self.topic)
+            why = explain_denied(error, self._subject, "Write", topic=self.topic)
             raise PublishError(f"{self.topic} could not be written: {why}") from error
 
     @property

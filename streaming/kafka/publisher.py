@@ -31,14 +31,14 @@ from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
 from streaming.ports.marker import (
     UNNAMED,
+    BatchState,
     Checkpoint,
     Marker,
     RanWith,
-    Seen,
+    compare_batch,
     encode_marker,
     next_start,
     published,
-    seen,
     taken_over,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
@@ -122,7 +122,7 @@ class KafkaPublisher(Closing):
             raise
         return claim.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
         """Make a batch's records visible, all or none, if they are not out already.
 
         An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
@@ -132,7 +132,9 @@ class KafkaPublisher(Closing):
         marker = self._owned_marker()
         batch_digest = digest(records)
         version = self._ran_with.version
-        found = seen(marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, version=version)
+        found = compare_batch(
+            marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, version=version
+        )
         if found and records:
             ordered = sort_records(records)
             self._cover(ordered)
@@ -278,8 +280,10 @@ class KafkaPublisher(Closing):
                 producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
                 for record in piece
             )
-        said = encode_marker(marker)
-        self._wait_for([producer.send(self._commits_topic, key=self._name.encode(), value=said, partition=0)])
+        value = encode_marker(marker)
+        self._wait_for(
+            [producer.send(self._commits_topic, key=self._name.encode(), value=value, partition=0)]
+        )
         try:  # kafka-python waits for its coordinator without limit
             within(self._timeout_s, producer.commit_transaction, what="commit")
         except TimeoutError as error:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import RoundSummary
-from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
+from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.messages import type_of
 from streaming.contract.published import RoundMessage
 
@@ -31,7 +31,7 @@ class ActionData(msgspec.Struct, frozen=True, kw_only=True):
     destination_broker: str | None = None
 
 
-class Action(Said[ActionData], frozen=True, kw_only=True):
+class Action(ReadEnvelope[ActionData], frozen=True, kw_only=True):
     """An action event."""
 
     @property
@@ -40,7 +40,7 @@ class Action(Said[ActionData], frozen=True, kw_only=True):
         return self.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
 
 
-Round = Said[RoundSummary]
+Round = ReadEnvelope[RoundSummary]
 
 
 class RoundNumber(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class UnreadableEvent(Exception):
 
 
 _actions = msgspec.json.Decoder(Action)
-_keys = msgspec.json.Decoder(Said[RoundNumber])
+_keys = msgspec.json.Decoder(ReadEnvelope[RoundNumber])
 _rounds = msgspec.json.Decoder(Round)
 
 
@@ -88,7 +88,7 @@ def read_round(value: bytes, *, cluster: str, number: int) -> Round | None:
 def has_id(value: bytes, beginning: str) -> bool:
     """Whether a record is an event whose id begins so."""
     try:
-        return read_said(value).id.startswith(beginning)
+        return read_envelope(value).id.startswith(beginning)
     except msgspec.MsgspecError:
         return False
 

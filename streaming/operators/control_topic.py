@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from state.events import System
-from streaming.contract.envelope import Said
+from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.overlay import ControlRecord, Planned
 from streaming.process.exits import Refused
 from streaming.settings import Settings
@@ -48,9 +48,9 @@ def check_written(
     events: Iterable[Planned], before: Sequence[ControlRecord], after: Sequence[ControlRecord]
 ) -> None:
     """Raise ``Refused`` unless each event is there and nobody else wrote for its cluster since ``before`` was read."""
-    seen = max((record.offset for record in before), default=-1)
+    newest = max((record.offset for record in before), default=-1)
     for event in events:
-        since = [record for record in after if record.offset > seen and record.key == event.cluster]
+        since = [record for record in after if record.offset > newest and record.key == event.cluster]
         if not any(record.value == event.value for record in since):
             raise Refused(
                 f"{event.cluster}: the event {event.id} was acknowledged, but is not on the topic: run the command again"
@@ -73,7 +73,7 @@ class _Summary(msgspec.Struct, frozen=True):
     system: System
 
 
-_summaries = msgspec.json.Decoder(Said[_Summary])
+_summaries = msgspec.json.Decoder(ReadEnvelope[_Summary])
 
 
 def _system(value: bytes | None) -> System | None:

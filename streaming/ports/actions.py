@@ -25,7 +25,7 @@ class Epochs:
 
     highest: dict[str, int] = field(default_factory=dict)
 
-    def hear(self, source: str, epoch: int) -> bool:
+    def observe(self, source: str, epoch: int) -> bool:
         """Whether the epoch is the highest so far; remembers it if so."""
         if epoch < self.highest.get(source, 0):
             return False
@@ -35,7 +35,7 @@ class Epochs:
     def merge(self, others: Mapping[str, int]) -> None:
         """Learn what was heard before."""
         for source, epoch in others.items():
-            self.hear(source, epoch)
+            self.observe(source, epoch)
 
 
 class Actions(Protocol):

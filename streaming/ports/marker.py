@@ -14,15 +14,15 @@ from streaming.ports.publishing import CheckpointMismatch, Fenced
 
 __all__ = [
     "UNNAMED",
+    "BatchState",
     "Checkpoint",
     "Marker",
     "RanWith",
-    "Seen",
+    "compare_batch",
     "decode_marker",
     "encode_marker",
     "next_start",
     "published",
-    "seen",
     "taken_over",
 ]
 
@@ -38,7 +38,7 @@ UNNAMED = RanWith(version="", settings="")
 """Of a publisher that was not told."""
 
 
-class Seen(Enum):
+class BatchState(Enum):
     """What a publisher made of a batch; true where it has published something."""
 
     NEW = "new"
@@ -48,7 +48,7 @@ class Seen(Enum):
     """It was out already with other contents, from another version or by `--adopt`."""
 
     def __bool__(self) -> bool:
-        return self is Seen.NEW
+        return self is BatchState.NEW
 
 
 class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,7 +204,9 @@ def published(
     )
 
 
-def seen(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, version: str) -> Seen:
+def compare_batch(
+    marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, version: str
+) -> BatchState:
     """Whether the batch has still to be published by this version of trimtab.
 
     Raises `CheckpointMismatch` for another query, an older batch, or the same batch of the same version with other
@@ -214,13 +216,13 @@ def seen(marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, ver
     if is_other or query_id in marker.over:
         raise _batch_refusal("it belongs to another query", marker, batch_id, query_id, batch_digest)
     if marker.batch_id is None or marker.batch_id < batch_id:
-        return Seen.NEW
+        return BatchState.NEW
     if marker.batch_id > batch_id:
         raise _batch_refusal("a newer batch is already out", marker, batch_id, query_id, batch_digest)
     if marker.digest == batch_digest:
-        return Seen.OUT
+        return BatchState.OUT
     if marker.ran_with is None or marker.ran_with.version != version:
-        return Seen.OTHERWISE
+        return BatchState.OTHERWISE
     raise _batch_refusal("it was published with other contents", marker, batch_id, query_id, batch_digest)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from streaming.ports.marker import Checkpoint, Marker, Seen
+from streaming.ports.marker import BatchState, Checkpoint, Marker
 from streaming.ports.outbox import OutboundRecord
 
 __all__ = ["Publisher"]
@@ -18,7 +18,7 @@ class Publisher(Protocol):
     def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch."""
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
         """Make a batch's records visible if they are not out already."""
 
     @property

@@ -67,8 +67,8 @@ class RateLimit:
         return [self._summary(window) for window in ended if window.count > self._most]
 
     def _summary(self, window: _Window) -> logging.LogRecord:
-        said = window.first.getMessage().partition("\n")[0]
-        text = f"{window.count - self._most} more like this were left out in {_WINDOW_S:g} s: {said}"
+        message = window.first.getMessage().partition("\n")[0]
+        text = f"{window.count - self._most} more like this were left out in {_WINDOW_S:g} s: {message}"
         first = window.first
         return logging.LogRecord(first.name, first.levelno, first.pathname, first.lineno, text, (), None)
 

@@ -12,14 +12,14 @@ from urllib.parse import quote
 import msgspec
 import pulsar
 
-from streaming.contract.envelope import EPOCH_HEADER, read_said
+from streaming.contract.envelope import EPOCH_HEADER, read_envelope
 from streaming.ports.actions import LOOKBACK_S, ActionRecord, Epochs
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close
-from streaming.pulsar.denied import told
+from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import topic_path
 
@@ -175,14 +175,14 @@ class PulsarActions(Closing):
     def _hear(self, message: pulsar.Message) -> None:
         epoch = _epoch_of(message)
         try:
-            said = read_said(message.data())
-            if epoch is not None and said.cluster == self._cluster:
-                self._epochs.hear(said.source, int(epoch))
+            envelope = read_envelope(message.data())
+            if epoch is not None and envelope.cluster == self._cluster:
+                self._epochs.observe(envelope.source, int(epoch))
         except (msgspec.MsgspecError, ValueError):
             return  # it was told to be unreadable when it was taken up
 
     def _unreadable(self, error: Exception) -> PublishError:
-        why = told(error, self._topic, "consume")
+        why = explain_denied(error, self._topic, "consume")
         return PublishError(f"{self._topic} at {self._link.service_url} cannot be read: {why}")
 
 

@@ -8,7 +8,7 @@ from streaming.contract.messages import ControlData
 from streaming.ports.control import READ_TIMEOUT_S, ControlView
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.clients import close, connect, read_to_end
-from streaming.pulsar.denied import told
+from streaming.pulsar.denied import explain_denied
 from streaming.settings import Settings
 
 __all__ = ["PulsarControl"]
@@ -35,7 +35,7 @@ class PulsarControl(ControlView):
                     self._take(message.data())
         except pulsar.PulsarException as error:
             self.close()
-            why = told(error, self._topic, "consume")
+            why = explain_denied(error, self._topic, "consume")
             raise PublishError(f"the control topic {self._topic} cannot be read: {why}") from error
         return self._data
 

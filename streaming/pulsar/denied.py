@@ -10,7 +10,7 @@ import pulsar
 
 from streaming.pulsar.admin import AdminError
 
-__all__ = ["AuthAction", "administrator_needed", "is_denied", "told"]
+__all__ = ["AuthAction", "administrator_needed", "explain_denied", "is_denied"]
 
 AuthAction = Literal["produce", "consume"]
 """As ``pulsar-admin topics grant-permission`` has them."""
@@ -19,7 +19,7 @@ _UNAUTHORIZED = "Unauthorized to validate"
 """How the admin API begins to say that a role lacks a permission, with 401 as with 403; a bad token is told otherwise."""
 
 
-def told(error: Exception, topic: str, action: AuthAction) -> str:
+def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
     """The missing permission, where that is what is wrong, and otherwise Pulsar's own words. ``topic`` is a full name."""
     if not is_denied(error):
         return repr(error) if isinstance(error, pulsar.PulsarException) else str(error)
@@ -35,7 +35,7 @@ def administrator_needed(error: AdminError, namespace: str) -> str | None:
         return None
     tenant = namespace.partition("/")[0]
     return (
-        f"{error.said}. The token's role must be an administrator of the tenant {tenant}: topics and their policies are "
+        f"{error.answer}. The token's role must be an administrator of the tenant {tenant}: topics and their policies are "
         f"looked at. Run: pulsar-admin tenants update {tenant} --admin-roles ROLE (with those it has: the list is replaced)"
     )
 
@@ -43,5 +43,5 @@ def administrator_needed(error: AdminError, namespace: str) -> str | None:
 def is_denied(error: Exception) -> bool:
     """Whether the role of the token lacks a permission."""
     if isinstance(error, AdminError):
-        return _UNAUTHORIZED in error.said
+        return _UNAUTHORIZED in error.answer
     return isinstance(error, pulsar.AuthorizationError)

@@ -12,7 +12,7 @@ import pulsar
 from streaming.ports.events import NoInputTopic
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.clients import close, connect, ctrl_c_kept
-from streaming.pulsar.denied import told
+from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
 from streaming.settings import Settings
 
@@ -103,6 +103,6 @@ class PulsarEvents:
             ) from error
         except pulsar.PulsarException as error:
             close(client)
-            why = told(error, self._topic, "produce")
+            why = explain_denied(error, self._topic, "produce")
             raise PublishError(f"no producer of {self._topic} at {self._url}: {why}") from error
         return _Connection(client, producer)

@@ -11,7 +11,7 @@ from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close, read_to_end
-from streaming.pulsar.denied import told
+from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.topic_names import partitions_count
 
@@ -36,7 +36,7 @@ class PulsarExecutorMemory:
             self._require_topic()
             found = self._newest()
         except (pulsar.PulsarException, AdminError, CredentialsError) as error:
-            why = told(error, self._full_name, "consume")
+            why = explain_denied(error, self._full_name, "consume")
             raise PublishError(f"the topic {self._full_name} cannot be read: {why}") from error
         return Remembered.parse(found or None)
 
@@ -74,7 +74,7 @@ class PulsarExecutorMemory:
                 f"another executor has taken over what is remembered on {self._full_name}: {error!r}"
             ) from error
         except pulsar.PulsarException as error:
-            why = told(error, self._full_name, "produce")
+            why = explain_denied(error, self._full_name, "produce")
             raise PublishError(f"{self._full_name} could not be written: {why}") from error
 
     @property

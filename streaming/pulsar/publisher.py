@@ -20,7 +20,7 @@ from operator import attrgetter
 
 import pulsar
 
-from streaming.ports.marker import UNNAMED, Checkpoint, Marker, RanWith, Seen, seen, taken_over
+from streaming.ports.marker import UNNAMED, BatchState, Checkpoint, Marker, RanWith, compare_batch, taken_over
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.process.closing import Closing
@@ -97,7 +97,7 @@ class PulsarPublisher(Closing):
             raise
         return claim.marker.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
         """Make a batch's records visible if they are not out already; what was begun is finished.
 
         An empty batch is not noted, so gaps in the markers' batch ids are normal; whether there is a successor is asked
@@ -107,17 +107,17 @@ class PulsarPublisher(Closing):
         commit = self._owned_commit()
         batch_digest = digest(records)
         ran_with = self._ran_with
-        found = seen(
+        found = compare_batch(
             commit.marker,
             batch_id=batch_id,
             query_id=query_id,
             batch_digest=batch_digest,
             version=ran_with.version,
         )
-        if not records or found is Seen.OTHERWISE or (found is Seen.OUT and commit.is_whole):
+        if not records or found is BatchState.OTHERWISE or (found is BatchState.OUT and commit.is_whole):
             self.ensure_owner()
             return found
-        if found is Seen.OUT:
+        if found is BatchState.OUT:
             begin = commit
         else:
             begin = begun(
@@ -133,7 +133,7 @@ class PulsarPublisher(Closing):
             epoch=commit.marker.epoch,
             what=f"batch {batch_id}",
         )
-        return Seen.NEW if sent.new_count > 0 else Seen.OUT
+        return BatchState.NEW if sent.new_count > 0 else BatchState.OUT
 
     @property
     def marker(self) -> Marker:

@@ -11,7 +11,7 @@ from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close, ctrl_c_kept
-from streaming.pulsar.denied import AuthAction, is_denied, told
+from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count
@@ -33,10 +33,10 @@ def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None
         with ctrl_c_kept():
             yield
     except (AdminError, CredentialsError) as error:
-        raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
+        raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error
     except pulsar.PulsarException as error:
         if is_denied(error):
-            raise Refused(f"[{section}.pulsar]: {told(error, topic, action)}") from error
+            raise Refused(f"[{section}.pulsar]: {explain_denied(error, topic, action)}") from error
         raise Refused(
             f"Pulsar at {link.service_url} does not answer as expected: {error!r}. Check that {section}.url is right, "
             f"that the brokers are up, and [{section}.pulsar]."

@@ -155,14 +155,14 @@ class CheckpointDirectory:
             self._files.make_root()
             newest = starts.newest(self._files)
             try:
-                seen: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
+                checkpoint: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
             except CheckpointError as error:
-                seen = error
+                checkpoint = error
             if starts.newest(self._files) != newest:  # another controller has begun, and may have deleted it
                 return self.look(settings, fresh=fresh)
-        if isinstance(seen, CheckpointError):
-            raise seen
-        return seen
+        if isinstance(checkpoint, CheckpointError):
+            raise checkpoint
+        return checkpoint
 
     def begin(self, settings: Settings, marker: Marker, *, fresh: bool) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
@@ -272,9 +272,9 @@ class CheckpointDirectory:
                 f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
                 f"set controller.name back, or give this controller its own spark.checkpoint"
             )
-        said = exchanged(found.topic_ids, wanted.topic_ids)
-        if said is not None:
-            raise CheckpointError(f"{self.location}: {said}")
+        problem = exchanged(found.topic_ids, wanted.topic_ids)
+        if problem is not None:
+            raise CheckpointError(f"{self.location}: {problem}")
         for system in _SYSTEMS:
             self._compare_lengths(system, found, wanted)
 

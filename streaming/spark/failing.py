@@ -119,8 +119,8 @@ def causes_in_traceback(text: str) -> Iterator[Cause]:
     _, *blocks = text.split(_TRACEBACK)
     for block in reversed(blocks):
         lines = block.lstrip("\n").splitlines()
-        said = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
-        found = None if said is None else _RAISED.fullmatch("\n".join(lines[said:]).strip())
+        first_line = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
+        found = None if first_line is None else _RAISED.fullmatch("\n".join(lines[first_line:]).strip())
         if found is not None:
             yield Cause(found[1], (found[2] or "").strip())
 
@@ -156,8 +156,8 @@ def repeated_remedy(failure: Failure, count: int, checkpoint: str, damaged: Sequ
     ``damaged`` are files that are known to be; those of the checkpoint that the failure itself names join them.
     """
     place = re.escape(checkpoint.removeprefix("file:").rstrip("/"))
-    told = re.findall(rf"(?:[\w+.-]+:/*)?{place}/[^\s'\",;:)\]]+", failure.text)
-    files = dict.fromkeys([*damaged, *told])
+    mentioned = re.findall(rf"(?:[\w+.-]+:/*)?{place}/[^\s'\",;:)\]]+", failure.text)
+    files = dict.fromkeys([*damaged, *mentioned])
     clusters = dict.fromkeys(_AT_CLUSTER.findall(failure.text))
     if files:
         named = f"Look at {', '.join(files)}: if it is damaged,"

@@ -149,8 +149,10 @@ class ClusterProcessor(StatefulProcessor):
         if controller is not None:
             controller.commit()
         is_known = controller is not None and controller.is_known
-        seen = event_observation(cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten)
-        yield of_observation(cluster, encode(seen))
+        observation = event_observation(
+            cluster if is_known or forgotten else "", intake.tally, forgotten=forgotten
+        )
+        yield of_observation(cluster, encode(observation))
 
     def _rows(self, outputs: list[Output]) -> Iterator[Row]:
         for output in outputs:

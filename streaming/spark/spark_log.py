@@ -115,9 +115,9 @@ def _pass_on(reader: int) -> None:
 def tell(line: str) -> None:
     """Log one line of the pipe; what is not of the appender's form is logged as it is."""
     try:
-        said = _decoder.decode(line)
+        entry = _decoder.decode(line)
     except msgspec.MsgspecError:
         logging.getLogger("spark").warning("%s", line.rstrip())
         return
-    level = _LEVELS.get(said.level, logging.INFO)
-    logging.getLogger(said.logger).log(level, "%s", said.text.rstrip())
+    level = _LEVELS.get(entry.level, logging.INFO)
+    logging.getLogger(entry.logger).log(level, "%s", entry.text.rstrip())

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from deploy.local.demo.fleet import CLUSTER, Fleet, Result
-from deploy.local.demo.link import SOURCE, Said, _tick, action_of, reports_of, results_of
+from deploy.local.demo.link import SOURCE, ReadEnvelope, _tick, action_of, reports_of, results_of
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import Envelope
 from tests.faults.world import Sender
@@ -22,7 +22,7 @@ __all__ = ["CLUSTER", "Load"]
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
-_said = msgspec.json.Decoder(Said)
+_said = msgspec.json.Decoder(ReadEnvelope)
 
 
 class Load(threading.Thread):

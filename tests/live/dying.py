@@ -19,7 +19,7 @@ from pyspark.sql import Row
 from streaming.cli import main
 from streaming.controller.batches import BatchPublisher
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import Seen
+from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
 from streaming.spark import runs
 from streaming.spark.batch import Batch
@@ -97,11 +97,11 @@ def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:
     current = -1
     plain = publisher.publish
 
-    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> Seen:
+    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
         nonlocal current
         deaths.die_at("before-publish", batch_id)
         current = batch_id
-        published: Seen = plain(self, batch_id, query_id, records)
+        published: BatchState = plain(self, batch_id, query_id, records)
         current = -1
         deaths.die_at("after-publish", batch_id)
         return published

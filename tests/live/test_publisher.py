@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import RanWith, Seen
+from streaming.ports.marker import BatchState, RanWith
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publishing import CheckpointMismatch, PublishError
 from tests.live.checkpoints import at
@@ -114,8 +114,8 @@ def test_a_re_run_with_other_contents_is_refused_and_adopt_leaves_it_as_it_was_p
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
         publisher.open(at(QUERY, 0), adopt=True)
-        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is Seen.OTHERWISE
-        assert publisher.publish(1, QUERY, setting.batch(1)) is Seen.NEW
+        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
+        assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
     assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
 
@@ -126,9 +126,9 @@ def test_another_version_leaves_a_batch_as_it_was_published(setting: Setting) ->
     with setting.publisher(ran_with=RanWith(version="2", settings="s")) as publisher:
         publisher.open(at(QUERY, 0))
         assert publisher.marker.ran_with == RanWith(version="1", settings="s")
-        assert publisher.publish(0, QUERY, setting.batch(0)) is Seen.OUT
-        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is Seen.OTHERWISE
-        assert publisher.publish(1, QUERY, setting.batch(1)) is Seen.NEW
+        assert publisher.publish(0, QUERY, setting.batch(0)) is BatchState.OUT
+        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
+        assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
         with pytest.raises(CheckpointMismatch, match="published with other contents"):
             publisher.publish(1, QUERY, setting.batch(1, "other"))
     assert [value for value, _ in setting.visible()] == values(0) + values(1)

@@ -20,12 +20,12 @@ from tests.live.driving import Answer, ask
 
 OUTAGES = (
     KafkaTimeoutError("Unable to bootstrap"),
-    AdminError("unreachable", call="GET /", said="refused"),
-    AdminError("broker-failed", call="GET /", said="not ready", status=503),
+    AdminError("unreachable", call="GET /", answer="refused"),
+    AdminError("broker-failed", call="GET /", answer="not ready", status=503),
 )
 MISTAKES = (
     TopicAuthorizationFailedError(),
-    AdminError("unauthorized", call="GET /", said="no token", status=401),
+    AdminError("unauthorized", call="GET /", answer="no token", status=401),
     None,
 )
 """What an error is raised from; None: nothing failed, there is no such topic."""

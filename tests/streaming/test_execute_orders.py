@@ -57,7 +57,7 @@ def test_an_action_is_taken_up_only_when_nothing_is_against_it(
 
 def test_another_controllers_epochs_do_not_count_and_the_highest_is_kept() -> None:
     epochs = Epochs()
-    assert [epochs.hear("a", 2), epochs.hear("b", 1), epochs.hear("a", 1), epochs.hear("a", 2)] == [
+    assert [epochs.observe("a", 2), epochs.observe("b", 1), epochs.observe("a", 1), epochs.observe("a", 2)] == [
         True, True, False, True,
     ]  # fmt: skip
     epochs.merge({"a": 1, "b": 5})

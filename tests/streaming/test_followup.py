@@ -63,7 +63,7 @@ def seen(*published: Published) -> list[Repeat | Effect]:
 
 
 def told(follow: FollowUp, *published: Published) -> list[Repeat | Effect]:
-    return [found for event in published for found in follow.see(event)]
+    return [found for event in published for found in follow.observe(event)]
 
 
 def test_a_bundle_unloaded_once_is_no_repeat() -> None:

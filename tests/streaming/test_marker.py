@@ -3,14 +3,14 @@
 import pytest
 
 from streaming.ports.marker import (
+    BatchState,
     Checkpoint,
     Marker,
     RanWith,
-    Seen,
+    compare_batch,
     decode_marker,
     encode_marker,
     next_start,
-    seen,
 )
 from streaming.ports.publishing import CheckpointMismatch
 
@@ -63,7 +63,7 @@ def test_fresh_ends_the_query_that_was_published_and_the_one_that_is_moved_aside
         with pytest.raises(CheckpointMismatch, match="a query that is over"):
             started(fresh, at(query_id, 9))
         with pytest.raises(CheckpointMismatch, match="another query"):
-            seen(fresh, batch_id=9, query_id=query_id, batch_digest="d", version="1")
+            compare_batch(fresh, batch_id=9, query_id=query_id, batch_digest="d", version="1")
     assert started(fresh, at("new", 0)).over == ("q", "restored")
     assert started(fresh, at("q", 9), adopt=True).over == ("restored",)
 
@@ -86,23 +86,28 @@ def test_a_marker_without_optional_fields_reads_and_is_written_as_before() -> No
 
 @pytest.mark.parametrize(
     ("digest", "version", "wanted"),
-    [("d", "1", Seen.OUT), ("d", "2", Seen.OUT), ("other", "2", Seen.OTHERWISE)],
+    [("d", "1", BatchState.OUT), ("d", "2", BatchState.OUT), ("other", "2", BatchState.OTHERWISE)],
     ids=["the same", "the same from another version", "another version's"],
 )
-def test_a_batch_that_is_out_is_not_published_again(digest: str, version: str, wanted: Seen) -> None:
-    found = seen(OUT, batch_id=7, query_id="q", batch_digest=digest, version=version)
+def test_a_batch_that_is_out_is_not_published_again(digest: str, version: str, wanted: BatchState) -> None:
+    found = compare_batch(OUT, batch_id=7, query_id="q", batch_digest=digest, version=version)
     assert found is wanted
     assert not found
 
 
 def test_the_same_version_and_settings_have_to_make_the_same_of_a_batch_unless_it_is_adopted() -> None:
     with pytest.raises(CheckpointMismatch, match="published with other contents"):
-        seen(OUT, batch_id=7, query_id="q", batch_digest="other", version="1")
+        compare_batch(OUT, batch_id=7, query_id="q", batch_digest="other", version="1")
     adopted = started(OUT, at("q", 7), adopt=True)
-    assert seen(adopted, batch_id=7, query_id="q", batch_digest="other", version="1") is Seen.OTHERWISE
-    assert seen(adopted, batch_id=8, query_id="q", batch_digest="other", version="1") is Seen.NEW
+    assert (
+        compare_batch(adopted, batch_id=7, query_id="q", batch_digest="other", version="1")
+        is BatchState.OTHERWISE
+    )
+    assert (
+        compare_batch(adopted, batch_id=8, query_id="q", batch_digest="other", version="1") is BatchState.NEW
+    )
 
 
 def test_adopting_an_older_checkpoint_publishes_what_it_does_not_know() -> None:
     adopted = started(OUT, at("q", 6), adopt=True)
-    assert seen(adopted, batch_id=7, query_id="q", batch_digest="d", version="1") is Seen.NEW
+    assert compare_batch(adopted, batch_id=7, query_id="q", batch_digest="d", version="1") is BatchState.NEW

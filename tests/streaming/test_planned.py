@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.collector.planned import BadPlan, odd, read_planned
+from streaming.collector.planned import BadPlan, find_conflicts, read_planned
 from streaming.kafka.cluster import PartitionState, RunningMove
 
 STATE = PartitionState(replicas=(1, 2), leader=1, in_sync=(1, 2))
@@ -53,7 +53,7 @@ def test_an_unknown_partition_an_unknown_broker_and_another_move_are_named() -> 
         ("t", 1): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
         ("t", 2): RunningMove(replicas=(1, 2, 3), adding=(3,), removing=(2,)),
     }
-    assert list(odd(planned, states, running, [1, 2, 3])) == [
+    assert list(find_conflicts(planned, states, running, [1, 2, 3])) == [
         "nowhere-0 is planned, and the cluster has no such partition: it is left out",
         "t-0 is planned for [1, 9], and the cluster has no broker [9]: start it, or plan another",
         "t-1 is planned for [2, 3], and already moves to [1, 3], which is what counts",

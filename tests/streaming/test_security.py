@@ -17,7 +17,7 @@ from kafka.errors import (
 )
 
 from streaming.cli import main
-from streaming.kafka.denied import told
+from streaming.kafka.denied import explain_denied
 from streaming.kafka.link import input_link, output_link
 from streaming.kafka.permissions import Seen, Subject, controller_operations, missing_permissions
 from streaming.process.exits import WrongUse
@@ -225,11 +225,13 @@ HERE = Subject(bootstrap="b:9093", principal="User:trimtab")
 def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(error: KafkaError, said: str) -> None:
     acls = "kafka-acls.sh --bootstrap-server b:9093 --add --allow-principal 'User:trimtab'"
     wanted = f"User:trimtab lacks the permission {said.format(acls=acls)}"
-    assert told(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
+    assert explain_denied(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
 
 
 def test_another_error_of_kafka_is_told_in_its_own_words() -> None:
-    assert told(KafkaTimeoutError("late"), HERE, "Read", topic="t") == repr(KafkaTimeoutError("late"))
+    assert explain_denied(KafkaTimeoutError("late"), HERE, "Read", topic="t") == repr(
+        KafkaTimeoutError("late")
+    )
 
 
 def test_no_option_of_any_command_takes_a_secret() -> None:

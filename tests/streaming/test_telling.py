@@ -14,7 +14,7 @@ from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.controller.telling import Telling
 from streaming.intake.observation import EventCount, EventObservation, encode
-from streaming.ports.marker import Seen
+from streaming.ports.marker import BatchState
 from streaming.settings import TopicNames
 from streaming.spark.batch import Batch
 from streaming.spark.rows import OBSERVED, ROUND, of_observation
@@ -45,9 +45,9 @@ class Published:
     def __init__(self) -> None:
         self.batches = []
 
-    def publish(self, batch_id: int, _query_id: str, _records: Any) -> Seen:
+    def publish(self, batch_id: int, _query_id: str, _records: Any) -> BatchState:
         self.batches.append(batch_id)
-        return Seen.NEW
+        return BatchState.NEW
 
 
 def round_row(value: bytes) -> Row:

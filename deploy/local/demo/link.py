@@ -15,7 +15,7 @@ from deploy.local.demo.fleet import CLUSTER, BrokerNow, Result, Sweep
 from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary, Split, Unload
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
-from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
+from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.messages import (
     ActionResultMessage,
     Envelope,
@@ -99,7 +99,7 @@ class Link(Closing):
         return heard
 
     def _said(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
-        said = read_said(value)
+        said = read_envelope(value)
         speaker = (said.source, said.cluster)
         epoch = int(headers.get(EPOCH_HEADER, b"0"))
         if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
@@ -116,7 +116,7 @@ class Link(Closing):
             future.get(timeout=SEND_TIMEOUT_S)
 
 
-def controllers(said: Said[msgspec.Raw]) -> Decided | Closed | None:
+def controllers(said: ReadEnvelope[msgspec.Raw]) -> Decided | Closed | None:
     """What an event of the controller says; None for other events."""
     if said.type in _actions:
         return Decided(action_id=said.id, action=action_of(said.type, said.data))

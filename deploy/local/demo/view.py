@@ -74,15 +74,15 @@ class Demo(Generic[StageT]):
 
     def main(self) -> int:
         """Run it; returns the exit code."""
-        asked = self._arguments()
+        args = self._arguments()
         interrupt_once()
         console = Console()
         on_terminal = console.is_terminal and sys.stdout.isatty()
         view: View = Screen(console) if on_terminal else Lines()
-        seconds = asked.seconds if asked.seconds is not None or on_terminal else self.plain_seconds
+        seconds = args.seconds if args.seconds is not None or on_terminal else self.plain_seconds
         try:
             limits = Limits(seconds=seconds, until_balanced=not on_terminal)
-            story = self._run(view, limits, asked.picture, asked.metrics_port)
+            story = self._run(view, limits, args.picture, args.metrics_port)
         except self.errors as error:
             print(f"the demo failed: {error}", file=sys.stderr)
             return 1

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from deploy.local.demo.fleet import BrokerNow, BrokerReport, Result, Sweep
 from deploy.local.demo.link import Closed, Decided, controllers
 from state.events import is_system_bundle
-from streaming.contract.envelope import EPOCH_HEADER, Said, read_said
+from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -113,7 +113,7 @@ class Hearing(Closing):
         return sorted(heard, key=lambda each: isinstance(each, Result))
 
     def _hear(self, value: bytes, headers: Mapping[str, bytes]) -> Heard | None:
-        said = read_said(value)
+        said = read_envelope(value)
         if said.cluster != self._cluster or self._is_outdated(said.source, headers):
             return None
         if said.type == type_of(ActionResultMessage):
@@ -121,7 +121,7 @@ class Hearing(Closing):
             return Result(action_id=said.subject, outcome=data.outcome, reason=data.reason or "")
         return controllers(said) or self._hear_collector(said)
 
-    def _hear_collector(self, said: Said[msgspec.Raw]) -> Sweep | None:
+    def _hear_collector(self, said: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
         if said.type == type_of(LoadReportMessage):
             self._loads.report(said.subject, said.data)
         elif said.type == type_of(TopicStatsMessage):

@@ -186,8 +186,8 @@ class PulsarAdmin:
         try:
             return msgspec.json.decode(text, type=kind)
         except msgspec.DecodeError as error:
-            said = f"unreadable answer ({error}): {text[:100]!r}"
-            raise AdminError("not-pulsar", call=f"GET {path}", said=said) from error
+            answer = f"unreadable answer ({error}): {text[:100]!r}"
+            raise AdminError("not-pulsar", call=f"GET {path}", answer=answer) from error
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None, broker: str | None = None) -> bytes:
         """A GET as it is answered; of ``broker`` or of whoever answers."""

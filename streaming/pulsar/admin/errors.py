@@ -61,12 +61,12 @@ class AdminError(Exception):
     Tokens are never part of it.
     """
 
-    def __init__(self, failure: Failure, *, call: str, said: str, status: int | None = None) -> None:
-        answered = f"{status}: {said}" if status is not None else said
+    def __init__(self, failure: Failure, *, call: str, answer: str, status: int | None = None) -> None:
+        answered = f"{status}: {answer}" if status is not None else answer
         super().__init__(f"{call}: {answered}. Remedy: {_REMEDIES[failure]}")
         self.failure = failure
         self.status = status
-        self.said = said
+        self.answer = answer
 
 
 def failure_of_status(status: int) -> Failure:

@@ -81,7 +81,7 @@ class HttpClient(Closing):
                 return self._accepted(method, url, answer.status_code, text)
             url, query = _redirected(method, url, answer), None
         raise AdminError(
-            "redirect-loop", call=f"{method} {url}", said=f"{REDIRECTS_MAX} redirects", status=307
+            "redirect-loop", call=f"{method} {url}", answer=f"{REDIRECTS_MAX} redirects", status=307
         )
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class HttpClient(Closing):
         call = f"{method} {url}"
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            raise AdminError("no-answer", call=call, said=f"no answer within {self._timeout_s:g} s")
+            raise AdminError("no-answer", call=call, answer=f"no answer within {self._timeout_s:g} s")
         request = self._client.build_request(
             method, url, params=query, content=content, headers=self._headers(), timeout=left_s
         )
@@ -110,11 +110,11 @@ class HttpClient(Closing):
             return response, _read(response, deadline_s)
         except (httpx.ReadTimeout, httpx.WriteTimeout, TimeoutError) as error:
             raise AdminError(
-                "no-answer", call=call, said=f"no answer within {self._timeout_s:g} s"
+                "no-answer", call=call, answer=f"no answer within {self._timeout_s:g} s"
             ) from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
             failure: Failure = "untrusted" if _is_untrusted(error) else "unreachable"
-            raise AdminError(failure, call=call, said=f"{type(error).__name__}: {error}") from error
+            raise AdminError(failure, call=call, answer=f"{type(error).__name__}: {error}") from error
         finally:
             if response is not None:
                 response.close()
@@ -122,7 +122,9 @@ class HttpClient(Closing):
     def _accepted(self, method: Method, url: str, status: int, text: bytes) -> bytes:
         if status < _REDIRECTED.start:
             return text
-        raise AdminError(failure_of_status(status), call=f"{method} {url}", said=_said(text), status=status)
+        raise AdminError(
+            failure_of_status(status), call=f"{method} {url}", answer=_answer_of(text), status=status
+        )
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -156,7 +158,7 @@ def _redirected(method: str, url: str, answer: httpx.Response) -> str:
         raise AdminError(
             "not-pulsar",
             call=f"{method} {url}",
-            said="a redirect without Location",
+            answer="a redirect without Location",
             status=answer.status_code,
         )
     target = urljoin(url, location)
@@ -164,7 +166,7 @@ def _redirected(method: str, url: str, answer: httpx.Response) -> str:
         raise AdminError(
             "not-pulsar",
             call=f"{method} {url}",
-            said=f"a redirect from https to {target}, which would show the token",
+            answer=f"a redirect from https to {target}, which would show the token",
             status=answer.status_code,
         )
     return target
@@ -183,7 +185,7 @@ def _read(response: httpx.Response, deadline_s: float) -> bytes:
     return b"".join(chunks)
 
 
-def _said(text: bytes) -> str:
+def _answer_of(text: bytes) -> str:
     """The reason in Pulsar's error body, or the beginning of whatever else it is."""
     try:
         reason = msgspec.json.decode(text, type=_Reason).reason

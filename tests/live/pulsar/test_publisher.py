@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from deploy.local.pulsar import LocalPulsar
-from streaming.ports.marker import Seen
+from streaming.ports.marker import BatchState
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.pulsar.link import PulsarLink
@@ -92,8 +92,8 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Set
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
         publisher.open(at(QUERY, 0), adopt=True)
-        assert publisher.publish(0, QUERY, batch(0, "other")) is Seen.OTHERWISE
-        assert publisher.publish(1, QUERY, batch(1)) is Seen.NEW
+        assert publisher.publish(0, QUERY, batch(0, "other")) is BatchState.OTHERWISE
+        assert publisher.publish(1, QUERY, batch(1)) is BatchState.NEW
     assert setting.seen(ACTIONS) == [*values(0)[:2], *values(1)], "left as it was published"
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.throttle.needs import needs_of
-from policies.throttle.progress import Watch, eta_of, watched
+from policies.throttle.progress import Watch, eta_of, extend_watch
 from policies.throttle.rates import (
     BrokerRole,
     Load,
@@ -111,7 +111,7 @@ def test_from_half_a_minute_on_the_eta_is_right_within_a_tenth_three_times_of_fo
         if second % 10 == 0:
             loads = loads_left(copies)
             plan = plan_at({load.role: rate for load in loads}, loads)
-            watch = watched(watch, at_ms=second * 1000, loads=loads, plan=plan, is_changed=False)
+            watch = extend_watch(watch, at_ms=second * 1000, loads=loads, plan=plan, is_changed=False)
             told.append((second, eta_of(watch, plan)))
     assert {found.basis for _, found in told} - {"done"} == {"predicted", "blended", "observed"}
     checked = [(second - at, found.remaining_s) for at, found in told if at >= 30]

@@ -5,14 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from policies.throttle.progress import OBSERVED_AFTER_MS, SAMPLES_MAX, Eta, Sample, Watch, eta_of, watched
+from policies.throttle.progress import (
+    OBSERVED_AFTER_MS,
+    SAMPLES_MAX,
+    Eta,
+    Sample,
+    Watch,
+    eta_of,
+    extend_watch,
+)
 from policies.throttle.rates import BrokerRole, Load, RatePlan
 
 
 def watch(*lefts: dict[int, int | None], step_ms: int = 10_000) -> Watch:
     found = Watch()
     for place, left in enumerate(lefts):
-        found = watched(
+        found = extend_watch(
             found, at_ms=1_000_000 + place * step_ms, loads=loads(left), plan=None, is_changed=False
         )
     return found
@@ -97,7 +105,7 @@ def test_the_newest_samples_are_kept_and_cover_what_counts_alone_whatever_a_roun
     seen = Watch()
     for step in range(200):
         at_ms, left = 1_000_000 + step * step_ms, 10**6 - 7 * step
-        seen = watched(seen, at_ms=at_ms, loads=loads({1: left}), plan=None, is_changed=False)
+        seen = extend_watch(seen, at_ms=at_ms, loads=loads({1: left}), plan=None, is_changed=False)
         assert seen.samples[-1] == Sample(at_ms, {"follower:1": left})
         assert len(seen.samples) <= SAMPLES_MAX
         assert step < 100 or seen.samples[-1].at_ms - seen.samples[0].at_ms >= OBSERVED_AFTER_MS
@@ -115,7 +123,9 @@ def test_a_bottleneck_is_not_kept_while_nobody_knows_who_is_the_last() -> None:
 
 
 def test_a_change_begins_anew() -> None:
-    seen = watched(one(1000, 900, 800), at_ms=1_030_000, loads=loads({1: 700}), plan=None, is_changed=True)
+    seen = extend_watch(
+        one(1000, 900, 800), at_ms=1_030_000, loads=loads({1: 700}), plan=None, is_changed=True
+    )
     assert eta_of(seen, plan(30.0)) == Eta(
         remaining_s=30.0, basis="predicted", predicted_s=30.0, observed_s=None, observed_weight_ratio=0.0
     )
@@ -153,7 +163,7 @@ def test_the_slope_of_a_role_that_was_kept_waiting_says_nothing_of_its_pace(
     found = Watch()
     for place in range(6):
         durations = {1: 100.0, 2: 50.0} if place < 5 else later
-        found = watched(
+        found = extend_watch(
             found,
             at_ms=1_000_000 + place * 10_000,
             loads=loads({1: 1000 - place, 2: 500 - place}),

@@ -3,7 +3,7 @@
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from policies.throttle.progress import Eta, Watch, eta_of, watched
+from policies.throttle.progress import Eta, Watch, eta_of, extend_watch
 from policies.throttle.rates import BrokerRole, Load, RatePlan
 
 CHECKED = settings(max_examples=100, deadline=None, derandomize=True)
@@ -43,14 +43,14 @@ def test_at_a_steady_pace_it_goes_from_the_prediction_to_the_truth_and_stays_the
 ) -> None:
     """``credit``: what is let through at once at the start."""
     total_ms, now_ms, watch, observed_ms = sum(steps) + 1000, 0, Watch(), 0
-    watch = watched(
+    watch = extend_watch(
         watch, at_ms=0, loads=[load(ROLES[2], total_ms * bytes_per_ms + credit)], plan=None, is_changed=True
     )
     settled_ms: int | None = None
     for step in steps:
         now_ms += step
         left = (total_ms - now_ms) * bytes_per_ms
-        watch = watched(watch, at_ms=now_ms, loads=[load(ROLES[2], left)], plan=None, is_changed=False)
+        watch = extend_watch(watch, at_ms=now_ms, loads=[load(ROLES[2], left)], plan=None, is_changed=False)
         if settled_ms is None and now_ms >= 10_000:
             settled_ms = now_ms
         observed_ms = 0 if settled_ms is None else now_ms - settled_ms
@@ -86,7 +86,7 @@ def end_of(
     watch = Watch()
     for at_ms, lefts in history:
         rows = [load(role, left) for role, left in lefts.items()]
-        watch = watched(
+        watch = extend_watch(
             watch, at_ms=at_ms, loads=reversed(rows) if turned else rows, plan=None, is_changed=False
         )
     return eta_of(watch, plan(predicted_s, bottleneck))

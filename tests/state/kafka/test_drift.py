@@ -11,7 +11,7 @@ from policies.throttle.rates import BrokerRole
 from state.kafka import drift
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, Pending, decode_kafka, encode_kafka
-from state.kafka.snapshot import Seen
+from state.kafka.snapshot import Observation
 from tests.policies.throttle.moving import Partition, moves_of
 
 L1, L2, F3 = BrokerRole("leader", 1), BrokerRole("leader", 2), BrokerRole("follower", 3)
@@ -28,8 +28,8 @@ def memory_of(**more: object) -> KafkaMemory:
     return memory
 
 
-def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATES) -> Seen:
-    return Seen(
+def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATES) -> Observation:
+    return Observation(
         at_ms=10_000,
         moves=moves_of(Partition("t-0", [1, 2], [2, 3], 10, 100)),
         is_running=True,
@@ -61,11 +61,11 @@ LOST = ThrottledLists(leader={"t": "0:2"})
     ],
 )
 def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
-    seen: Seen, expected: Drift
+    observation: Observation, expected: Drift
 ) -> None:
     memory = memory_of()
-    assert drift.look(memory, seen) == (expected, NO_DRIFT)
-    assert drift.look(memory, seen) == (expected, expected)
+    assert drift.look(memory, observation) == (expected, NO_DRIFT)
+    assert drift.look(memory, observation) == (expected, expected)
 
 
 def test_a_rate_that_somebody_set_is_in_force_and_named_until_the_rules_ask_for_another() -> None:

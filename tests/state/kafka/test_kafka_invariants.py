@@ -145,13 +145,13 @@ def test_every_event_ends_once(trace: list[Event], source: SettingsSource, seed:
 
 def test_the_traces_of_these_tests_have_decisions_and_rounds_of_every_kind():
     """A property over traces in which nothing happens would prove nothing."""
-    seen: set[str] = set()
+    covered: set[str] = set()
     for seed in range(300):
         source = SETTINGS[seed % len(SETTINGS)]
         found = run([with_results(trace_of(seed), source, ["failed", "succeeded"])], source)
-        seen |= {action["trigger"] for action in actions(found)}
-        seen |= {said["throttle"]["outcome"] for said in found.summaries if said["throttle"]}
-    assert seen >= {
+        covered |= {action["trigger"] for action in actions(found)}
+        covered |= {said["throttle"]["outcome"] for said in found.summaries if said["throttle"]}
+    assert covered >= {
         "first-throttle",
         "moves-joined",
         "finished",
