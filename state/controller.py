@@ -132,7 +132,7 @@ class Controller:
         except PASSES_THROUGH:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
-            self._header, self._known_results = before.restored(), {}
+            self._header, self._known_results = before.restore(), {}
             self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
 
@@ -147,7 +147,7 @@ class Controller:
             self._rounds = systems.rounds_of(self._header.system, self._base)
             self._known_results = {}
         self._begin(event)
-        return self._put(event)
+        return self._put_in_round(event)
 
     def _take_control(self, event: Control) -> Result:
         if not control.take(self._header, event, self._rounds):
@@ -243,7 +243,7 @@ class Controller:
             self._header.newest_ms = event.time_ms
             self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
 
-    def _put(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
+    def _put_in_round(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         """Into its round; the last thing that is done with an event, so nothing after it has to be taken back."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())

@@ -51,7 +51,7 @@ def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
-    """From bytes. Raises what ``state.engine.layouts.unsealed`` does."""
+    """From bytes. Raises what ``state.engine.layouts.unseal`` does."""
     return _OF_KIND[key.kind].decode_waiting(key.kind, value)
 
 
@@ -108,7 +108,7 @@ def adopt(header: Header, event: Event, base: ClusterSettings) -> bool:
     if system.name == "kafka":
         _adopt_kafka(header, base)
     header.system = system.name
-    header.control = control.needed(header.control)
+    header.control = control.needed_records(header.control)
     return True
 
 
@@ -130,4 +130,6 @@ def _adopt_kafka(header: Header, base: ClusterSettings) -> None:
         if first_open is None or number >= first_open:
             header.rounds.setdefault(number, OpenRound()).results.append(result)
     header.early_ticks = []
-    header.control = [control.moved(record, rounds, first_open=first_open) for record in header.control]
+    header.control = [
+        control.move_to_round(record, rounds, first_open=first_open) for record in header.control
+    ]

@@ -66,7 +66,7 @@ _EVENTS = EventObservation(
 
 def render_metrics() -> str:
     """The page; raises `RuntimeError` for a metric that was not used, since its labels would be missing."""
-    families = sorted(_used().collect(), key=lambda family: family.name)
+    families = sorted(_used_families().collect(), key=lambda family: family.name)
     unused = [family.name for family in families if not family.samples]
     if unused:
         raise RuntimeError(
@@ -87,7 +87,7 @@ class _All(Collector):
         return [family for registry in self._registries for family in registry.collect()]
 
 
-def _used() -> CollectorRegistry:
+def _used_families() -> CollectorRegistry:
     """Of the controller, a collector and an executor of either system."""
     collector = CollectorMetrics(
         _CLUSTER,
@@ -97,7 +97,7 @@ def _used() -> CollectorRegistry:
     collector.observe_sweep(brokers_count=3, ended_s=0.0, duration_s=1.0)
     collector.show_balancers(shedding_count=0, splitting_count=0)
     executor = ExecutorMetrics(_CLUSTER, kinds=(*KINDS, THROTTLE_KIND))
-    executor.polled(0.0)
+    executor.show_poll(0.0)
     registry = CollectorRegistry()
     registry.register(_All(_of_controller().registry, collector.registry, executor.registry))
     return registry

@@ -102,9 +102,9 @@ def replay_recording(repository: Path) -> Recorded:
     replay = _replay(repository, out)
     replay.play(io.BytesIO(recorded), RECORDING.name)
     story = _Story(list(_events(recorded)), list(_events(out.getvalue())))
-    made = story.made()
+    made = story.make_inputs()
     lines = [json.dumps(event).encode() for event in made.values()]
-    replay.play(io.BytesIO(b"\n".join((*lines, story.refused()))), TopicNames().input)
+    replay.play(io.BytesIO(b"\n".join((*lines, story.refused_example()))), TopicNames().input)
     replay.close_open()
     outputs = tuple(_events(out.getvalue()))
     rejected = [event for event in outputs if event["type"] == type_of(RejectedMessage)]
@@ -115,19 +115,19 @@ def replay_recording(repository: Path) -> Recorded:
     asked, said, of_kafka = kafka_example(load(file=repository / SETTINGS, flags={}, environ={}).settings)
     return Recorded(
         inputs=(*story.inputs, *made.values(), *asked),
-        outputs=(*outputs, split, _skipped(), *said),
+        outputs=(*outputs, split, _skipped_example(), *said),
         examples={
-            **story.found(),
+            **story.find_example(),
             **made,
             SplitMessage: split,
             RejectedMessage: rejected[0],
-            SkippedMessage: _skipped(),
+            SkippedMessage: _skipped_example(),
             **of_kafka,
         },
     )
 
 
-def _skipped() -> Event:
+def _skipped_example() -> Event:
     """What a controller says that was down for longer than its input keeps records."""
     gap = SkippedRange(
         topic=TopicNames().input, partition=0, read_until="1042", goes_on_from="5310", records_count=4268
@@ -165,7 +165,7 @@ class _Story:
         self._action = next(event for event in outputs if event["type"] == UNLOAD_TYPE)
         self._decided = datetime.fromisoformat(self._action["time"])
 
-    def found(self) -> dict[type[msgspec.Struct], Event]:
+    def find_example(self) -> dict[type[msgspec.Struct], Event]:
         """The action, its round, and the newest report and statistics of the broker it relieves."""
         rounds = (event for event in self._outputs if event["type"] == ROUND_TYPE)
         return {
@@ -175,7 +175,7 @@ class _Story:
             RoundMessage: next(event for event in rounds if self._action["id"] in event["data"]["actions"]),
         }
 
-    def made(self) -> dict[type[msgspec.Struct], Event]:
+    def make_inputs(self) -> dict[type[msgspec.Struct], Event]:
         """What a collector, an executor and an operator would have said around the decision."""
         cluster, brokers = self._action["cluster"], sorted({event["subject"] for event in self.inputs})
         swept, done = self._decided - _SWEPT_BEFORE, self._decided + _CARRIED_OUT_AFTER
@@ -229,9 +229,9 @@ class _Story:
         )
         return {type(event): _as_written(event) for event in events}
 
-    def refused(self) -> bytes:
+    def refused_example(self) -> bytes:
         """A record that lost its cluster on the way."""
-        event = dict(self.made()[TickMessage])
+        event = dict(self.make_inputs()[TickMessage])
         del event["cluster"]
         return json.dumps(event).encode()
 

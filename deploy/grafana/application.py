@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import framed
+from deploy.grafana.frame import frame
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
 from deploy.grafana.queries import (
     DAY_S,
@@ -26,7 +26,7 @@ _QUANTILES = (0.5, 0.95, 0.99)
 
 def build() -> dashboard.Dashboard:
     """The dashboard of the controller's process."""
-    return framed(
+    return frame(
         "trimtab-application",
         "trimtab / Application",
         "Lag, durations, state, what could not be used, restarts.",

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import framed
+from deploy.grafana.frame import frame
 from deploy.grafana.panels import POINTS, Query, graph
 from deploy.grafana.queries import SPLITS, UNLOADS, age, each_step, latest, rate
 from streaming.contract import families
@@ -13,7 +13,7 @@ _OVERALL = 'resource="overall"'
 
 def build() -> dashboard.Dashboard:
     """The dashboard of one cluster, or of a few beside each other."""
-    return framed(
+    return frame(
         "trimtab-cluster",
         "trimtab / Cluster",
         "Load of the fleet over time, how far it is from firing, what was done about it and with what effect.",

@@ -19,7 +19,7 @@ Group = tuple[str, Sequence[Builder[dashboard.Panel]]]
 """Title of a row and its panels."""
 
 
-def framed(uid: str, title: str, text: str, *groups: Group, annotated: bool = False) -> dashboard.Dashboard:
+def frame(uid: str, title: str, text: str, *groups: Group, annotated: bool = False) -> dashboard.Dashboard:
     """A dashboard of rows of panels; ``annotated``: with marks where bundles were unloaded or split."""
     board = (
         builders.Dashboard(title)
@@ -31,7 +31,7 @@ def framed(uid: str, title: str, text: str, *groups: Group, annotated: bool = Fa
         .time("now-1h", "now")
         .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
         .editable()
-        .link(_others())
+        .link(_other_dashboards())
     )
     for variable in (_datasource(), _cluster(), _runbooks()):
         board.with_variable(variable)
@@ -41,10 +41,10 @@ def framed(uid: str, title: str, text: str, *groups: Group, annotated: bool = Fa
         board.with_row(builders.Row(name))
         for panel in panels:
             board.with_panel(panel)
-    return _numbered(board.build())
+    return _number(board.build())
 
 
-def _others() -> builders.DashboardLink:
+def _other_dashboards() -> builders.DashboardLink:
     link = builders.DashboardLink("trimtab").type(dashboard.DashboardLinkType.DASHBOARDS).tags([TAG])
     return link.include_vars(True).keep_time(True)
 
@@ -85,7 +85,7 @@ def _marks(name: str, kind: str, colour: str) -> builders.AnnotationQuery:
     return mark.enable(True).expr(published)
 
 
-def _numbered(board: dashboard.Dashboard) -> dashboard.Dashboard:
+def _number(board: dashboard.Dashboard) -> dashboard.Dashboard:
     """Panels need ids that stay: links and saved views refer to them."""
     for number, panel in enumerate(board.panels or [], start=1):
         panel.id_val = number

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import framed
+from deploy.grafana.frame import frame
 from deploy.grafana.panels import ORANGE, POINTS, RED, Query, Step, graph, number
 from deploy.grafana.queries import (
     UNLOADS,
@@ -25,14 +25,14 @@ NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
 
 def build() -> dashboard.Dashboard:
     """The dashboard to open first."""
-    return framed(
+    return frame(
         "trimtab-overview",
         "trimtab / Overview",
         "Is it alive, is it deciding, what did it do today, are the clusters balanced, is anything held and why.",
         ("Alive and deciding", _alive()),
         ("The last 24 hours", _today()),
         ("Balance", _balance()),
-        ("Held, and why", _held()),
+        ("Held, and why", _held_panel()),
     )
 
 
@@ -218,7 +218,7 @@ def _balance() -> list[Graph]:
     ]
 
 
-def _held() -> list[Graph]:
+def _held_panel() -> list[Graph]:
     return [
         graph(
             "Bundles held back",

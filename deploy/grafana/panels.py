@@ -72,7 +72,7 @@ def number(
     )
     if words := _words(names or {}, unknown, never_zero=never_zero):
         panel.mappings(words)
-    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
+    return _describe(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=no_value)
 
 
 def _words(names: dict[str, str], unknown: str, *, never_zero: bool) -> list[dashboard.ValueMapping]:
@@ -130,7 +130,7 @@ def graph(
     for place, query in enumerate(queries):
         panel.with_target(_target(query, place))
     empty = no_value or ("nothing counted, or no data" if stacked else "no data yet")
-    return _described(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=empty)
+    return _describe(panel, title, text, unit=unit, steps=steps, runbook=runbook, no_value=empty)
 
 
 def _target(query: Query, place: int) -> prometheus.Dataquery:
@@ -138,7 +138,7 @@ def _target(query: Query, place: int) -> prometheus.Dataquery:
     return target.legend_format(query.legend or "__auto")
 
 
-def _described(
+def _describe(
     panel: _Panel, title: str, text: str, *, unit: str, steps: Sequence[Step], runbook: str, no_value: str
 ) -> _Panel:
     first = dashboard.Threshold(value=None, color=GREEN)

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import framed
+from deploy.grafana.frame import frame
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
 from deploy.grafana.queries import age, each_step, latest, quantile, rate
 from streaming.contract import families
@@ -14,7 +14,7 @@ _NONE = "none is scraped"
 
 def build() -> dashboard.Dashboard:
     """The dashboard of the programs beside the controller."""
-    return framed(
+    return frame(
         "trimtab-programs",
         "trimtab / Executors and collectors",
         "Do they get to their topics and brokers, what became of actions, what was read.",

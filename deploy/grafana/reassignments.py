@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph
 from grafana_foundation_sdk.models import dashboard, units
 
-from deploy.grafana.frame import framed
+from deploy.grafana.frame import frame
 from deploy.grafana.panels import ORANGE, RED, Query, Step, graph, number
 from deploy.grafana.queries import each_step, infeasible, latest, or_word, or_zero, select
 from streaming.contract import families
@@ -23,7 +23,7 @@ _LONGEST = "2d:1m"
 
 def build() -> dashboard.Dashboard:
     """The dashboard of Kafka clusters while partitions move."""
-    return framed(
+    return frame(
         "trimtab-reassignments",
         "trimtab / Reassignments",
         "What Kafka clusters still have to copy, until when, and whether their throttles let it finish.",

@@ -37,7 +37,7 @@ def _table(section: type) -> _Json:
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {member.name: _described(_value(member.kind), member.doc) for member in own},
+        "properties": {member.name: _describe(_value(member.kind), member.doc) for member in own},
     }
 
 
@@ -54,5 +54,5 @@ def _value(kind: Any) -> _Json:
     return TypeAdapter(kind).json_schema()
 
 
-def _described(schema: _Json, doc: str) -> _Json:
+def _describe(schema: _Json, doc: str) -> _Json:
     return {"description": doc.replace("``", "`"), **schema} if doc else schema

@@ -28,10 +28,10 @@ def _install() -> bool:
     if apt is None or os.geteuid() != 0 or os.environ.get("JAVA_HOME"):
         return False
     subprocess.run([apt, "update", "--quiet"], check=False, stdout=sys.stderr, timeout=APT_TIMEOUT_S)
-    return any(_installed(apt, package) for package in _PACKAGES)
+    return any(_find_installed(apt, package) for package in _PACKAGES)
 
 
-def _installed(apt: str, package: str) -> bool:
+def _find_installed(apt: str, package: str) -> bool:
     command = [apt, "install", "--yes", "--quiet", "--no-install-recommends", package]
     print(f"installing {package}", file=sys.stderr)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

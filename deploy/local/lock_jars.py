@@ -29,7 +29,7 @@ def closure(coordinates: Sequence[str], *, transitive: bool = True, bom: str | N
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-Dmdep.useRepositoryLayout=true"]
         command = ["mvn", "-q", "-B", "-ntp", "-f", str(project), *goal, f"-DoutputDirectory={root}"]
         subprocess.run(command, check=True, stdout=sys.stderr, timeout=_MAVEN_TIMEOUT_S)
-        return sorted(_locked(file, root) for file in root.rglob("*.jar"))
+        return sorted(_lock(file, root) for file in root.rglob("*.jar"))
 
 
 def _project(coordinates: Sequence[str], *, transitive: bool, bom: str | None) -> str:
@@ -45,12 +45,12 @@ def _project(coordinates: Sequence[str], *, transitive: bool, bom: str | None) -
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>trimtab</groupId><artifactId>lock</artifactId><version>1</version><packaging>pom</packaging>"
-        f"{_managed(bom)}"
+        f"{_managed_versions(bom)}"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
 
 
-def _managed(bom: str | None) -> str:
+def _managed_versions(bom: str | None) -> str:
     """The part of a project that imports the versions of a bill of materials."""
     if bom is None:
         return ""
@@ -62,7 +62,7 @@ def _managed(bom: str | None) -> str:
     )
 
 
-def _locked(file: Path, root: Path) -> Jar:
+def _lock(file: Path, root: Path) -> Jar:
     """Read the coordinates off a path in Maven's repository layout."""
     *group, artifact, version, name = file.relative_to(root).parts
     classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")

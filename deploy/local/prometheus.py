@@ -24,7 +24,7 @@ INSTALL = "sudo apt-get install --no-install-recommends prometheus"
 
 def find(program: str) -> Path | None:
     """`prometheus` or `promtool`, on the PATH or in the cache."""
-    found = _on_path(program) or shutil.which(program, path=_unpacked() / "usr" / "bin")
+    found = _on_path(program) or shutil.which(program, path=_unpack() / "usr" / "bin")
     return None if found is None else Path(found)
 
 
@@ -42,7 +42,7 @@ def _on_path(program: str) -> str | None:
     return shutil.which(program)
 
 
-def _unpacked() -> Path:
+def _unpack() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base else Path.home() / ".cache") / "trimtab" / "prometheus"
 
@@ -52,7 +52,7 @@ def _fetch() -> None:
     apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg-deb")
     if apt is None or dpkg is None:
         return
-    target = _unpacked()
+    target = _unpack()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:
         if not _download(apt, directory) and os.geteuid() == 0:

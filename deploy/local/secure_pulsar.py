@@ -70,7 +70,7 @@ class SecurePulsar(StandalonePulsar):
 
     def token_of(self, role: str) -> str:
         """A token that never expires."""
-        signed = f"{_encoded({'alg': 'HS256'})}.{_encoded({'sub': role})}"
+        signed = f"{_encode({'alg': 'HS256'})}.{_encode({'sub': role})}"
         signature = hmac.new(self._key, signed.encode(), hashlib.sha256).digest()
         return f"{signed}.{_base64url(signature)}"
 
@@ -123,7 +123,7 @@ class SecurePulsar(StandalonePulsar):
         (self.directory / "broker.pem").write_bytes(b"".join(each.bytes() for each in issued.cert_chain_pems))
 
 
-def _encoded(part: dict[str, str]) -> str:
+def _encode(part: dict[str, str]) -> str:
     return _base64url(json.dumps(part).encode())
 
 

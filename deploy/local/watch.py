@@ -39,7 +39,7 @@ def main() -> int:
     interrupt_once()
     try:
         with tempfile.TemporaryDirectory(prefix="trimtab-watch-") as directory, ExitStack() as servers:
-            watchers = _started(args, Path(directory), servers)
+            watchers = _start(args, Path(directory), servers)
             while True:
                 time.sleep(CHECK_S)
                 for watcher in watchers:
@@ -51,7 +51,7 @@ def main() -> int:
         return 1
 
 
-def _started(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
+def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
     """Prometheus, and Grafana unless it cannot be had: then it is said why."""
     target = f"127.0.0.1:{args.metrics_port}"
     prometheus = Prometheus(directory / "prometheus", target=target, port=args.port)

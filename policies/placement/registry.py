@@ -9,6 +9,6 @@ LEFT_TO_PULSAR = "broker"
 PLACEMENTS: tuple[Placement, ...] = (least_long_term_message_rate.PLACEMENT, least_resource_usage.PLACEMENT)
 
 
-def placement_named(name: str) -> Placement | None:
+def find_placement(name: str) -> Placement | None:
     """The placement of that name; None where the choice is left to Pulsar."""
     return next((each for each in PLACEMENTS if each.name == name), None)

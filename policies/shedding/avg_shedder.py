@@ -318,7 +318,7 @@ def _pair_apart(source: str, partner: str | None, evidence: Evidence) -> str:
     )
 
 
-def _counted(evidence: Evidence) -> str:
+def _hit_count_outcome(evidence: Evidence) -> str:
     return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
 
 
@@ -351,6 +351,6 @@ POLICY: Final = SheddingPolicy(
         "to_move_bytes_per_s",
     ),
     sentences=dict.fromkeys(TRIGGERS[1:], _pair_apart),
-    details={"hit-count": _counted},
+    details={"hit-count": _hit_count_outcome},
     headline=Headline(meaning="the busiest broker less the idlest", stand_of=_stand),
 )

@@ -148,8 +148,8 @@ class RoundView:
         starts = self.bundles.starts
         taken = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows.tolist()])
         counts = starts[rows + 1] - starts[rows]
-        brokers = _taken(self.brokers, rows)
-        bundles = _taken(
+        brokers = _take_room(self.brokers, rows)
+        bundles = _take_room(
             self.bundles, taken, starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         )
         names = frozenset(brokers.names)
@@ -162,7 +162,7 @@ class RoundView:
         return part, taken
 
 
-def _taken(table: TableT, rows: Ints, **given: Any) -> TableT:
+def _take_room(table: TableT, rows: Ints, **given: Any) -> TableT:
     columns: dict[str, Any] = {each.name: getattr(table, each.name) for each in fields(table)}
     for name, column in columns.items():
         if name not in given:

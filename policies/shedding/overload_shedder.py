@@ -72,7 +72,7 @@ def plan(view: RoundView, memory: NoMemory, settings: OverloadShedderSettings) -
         [SOLE_BROKER, BELOW_THRESHOLD, SOLE_BUNDLE],
         FIRED,
     ).astype(np.int8)
-    examined = _examined(brokers, settings, outcome=outcome, to_move=to_move)
+    examined = _examine(brokers, settings, outcome=outcome, to_move=to_move)
     builder = PlanBuilder()
     fired = np.flatnonzero(examined.outcome == FIRED)
     if len(fired):
@@ -80,7 +80,7 @@ def plan(view: RoundView, memory: NoMemory, settings: OverloadShedderSettings) -
     return Proposal(builder.build(examined), memory)
 
 
-def _examined(
+def _examine(
     brokers: BrokerTable,
     settings: OverloadShedderSettings,
     *,
@@ -105,7 +105,7 @@ def _examined(
     )
 
 
-def _overloaded(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with nobody
+def _sentence(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with nobody
     return f"{source} is at {evidence['usage_points']:.1f} %, with less than {evidence['threshold_points']:g} % allowed"
 
 
@@ -126,6 +126,6 @@ POLICY: Final = SheddingPolicy(
     calm_outcomes=("below-threshold", "sole-broker"),
     triggers=TRIGGERS,
     evidence=("usage_points", "threshold_points", "broker_bytes_per_s", "to_move_bytes_per_s"),
-    sentences={"overloaded": _overloaded},
+    sentences={"overloaded": _sentence},
     headline=Headline(meaning="its usage", stand_of=_stand),
 )

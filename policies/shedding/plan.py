@@ -14,7 +14,7 @@ FEWEST_BROKERS = 2
 """Pulsar starts no shedder with fewer: there is nowhere to go. It matters to policies that compare nobody."""
 
 
-def nothing_examined(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Examined:
+def examine_nothing(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Examined:
     """What a policy examines in a fleet without brokers."""
     return Examined(
         high=empty_rows(),

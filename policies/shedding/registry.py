@@ -20,6 +20,6 @@ POLICIES: tuple[AnyPolicy, ...] = (
 """The first one is the default."""
 
 
-def policy_named(name: str) -> AnyPolicy | None:
+def find_policy(name: str) -> AnyPolicy | None:
     """The policy of that name; None where there is none, as after a policy was removed."""
     return next((policy for policy in POLICIES if policy.name == name), None)

@@ -33,7 +33,7 @@ from policies.shedding.contract import (
     Stand,
     keep_pending,
 )
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, nothing_examined
+from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
 
 NAME: Final = "threshold-shedder"
 
@@ -108,7 +108,7 @@ def plan(
     """Decide one round; brokers that are not in the view keep their history."""
     brokers = view.brokers
     if len(brokers) == 0:
-        return Proposal(PlanBuilder().build(nothing_examined(OUTCOMES, TRIGGERS)), memory)
+        return Proposal(PlanBuilder().build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     before = np.fromiter(
         (memory.history_ratio.get(name, math.nan) for name in brokers.names),
         dtype=np.float64,
@@ -150,7 +150,7 @@ def _shed_above_mean(
     ).astype(np.int8)
     order = np.argsort(-usage.history, kind="stable")
     trigger = np.where(outcome == FIRED, UPPER, 0).astype(np.int8)
-    examined = _examined(
+    examined = _examine(
         brokers, usage, settings, order=order, outcome=outcome, trigger=trigger, to_move=to_move
     )
     choose_biggest_first(view, builder, examined, to_move, np.flatnonzero(examined.outcome == FIRED))
@@ -186,7 +186,7 @@ def _shed_busiest(
     fires = not settings.min_unload_bytes_per_s > to_move[busiest]
     outcome[busiest] = FIRED if fires else BELOW_MIN_TRAFFIC
     trigger[busiest] = LOWER
-    examined = _examined(
+    examined = _examine(
         brokers, usage, settings, order=first.high, outcome=outcome, trigger=trigger, to_move=to_move
     )
     if fires:
@@ -201,7 +201,7 @@ def _is_current_above_mean(brokers: BrokerTable, settings: ThresholdShedderSetti
     return brokers.usage_ratio > mean
 
 
-def _examined(
+def _examine(
     brokers: BrokerTable,
     usage: _Usage,
     settings: ThresholdShedderSettings,

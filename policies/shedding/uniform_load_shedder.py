@@ -36,7 +36,7 @@ from policies.shedding.contract import (
     SheddingPolicy,
     keep_pending,
 )
-from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, nothing_examined
+from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
 
 NAME: Final = "uniform-load-shedder"
 
@@ -127,10 +127,10 @@ def plan(view: RoundView, memory: NoMemory, settings: UniformLoadShedderSettings
     """Decide one round."""
     brokers, builder = view.brokers, PlanBuilder()
     if len(brokers) == 0:
-        return Proposal(builder.build(nothing_examined(OUTCOMES, TRIGGERS)), memory)
+        return Proposal(builder.build(examine_nothing(OUTCOMES, TRIGGERS)), memory)
     rate, volume = _spread(brokers.messages_per_s), _spread(brokers.bytes_per_s)
     found = _find(view, rate, volume, settings)
-    examined = _examined(brokers, rate, volume, found, settings)
+    examined = _examine(brokers, rate, volume, found, settings)
     if examined.outcome[0] == FIRED:
         need = int(found.spread.to_move(settings.max_unload_ratio)[found.spread.busiest])
         _choose(view, builder, examined, found.traffic, need, settings.max_unload_bundles_count)
@@ -158,7 +158,7 @@ def _find(view: RoundView, rate: _Spread, volume: _Spread, settings: UniformLoad
     return _Finding(trigger, rate, view.bundles.messages_per_s, settings.min_unload_messages_per_s)
 
 
-def _examined(
+def _examine(
     brokers: BrokerTable,
     rate: _Spread,
     volume: _Spread,

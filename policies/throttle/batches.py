@@ -65,8 +65,8 @@ def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
     batches = [_batch(moves.take(rows), rule) for rows in numbers if rows.any()]
     return BatchPlan(
         batches=tuple(batches),
-        total_s=_added([batch.plan for batch in batches]),
-        total_at_cap_s=None if cap is None else _added([_at(batch.moves, cap) for batch in batches]),
+        total_s=_total_s([batch.plan for batch in batches]),
+        total_at_cap_s=None if cap is None else _total_s([_at(batch.moves, cap) for batch in batches]),
     )
 
 
@@ -78,7 +78,7 @@ def _at(moves: Moves, rate: int) -> UniformPlan:
     return uniform_plan(loads_of(needs_of(moves)), RateRule(fixed_bytes_per_s=rate))
 
 
-def _added(plans: list[UniformPlan]) -> float | None:
+def _total_s(plans: list[UniformPlan]) -> float | None:
     total = 0.0
     for plan in plans:
         if plan.plan.total_s is None:

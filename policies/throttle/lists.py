@@ -50,7 +50,7 @@ def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
     }
 
 
-def merged(there: ThrottledLists, ours: ThrottledLists) -> tuple[ThrottledLists, ThrottledLists]:
+def merge(there: ThrottledLists, ours: ThrottledLists) -> tuple[ThrottledLists, ThrottledLists]:
     """The lists of our topics with our entries in them, and the entries that this adds.
 
     ``*`` is left alone: it covers ours already, and nothing is added to it. What was there before is never among the
@@ -133,7 +133,7 @@ def text_of(entries: Iterable[Entry]) -> str:
 
 def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
     """Entries of either. Raises ``BadList``."""
-    both, _ = merged(one, other)
+    both, _ = merge(one, other)
     return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
 
 

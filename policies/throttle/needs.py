@@ -85,16 +85,16 @@ def capped_needs_of(moves: Moves) -> Needs:
     needs = needs_of(moves)
     return replace(
         needs,
-        leader_bytes_to_send=_capped(needs.leader_bytes_to_send),
-        follower_bytes_to_receive=_capped(needs.follower_bytes_to_receive),
-        leader_min_bytes_per_s=_capped(needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s=_capped(needs.follower_min_bytes_per_s),
-        leader_min_write_rate_bytes_per_s=_capped(needs.leader_min_write_rate_bytes_per_s),
-        failover_safe_min_bytes_per_s=_capped(needs.failover_safe_min_bytes_per_s),
+        leader_bytes_to_send=_cap(needs.leader_bytes_to_send),
+        follower_bytes_to_receive=_cap(needs.follower_bytes_to_receive),
+        leader_min_bytes_per_s=_cap(needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s=_cap(needs.follower_min_bytes_per_s),
+        leader_min_write_rate_bytes_per_s=_cap(needs.leader_min_write_rate_bytes_per_s),
+        failover_safe_min_bytes_per_s=_cap(needs.failover_safe_min_bytes_per_s),
     )
 
 
-def _capped(values: ByBroker) -> ByBroker:
+def _cap(values: ByBroker) -> ByBroker:
     return {broker: None if value is None else min(value, LARGEST_NUMBER) for broker, value in values.items()}
 
 

@@ -36,7 +36,7 @@ def network_limits(
         if declared is None:
             continue
         most = ceil_ratio(declared, exact(share_ratio))
-        used = _used(role, use)
+        used = _used_bytes_per_s(role, use)
         if used is None:
             caps[role] = max(most, 1)
         else:
@@ -45,7 +45,7 @@ def network_limits(
     return (Caps(roles=caps), Caps(roles=rooms)) if caps else (NO_CAPS, NO_CAPS)
 
 
-def _used(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
+def _used_bytes_per_s(role: BrokerRole, use: Mapping[int, NetworkUse]) -> int | None:
     """Leaders send, followers receive."""
     found = use.get(role.broker)
     if found is None:

@@ -51,7 +51,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     if snapshot.moves is None:
         return _without_reports(snapshot, memory, settings, None)
     if not len(snapshot.moves):
-        return _finished(memory)
+        return _finish(memory)
     needs = capped_needs_of(snapshot.moves)
     knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nobody leads anything
     if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
@@ -59,7 +59,7 @@ def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSet
     return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
 
 
-def _finished(memory: PacingMemory) -> Step:
+def _finish(memory: PacingMemory) -> Step:
     if not memory.is_active:
         return None, PacingMemory(), PacingExplanation(outcome="nothing-moves")
     decision = ThrottleDecision(trigger="finished", remove=memory.added, clear_rates=tuple(memory.rates()))
@@ -113,7 +113,7 @@ class _Round:
             settings=settings,
             needs=needs,
             loads=loads,
-            led_loads=_led(moves, loads) if needs.without_leader else loads,
+            led_loads=_loads_with_leader(moves, loads) if needs.without_leader else loads,
             lists=lists,
             eta=_eta(memory.watch, in_force, loads),
         )
@@ -146,18 +146,18 @@ class _Round:
 
 
 def _with_reports(now: _Round) -> Step:
-    wanted, plan = _wanted(now)
+    wanted, plan = _wanted_rates(now)
     trigger = next(_triggers(now, wanted), None)
     in_force = plan_in_force(now.memory.rates(), now.loads)
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
-            return None, now.memory, _explained(now, "infeasible", trigger, plan)
-        stretched = _stretched(now.memory.rates(), now.lists)
+            return None, now.memory, _explain(now, "infeasible", trigger, plan)
+        stretched = _stretch(now.memory.rates(), now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
-        return None, now.memory, _explained(now, "kept", None, in_force)
+        return None, now.memory, _explain(now, "kept", None, in_force)
     if trigger not in _AT_ONCE and now.is_resting:
-        return None, now.memory, _explained(now, "resting", trigger, in_force)
+        return None, now.memory, _explain(now, "resting", trigger, in_force)
     rates = _new_rates(now, trigger, wanted)
     decision = ThrottleDecision(
         trigger=trigger,
@@ -166,15 +166,15 @@ def _with_reports(now: _Round) -> Step:
         set_rates=rates,
         clear_rates=tuple(role for role in now.memory.rates() if role not in rates),
     )
-    memory = _remembered(now.snapshot, now.memory, now.needs, now.lists.wanted, rates)
+    memory = _remember(now.snapshot, now.memory, now.needs, now.lists.wanted, rates)
     return (
         decision,
         memory,
-        _explained(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
+        _explain(replace(now, memory=memory), "decided", trigger, plan_in_force(rates, now.loads)),
     )
 
 
-def _wanted(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
+def _wanted_rates(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
     """A rate for every broker on a list, whether it leads now or not, and what comes of them."""
     rule = now.rule()
     if now.settings.rates == "uniform":
@@ -262,7 +262,7 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
     """A raise lowers nobody; only what is meant to lower does."""
     rates = now.memory.rates()
     if trigger == "over-cap" and now.needs.without_leader:
-        return _capped(now, rates, wanted)
+        return _cap_rates(now, rates, wanted)
     if trigger in {"first-throttle", "over-cap", "reports-back"}:
         return dict(wanted)
     if trigger == "moves-left":
@@ -273,7 +273,7 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
     return {role: max(rate, rates.get(role, 0), least) for role, rate in wanted.items()}
 
 
-def _capped(
+def _cap_rates(
     now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
     """The same rates, at most the caps: nobody knows what partitions without a leader will need."""
@@ -297,7 +297,7 @@ def _without_reports(
     rates = memory.rates()
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and lists.is_joined:
-        trigger, rates = "moves-joined", _stretched(rates, lists)
+        trigger, rates = "moves-joined", _stretch(rates, lists)
     if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
         trigger, rates = "stale-reports", {**rates, **_fallback(memory, settings, rates)}
         memory = replace(memory, is_fallback=True)
@@ -308,10 +308,10 @@ def _without_reports(
     added = union(memory.added, add)  # nothing is removed while reports are missing
     decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
     explanation = replace(explanation, outcome="decided", wanted_trigger=trigger)
-    return decision, _remembered(snapshot, memory, None, added, rates), explanation
+    return decision, _remember(snapshot, memory, None, added, rates), explanation
 
 
-def _stretched(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
+def _stretch(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
     """The same for brokers that join, of which nobody knows what they need: the highest that anyone has."""
     return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
 
@@ -338,7 +338,7 @@ def _safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
     )
 
 
-def _remembered(
+def _remember(
     snapshot: PacingSnapshot,
     memory: PacingMemory,
     needs: Needs | None,
@@ -363,7 +363,7 @@ def _remembered(
     )
 
 
-def _led(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
+def _loads_with_leader(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
     """Roles that only partitions without a leader need have nothing to do yet; their caps count all the same."""
     led = {load.role: load for load in loads_of(capped_needs_of(moves.take(moves.is_led())))}
     return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
@@ -374,7 +374,7 @@ def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
 
 
-def _explained(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
+def _explain(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
     if now.needs.without_leader and plan.feasible:  # nobody knows what those will take
         plan = replace(plan, feasible=None)
     return PacingExplanation(
@@ -403,13 +403,16 @@ def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists
 
 def _safe_mins(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
     """Of leaders and followers; what a partition needed that has just lost its leader is not forgotten."""
-    leaders, followers = _known(needs.failover_safe_min_bytes_per_s), _known(needs.follower_min_bytes_per_s)
+    leaders, followers = (
+        _known_values(needs.failover_safe_min_bytes_per_s),
+        _known_values(needs.follower_min_bytes_per_s),
+    )
     if not needs.without_leader:
         return leaders, followers
     return _at_least(leaders, memory.safe_leader_mins), _at_least(followers, memory.safe_follower_mins)
 
 
-def _known(values: Mapping[int, int | None]) -> dict[int, int]:
+def _known_values(values: Mapping[int, int | None]) -> dict[int, int]:
     return {broker: value for broker, value in values.items() if value is not None}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merged, union, without
+from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merge, union, without
 from policies.throttle.moves import Moves
 from policies.throttle.rates import BrokerRole
 
@@ -34,7 +34,7 @@ class ListSteps:
             leader={**there.leader, **ours.leader}, follower={**there.follower, **ours.follower}
         )
         needed = lists_of(moves)
-        _, wanted = merged(others, needed)
+        _, wanted = merge(others, needed)
         joined = difference(wanted, added)
         return cls(
             wanted=wanted,

@@ -135,7 +135,7 @@ def loads_of(needs: Needs) -> tuple[Load, ...]:
 
 def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
     """The largest of what each role needs, at most the smallest of their caps and the largest number Kafka takes."""
-    wanted = _largest(_wanted(load, rule) for load in loads)
+    wanted = _largest(_wanted_rate(load, rule) for load in loads)
     caps = [cap for load in loads if (cap := rule.caps.of(load.role)) is not None]
     rate = rule.fixed_bytes_per_s
     if rate is None and wanted is not None:
@@ -181,7 +181,7 @@ def exact(ratio: float) -> Fraction:
     return Fraction(repr(ratio))
 
 
-def _wanted(load: Load, rule: RateRule) -> int | None:
+def _wanted_rate(load: Load, rule: RateRule) -> int | None:
     """Before floor and cap."""
     if load.min_bytes_per_s is None:
         return None
@@ -196,7 +196,7 @@ def _wanted(load: Load, rule: RateRule) -> int | None:
 def _own_rate(load: Load, rule: RateRule) -> int | None:
     if rule.fixed_bytes_per_s is not None:
         return rule.fixed_bytes_per_s
-    wanted, cap = _wanted(load, rule), rule.caps.of(load.role)
+    wanted, cap = _wanted_rate(load, rule), rule.caps.of(load.role)
     if wanted is None:
         return None
     rate = max(wanted, rule.floor_bytes_per_s, rule.room.of(load.role) or 0)

@@ -69,7 +69,7 @@ class Untaken:
             kept.spans = list(found.spans)
         return Untaken(copy.copy(header), dict(header.rounds), number, kept)
 
-    def restored(self) -> Header:
+    def restore(self) -> Header:
         """The header without the record."""
         self.header.rounds = self.rounds
         if self.open_round is not None:

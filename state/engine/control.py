@@ -32,7 +32,7 @@ def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
     return due if header.next_round is None else max(due, header.next_round)
 
 
-def moved(record: ControlRecord, rounds: RoundSettings, *, first_open: int | None) -> ControlRecord:
+def move_to_round(record: ControlRecord, rounds: RoundSettings, *, first_open: int | None) -> ControlRecord:
     """An event of a cluster whose rounds are others now; ``first_open`` is None where none of them was."""
     due = _due(record.time_ms, rounds, rounds.length_ms)
     since = max(due, first_open) if record.arrived_late and first_open is not None else due
@@ -60,7 +60,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     if any(known.age_key == record.age_key for known in header.control):
         return False
     found = sorted([*header.control, record], key=lambda known: known.age_key)
-    header.control = found if header.system is None else needed(found)
+    header.control = found if header.system is None else needed_records(found)
     if record not in header.control:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
@@ -68,7 +68,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     return True
 
 
-def needed(records: list[ControlRecord]) -> list[ControlRecord]:
+def needed_records(records: list[ControlRecord]) -> list[ControlRecord]:
     """Events, ascending by age, without those that are older than another one and apply no earlier."""
     kept: list[ControlRecord] = []
     for record in reversed(records):

@@ -5,7 +5,7 @@ Whoever changes a field here or in what is encoded changes the layout: see there
 
 import msgspec
 
-from state.engine.layouts import sealed, unsealed
+from state.engine.layouts import seal, unseal
 from state.engine.memory import Header
 
 _header_decoder = msgspec.msgpack.Decoder(Header)
@@ -13,9 +13,9 @@ _header_decoder = msgspec.msgpack.Decoder(Header)
 
 def encode_header(header: Header) -> bytes:
     """Bytes of a header."""
-    return sealed(header)
+    return seal(header)
 
 
 def decode_header(value: bytes) -> Header:
-    """Header from bytes. Raises what ``unsealed`` does."""
-    return _header_decoder.decode(unsealed("header", value))
+    """Header from bytes. Raises what ``unseal`` does."""
+    return _header_decoder.decode(unseal("header", value))

@@ -26,7 +26,7 @@ def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
     return asked or (forget_ms > 0 and silence_ms(header, number) > longest_ms)
 
 
-def emptied(header: Header, number: int) -> Header:
+def empty(header: Header, number: int) -> Header:
     """The header at the start of a round that is the first one remembered; it still tells of the gap before it."""
     return Header(
         length_ms=header.length_ms,
@@ -60,5 +60,5 @@ def bare(header: Header, rounds: RoundSettings) -> Header:
     spoken = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
     return Header(
         length_ms=rounds.length_ms,
-        control=[control.moved(record, rounds, first_open=None) for record in spoken],
+        control=[control.move_to_round(record, rounds, first_open=None) for record in spoken],
     )

@@ -58,12 +58,12 @@ class OlderStateError(Exception):
     """The memory was written by a trimtab so old that nothing upgrades it."""
 
 
-def sealed(body: Any) -> bytes:
+def seal(body: Any) -> bytes:
     """A value with its version before it."""
     return bytes([VERSION]) + _encoder.encode(body)
 
 
-def unsealed(kind: Kind, value: bytes) -> bytes | memoryview:
+def unseal(kind: Kind, value: bytes) -> bytes | memoryview:
     """The encoded body of a value, in today's layout. Raises ``NewerStateError`` and ``OlderStateError``."""
     version = value[0]
     if version == VERSION:

@@ -169,7 +169,7 @@ class Ledger(msgspec.Struct, array_like=True):
         """By bundle, the newest action that had no effect, for as long as its bundle is left alone."""
         return {
             each.bundle: each
-            for each in self._judged()
+            for each in self._judged_decisions()
             if each.verdict
             and each.verdict.outcome == "ineffective"
             and end_ms < each.verdict.judged_ms + to_ms(rest_s)
@@ -208,14 +208,14 @@ class Ledger(msgspec.Struct, array_like=True):
         """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first."""
         if kind is None:
             return sorted((each for one in _KINDS for each in self.judged(one)), key=_judged_ms)
-        return [each for each in self._judged() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
+        return [each for each in self._judged_decisions() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
 
     def outcome_counts(self) -> dict[str, int]:
         """How the last actions that were judged ended, of whatever kind."""
         last = [each.verdict.outcome for each in self.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
         return dict(sorted(Counter(last).items()))
 
-    def _judged(self) -> Sequence[Decision]:
+    def _judged_decisions(self) -> Sequence[Decision]:
         return sorted((each for each in self.decisions if each.verdict), key=_judged_ms)
 
 

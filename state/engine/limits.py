@@ -44,9 +44,9 @@ def refusal(
         return None
     before = find(key)
     if before is None and there.senders_count >= MAX_BROKERS_COUNT:
-        return _refused("too-many-brokers", "brokers", MAX_BROKERS_COUNT)
+        return _reject("too-many-brokers", "brokers", MAX_BROKERS_COUNT)
     if rows - _rows_count(before) > MAX_ROWS_COUNT:
-        return _refused(reason, what, MAX_ROWS_COUNT)
+        return _reject(reason, what, MAX_ROWS_COUNT)
     return None
 
 
@@ -54,10 +54,10 @@ def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rej
     """Why a result is not taken into its round, whose results are ``known``."""
     if len(known) < MAX_RESULTS_COUNT or record in known:
         return None
-    return _refused("too-many-results", "results of actions", MAX_RESULTS_COUNT)
+    return _reject("too-many-results", "results of actions", MAX_RESULTS_COUNT)
 
 
-def _refused(reason: RejectReason, what: str, limit: int) -> Rejection:
+def _reject(reason: RejectReason, what: str, limit: int) -> Rejection:
     return Rejection(
         reason=reason,
         detail=f"the round has {limit} {what} of this cluster already, and more are not taken: look for a sender that makes "

@@ -27,7 +27,7 @@ def _options() -> Any:
 
 
 @lru_cache(_CACHED_COUNT)
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """The pattern, with a method ``fullmatch``. Raises ``BadPattern``."""
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         raise BadPattern(f"it has {len(pattern)} characters, at most {MAX_PATTERN_CHARACTERS} are taken")

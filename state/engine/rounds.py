@@ -62,7 +62,7 @@ def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[Memory
 
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
     own = None if draft.own is None else ended.system.forgotten(draft.own)
-    return Memory(header=forgetting.emptied(draft.header, ended.number), own=own)
+    return Memory(header=forgetting.empty(draft.header, ended.number), own=own)
 
 
 def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:

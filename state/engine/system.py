@@ -78,7 +78,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        """From bytes. Raises what ``state.engine.layouts.unsealed`` does."""
+        """From bytes. Raises what ``state.engine.layouts.unseal`` does."""
 
     @abstractmethod
     def encode(self, memory: MemoryT) -> bytes:
@@ -86,7 +86,7 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def decode(self, value: bytes | None) -> MemoryT:
-        """From bytes, or an empty memory. Raises what ``state.engine.layouts.unsealed`` does."""
+        """From bytes, or an empty memory. Raises what ``state.engine.layouts.unseal`` does."""
 
     @abstractmethod
     def forgotten(self, memory: MemoryT) -> MemoryT:

@@ -46,9 +46,9 @@ class Drift:
 NO_DRIFT = Drift()
 
 
-def look(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
+def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
     """What is not as decided, and the part of it that is sure. Takes rates that are in force into ``memory``."""
-    drift = _drift(memory, observation)
+    drift = _find_drift(memory, observation)
     memory.drift_rounds = 0 if drift.is_empty else min(memory.drift_rounds + 1, _SURE_AFTER_ROUNDS)
     if memory.drift_rounds < _SURE_AFTER_ROUNDS:
         return drift, NO_DRIFT
@@ -58,14 +58,14 @@ def look(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
     return drift, drift
 
 
-def named(memory: KafkaMemory, drift: Drift) -> dict[str, int | None]:
+def changed_rates(memory: KafkaMemory, drift: Drift) -> dict[str, int | None]:
     """Every rate that is not as it was decided, by role as in ``leader:101``, in order."""
     found: dict[str, int | None] = dict(memory.changed_rates)
     found |= {str(role): rate for role, rate in drift.rates.items()}
     return dict(sorted(found.items()))
 
 
-def forget(memory: KafkaMemory, decision: ThrottleDecision) -> None:
+def forget_changed_rates(memory: KafkaMemory, decision: ThrottleDecision) -> None:
     """Rates that are decided anew, or taken off, are nobody else's any more."""
     kept = {str(role): rate for role, rate in decision.set_rates.items()}
     memory.changed_rates = {
@@ -73,7 +73,7 @@ def forget(memory: KafkaMemory, decision: ThrottleDecision) -> None:
     }
 
 
-def _drift(memory: KafkaMemory, observation: Observation) -> Drift:
+def _find_drift(memory: KafkaMemory, observation: Observation) -> Drift:
     pacing = memory.pacing
     is_settled = memory.pending is None and memory.real is None and memory.failures_count == 0
     if not is_settled or not pacing.is_active or observation.moves is None:
@@ -83,7 +83,7 @@ def _drift(memory: KafkaMemory, observation: Observation) -> Drift:
         for role in pacing.rates()
         if role.broker in observation.brokers
     }
-    lost = _lost(pacing.added, observation.lists, observation.moves)
+    lost = _lost_entries(pacing.added, observation.lists, observation.moves)
     memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
     memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
     return Drift(
@@ -94,9 +94,9 @@ def _drift(memory: KafkaMemory, observation: Observation) -> Drift:
     )
 
 
-def _lost(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
+def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
     """Nearly always nothing, which is found without taking 100,000 entries apart."""
-    if _are_there(ours.leader, there.leader) and _are_there(ours.follower, there.follower):
+    if _contain_all(ours.leader, there.leader) and _contain_all(ours.follower, there.follower):
         return ThrottledLists()
     needed = lists_of(moves)
     return ThrottledLists(
@@ -105,7 +105,7 @@ def _lost(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> Throttle
     )
 
 
-def _are_there(ours: Mapping[str, str], there: Mapping[str, str]) -> bool:
+def _contain_all(ours: Mapping[str, str], there: Mapping[str, str]) -> bool:
     return all(there.get(topic, "").strip() in (text, EVERYTHING) for topic, text in ours.items())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.rates import Role
-from state.engine.layouts import sealed, unsealed
+from state.engine.layouts import seal, unseal
 from state.kafka_reports import BrokerLogs, MovesReport, Partition
 
 
@@ -149,7 +149,7 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
         (place[topic], partition, found.at_ms, found.leader, found.log_size_bytes, found.end_offset)
         for (topic, partition), found in sorted(memory.readings.items())
     ]
-    return sealed(
+    return seal(
         _MemoryBytes(
             memory.last_ms,
             topics,
@@ -171,8 +171,8 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
 
 
 def decode_kafka(value: bytes) -> KafkaMemory:
-    """Memory from bytes. Raises what ``unsealed`` does."""
-    body = _memory.decode(unsealed("kafka", value))
+    """Memory from bytes. Raises what ``unseal`` does."""
+    body = _memory.decode(unseal("kafka", value))
     columns = np.frombuffer(body.columns, dtype="<i8").reshape(-1, 6).tolist()
     return KafkaMemory(
         last_ms=body.last_ms,
@@ -213,19 +213,19 @@ def _rates_of(topics: list[str], columns: bytes) -> dict[Partition, KnownRate]:
 
 def encode_logs(waiting: WaitingLogs) -> bytes:
     """Bytes of a waiting report."""
-    return sealed(waiting)
+    return seal(waiting)
 
 
 def decode_logs(value: bytes) -> WaitingLogs:
-    """Waiting report from bytes. Raises what ``unsealed`` does."""
-    return _logs.decode(unsealed("logs", value))
+    """Waiting report from bytes. Raises what ``unseal`` does."""
+    return _logs.decode(unseal("logs", value))
 
 
 def encode_moves(waiting: WaitingMoves) -> bytes:
     """Bytes of a waiting word on reassignments."""
-    return sealed(waiting)
+    return seal(waiting)
 
 
 def decode_moves(value: bytes) -> WaitingMoves:
-    """Waiting word on reassignments from bytes. Raises what ``unsealed`` does."""
-    return _moves.decode(unsealed("moves", value))
+    """Waiting word on reassignments from bytes. Raises what ``unseal`` does."""
+    return _moves.decode(unseal("moves", value))

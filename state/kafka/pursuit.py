@@ -20,7 +20,9 @@ RETRY_MS_MAX = 600_000
 _DOUBLINGS_MAX = (RETRY_MS_MAX // RETRY_MS).bit_length()
 
 
-def pursue(memory: KafkaMemory, decision: ThrottleDecision, *, action_id: str, expires_ms: int) -> None:
+def remember_pending(
+    memory: KafkaMemory, decision: ThrottleDecision, *, action_id: str, expires_ms: int
+) -> None:
     """Remember a decision, made on ``memory.pacing``, until its end is known.
 
     While an earlier one is unknown, what both replace is what there is to go back to.
@@ -42,22 +44,22 @@ def _of_role(decision: ThrottleDecision, kind: Role) -> dict[int, int]:
     return {role.broker: rate for role, rate in decision.set_rates.items() if role.role == kind}
 
 
-def hear(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> None:
+def apply_result(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> None:
     """The result of a decision came."""
     pending = memory.pending
     if pending is None or pending.action_id != action_id:
         return
     if outcome == "succeeded":
-        _succeeded(memory)
+        _confirm(memory)
     else:
         _take_back(memory, pending, at_ms=at_ms)
 
 
-def look(memory: KafkaMemory, observation: Observation, *, end_ms: int) -> None:
+def settle_pending(memory: KafkaMemory, observation: Observation, *, end_ms: int) -> None:
     """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
     pending = memory.pending
-    if pending is not None and _is_there(pending, observation):
-        _succeeded(memory)
+    if pending is not None and _is_carried_out(pending, observation):
+        _confirm(memory)
     elif pending is not None and end_ms >= pending.expires_ms:
         _take_back(memory, pending, at_ms=end_ms)
     if memory.pending is None:
@@ -100,7 +102,7 @@ def _present(
     return found
 
 
-def _succeeded(memory: KafkaMemory) -> None:
+def _confirm(memory: KafkaMemory) -> None:
     memory.pending, memory.failures_count, memory.retry_ms = None, 0, 0
     if not (memory.real or memory.pacing).is_active:
         memory.attempted = ThrottledLists()
@@ -118,7 +120,7 @@ def _take_back(memory: KafkaMemory, pending: Pending, *, at_ms: int) -> None:
     memory.retry_ms = at_ms + min(RETRY_MS * 2**doublings, RETRY_MS_MAX)
 
 
-def _is_there(pending: Pending, observation: Observation) -> bool:
+def _is_carried_out(pending: Pending, observation: Observation) -> bool:
     """Whether the cluster shows all of it, as far as anything of it can be seen; what nobody reports says nothing."""
     if observation.moves is None or not observation.brokers:
         return False
@@ -134,8 +136,8 @@ def _is_there(pending: Pending, observation: Observation) -> bool:
         return len(cleared) > 0
     return (
         _are_rates_there(expected, observation)
-        and _holds(observation.lists.leader, pending.added.leader)
-        and _holds(observation.lists.follower, pending.added.follower)
+        and _contain_added(observation.lists.leader, pending.added.leader)
+        and _contain_added(observation.lists.follower, pending.added.follower)
     )
 
 
@@ -144,7 +146,7 @@ def _are_rates_there(expected: Mapping[BrokerRole, int], observation: Observatio
     return bool(visible) and all(observation.rates_there.get(role) == rate for role, rate in visible.items())
 
 
-def _holds(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
+def _contain_added(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
     for topic, text in added.items():
         found = there.get(topic, "").strip()
         if found != "*" and not entries_of(text) <= entries_of(found):
@@ -152,7 +154,7 @@ def _holds(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
     return True
 
 
-def others(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
+def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
     """Lists on the cluster without what decisions of ours may have left there beside ``memory.pacing.added``."""
     left_over = memory.attempted
     if memory.pending is not None:
@@ -161,17 +163,17 @@ def others(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
         left_over = union(left_over, memory.real.added)
     left = without(observation.lists, left_over)
     return ThrottledLists(
-        leader=_others(observation.lists.leader, left.leader),
-        follower=_others(observation.lists.follower, left.follower),
+        leader=_foreign_lists(observation.lists.leader, left.leader),
+        follower=_foreign_lists(observation.lists.follower, left.follower),
     )
 
 
-def _others(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
+def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
     """``left`` may name topics that are not there."""
     return {topic: left.get(topic, text) for topic, text in there.items()}
 
 
-def ours(memory: KafkaMemory) -> dict[BrokerRole, int]:
+def own_rates(memory: KafkaMemory) -> dict[BrokerRole, int]:
     """Rates that may be on the cluster because of us."""
     before = {} if memory.pending is None else memory.pending.before.rates()
     real = {} if memory.real is None else memory.real.rates()

@@ -25,7 +25,7 @@ from state.kafka import drift, pursuit
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
-from state.kafka.snapshot import Observation, see
+from state.kafka.snapshot import Observation, observe
 from state.kafka.summary import Closed, round_summary
 from state.outputs import Output, canonical
 
@@ -48,8 +48,8 @@ def decide(
         # What a dry-run decided never happened; what was in force before it still is.
         memory.pacing, memory.real = memory.real, None
     closed = Closed(closing, reports)
-    _meet(memory, closed)
-    observation = see(
+    _update_brokers(memory, closed)
+    observation = observe(
         memory.readings,
         moves,
         reports,
@@ -58,11 +58,11 @@ def decide(
         hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = observation.readings, observation.rates
-    pursuit.look(memory, observation, end_ms=closing.end_ms)
+    pursuit.settle_pending(memory, observation, end_ms=closing.end_ms)
     return _decide(header, memory, closed, observation)
 
 
-def _meet(memory: KafkaMemory, closed: Closed) -> None:
+def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
     """Know the brokers that reported, and forget those that have not for too long."""
     times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in closed.reports.items()}}
     oldest_ms = closed.closing.end_ms - closed.settings.rounds.max_report_age_ms
@@ -93,8 +93,8 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
                 header, closed, memory, observation, None, [], outcome=stopped[0], reason=stopped[1]
             )
         ]
-    _start(memory, observation)
-    drift_seen, sure = drift.look(memory, observation)
+    _restart_progress(memory, observation)
+    drift_seen, sure = drift.observe_drift(memory, observation)
     settings = closed.settings.throttle
     decision, after, explanation = pace(_snapshot(memory, closed, observation, sure), memory.pacing, settings)
     hold = None if decision is None else _hold(decision, header, memory, closed)
@@ -107,7 +107,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     else:
         actions = []
         memory.pacing = (
-            after if decision is None else _watched_on(memory.pacing, after, explanation, observation)
+            after if decision is None else _keep_watching(memory.pacing, after, explanation, observation)
         )
     return [
         *actions,
@@ -126,7 +126,7 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     ]
 
 
-def _start(memory: KafkaMemory, observation: Observation) -> None:
+def _restart_progress(memory: KafkaMemory, observation: Observation) -> None:
     """Progress and deadline count from the moment a move runs, not from that of its throttle."""
     if observation.moves is None or not len(observation.moves):
         return
@@ -159,7 +159,7 @@ def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sur
     return PacingSnapshot(
         now_ms=observation.at_ms,
         moves=observation.moves,
-        lists=pursuit.others(observation, memory),
+        lists=pursuit.foreign_lists(observation, memory),
         lost=sure.lost,
         is_rate_lost=sure.is_rate_lost,
         caps=caps,
@@ -197,7 +197,7 @@ def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | N
     )
 
 
-def _watched_on(
+def _keep_watching(
     before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, observation: Observation
 ) -> PacingMemory:
     """The memory of a round whose decision was held: it saw, and changed nothing."""
@@ -238,9 +238,9 @@ def _remember(
     closing: Closing,
 ) -> None:
     """A dry-run is taken for done, so that it goes on to say what would come next."""
-    drift.forget(memory, decision)
+    drift.forget_changed_rates(memory, decision)
     if not closing.is_dry_run:
-        pursuit.pursue(memory, decision, action_id=action.id, expires_ms=closing.expires_ms)
+        pursuit.remember_pending(memory, decision, action_id=action.id, expires_ms=closing.expires_ms)
     elif memory.real is None:
         memory.real = memory.pacing
     memory.pacing = after

@@ -50,7 +50,7 @@ class Observation:
     """Why a partition, by its name, lacks a number."""
 
 
-def see(
+def observe(
     before: Mapping[Partition, Reading],
     moves: WaitingMoves | None,
     reports: Mapping[str, WaitingLogs],
@@ -73,7 +73,7 @@ def see(
         for where, row in zip(wheres, rows, strict=True)
         if (reading := logs.reading(where, row.leader)) is not None
     }
-    measured = _measured(wheres, _write_rates(wheres, before, now), at_ms)
+    measured = _measured_rates(wheres, _write_rates(wheres, before, now), at_ms)
     recent = {
         where: rate
         for where in wheres
@@ -94,14 +94,14 @@ def see(
             )
             for waiting in reports.values()
         },
-        readings=dict(before) if moves is None else _kept(wheres, before, now),
+        readings=dict(before) if moves is None else _keep_readings(wheres, before, now),
         rates=dict(known) if moves is None else measured | recent,
         held_over_count=len(held),
         why_unknown=_Reasons(rows, before, now, logs),
     )
 
 
-def _measured(wheres: list[Partition], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
+def _measured_rates(wheres: list[Partition], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
     return {
         where: KnownRate(rate, at_ms)
         for where, rate in zip(wheres, rates.tolist(), strict=True)
@@ -222,7 +222,7 @@ def _column(readings: list[Reading | None], at_ms: int) -> LogReading:
     return LogReading(at_ms=at_ms, leader=found[:, 0], log_size_bytes=found[:, 1], end_offset=found[:, 2])
 
 
-def _kept(
+def _keep_readings(
     wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
 ) -> dict[Partition, Reading]:
     """Of the partitions that move: the new reading, or the old one while it is too young to tell a rate, or all there is."""

@@ -81,7 +81,7 @@ class Kafka(System[KafkaMemory]):
     ) -> KafkaMemory:
         after = KafkaMemory() if memory is None else copy.copy(memory)
         for result in sorted(open_round.results):
-            pursuit.hear(after, result.action_id, result.outcome, at_ms=result.time_ms)
+            pursuit.apply_result(after, result.action_id, result.outcome, at_ms=result.time_ms)
         return after
 
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:

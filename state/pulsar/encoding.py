@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools
-from state.engine.layouts import sealed, unsealed
+from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, TopicTraffic
 from state.pulsar.memory import Fleet, PolicyMemory, WaitingReport, WaitingTopics
 
@@ -74,7 +74,7 @@ def _split(joined: str) -> list[str]:
 
 def encode_fleet(fleet: Fleet) -> bytes:
     """Bytes of a fleet; about 90 bytes a bundle."""
-    return sealed(
+    return seal(
         _FleetBytes(
             fleet.brokers,
             fleet.broker_last_ms.tobytes(),
@@ -107,8 +107,8 @@ def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
 
 
 def decode_fleet(value: bytes) -> Fleet:
-    """Fleet from bytes. Raises what ``unsealed`` does."""
-    body = _fleet_decoder.decode(unsealed("fleet", value))
+    """Fleet from bytes. Raises what ``unseal`` does."""
+    body = _fleet_decoder.decode(unseal("fleet", value))
     fleet = Fleet()
     fleet.brokers = body.brokers
     fleet.broker_last_ms = _ints(body.broker_last_ms)
@@ -141,7 +141,7 @@ def _unpack(bits: bytes, count: int) -> Bools:
 def encode_report(waiting: WaitingReport) -> bytes:
     """Bytes of a waiting report."""
     report = waiting.report
-    return sealed(
+    return seal(
         _ReportBytes(
             waiting.time_ms,
             waiting.id,
@@ -158,8 +158,8 @@ def encode_report(waiting: WaitingReport) -> bytes:
 
 
 def decode_report(value: bytes) -> WaitingReport:
-    """Waiting report from bytes. Raises what ``unsealed`` does."""
-    body = _report_decoder.decode(unsealed("report", value))
+    """Waiting report from bytes. Raises what ``unseal`` does."""
+    body = _report_decoder.decode(unseal("report", value))
     bundles = _split(body.bundles)
     return WaitingReport(
         body.time_ms,
@@ -180,7 +180,7 @@ def decode_report(value: bytes) -> WaitingReport:
 def encode_topics(waiting: WaitingTopics) -> bytes:
     """Bytes of waiting topic statistics."""
     traffic = waiting.traffic
-    return sealed(
+    return seal(
         _TopicsBytes(
             waiting.time_ms,
             waiting.id,
@@ -194,8 +194,8 @@ def encode_topics(waiting: WaitingTopics) -> bytes:
 
 
 def decode_topics(value: bytes) -> WaitingTopics:
-    """Waiting topic statistics from bytes. Raises what ``unsealed`` does."""
-    body = _topics_decoder.decode(unsealed("topics", value))
+    """Waiting topic statistics from bytes. Raises what ``unseal`` does."""
+    body = _topics_decoder.decode(unseal("topics", value))
     return WaitingTopics(
         body.time_ms,
         body.id,

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from policies.columns import Bools, Ints
-from state.engine.patterns import compiled
+from state.engine.patterns import compile_pattern
 from state.facts import Facts, Isolation
 from state.pulsar.memory import Fleet
 
@@ -89,7 +89,7 @@ def host_of(broker: str) -> str:
 
 
 def _first_matches(names: Iterable[str], patterns: Sequence[Sequence[str]]) -> Ints:
-    matchers = [list(map(compiled, each)) for each in patterns]
+    matchers = [list(map(compile_pattern, each)) for each in patterns]
     return np.array(
         [
             next(

@@ -6,7 +6,7 @@ from state.engine.holds import Hold, failing_hold, quiet_hold
 from state.engine.ledger import ActionKind
 from state.engine.memory import Header
 from state.facts import SPLIT_ALGORITHM, Facts
-from state.pulsar.two_balancers import balancer_at_work, named
+from state.pulsar.two_balancers import balancer_at_work, join_names
 from state.settings import GuardSettings, Mode
 
 
@@ -30,7 +30,7 @@ def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mo
             or quiet_hold(guards, f"{kind}s", end_ms=end_ms)
         )
 
-    return Holds(unload=find("unload"), split=find("split") or _restricted(header.facts))
+    return Holds(unload=find("unload"), split=find("split") or _hold_restricted_splits(header.facts))
 
 
 def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
@@ -39,12 +39,12 @@ def _beside(facts: Facts | None, guards: GuardSettings) -> Hold | None:
     return None if found is None else Hold("two-balancers", found)
 
 
-def _restricted(facts: Facts | None) -> Hold | None:
+def _hold_restricted_splits(facts: Facts | None) -> Hold | None:
     """Why Pulsar would refuse every split; a broker that could not be asked holds nothing."""
     if facts is None or not facts.restricted_brokers:
         return None
     return Hold(
         "restricted-split",
-        f"{named(facts.restricted_brokers)} would refuse it: add {SPLIT_ALGORITHM} to "
+        f"{join_names(facts.restricted_brokers)} would refuse it: add {SPLIT_ALGORITHM} to "
         "supportedNamespaceBundleSplitAlgorithms at every broker",
     )

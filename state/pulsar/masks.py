@@ -41,10 +41,10 @@ def unload_mask(
     A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect.
     """
     fleet, count = advanced.fleet, advanced.owned_count
-    codes = _painted("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms)
+    codes = _paint("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms)
     for reason, rows in (
         (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
-        (OWN_TOPICS, own_topics.carried(fleet, count, header.facts)),
+        (OWN_TOPICS, own_topics.carries_own_topics(fleet, count, header.facts)),
         (UNSETTLED, _owned_by(fleet, count, unsettled)),
     ):
         codes[(codes == OPEN) & rows] = reason
@@ -55,7 +55,7 @@ def split_mask(advanced: Advanced, header: Header, pulsar: PulsarSettings, *, en
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     fleet = advanced.fleet
     samples = fleet.split_samples[: advanced.owned_count]
-    return _painted("split", fleet, samples, header, pulsar, end_ms=end_ms)
+    return _paint("split", fleet, samples, header, pulsar, end_ms=end_ms)
 
 
 def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> frozenset[str]:
@@ -73,7 +73,7 @@ def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) ->
     return header.ledger.unsettled_brokers(end_ms=end_ms)
 
 
-def _painted(
+def _paint(
     kind: ActionKind, fleet: Fleet, samples: Ints, header: Header, pulsar: PulsarSettings, *, end_ms: int
 ) -> Codes:
     """What holds for any group and broker: samples, namespaces, and the bundle's own decisions."""

@@ -15,7 +15,7 @@ import numpy as np
 from state.engine.holds import Hold
 from state.engine.memory import Header, MembersChange
 from state.pulsar.memory import Fleet
-from state.pulsar.two_balancers import named
+from state.pulsar.two_balancers import join_names
 from state.settings import PulsarSettings
 
 
@@ -41,7 +41,7 @@ def watch(header: Header, before: Fleet, reporting: Collection[str], *, number: 
     known = {before.brokers[row] for row in last}
     joined, left = sorted(set(reporting) - known), sorted(known - set(reporting))
     if joined or left:
-        header.members_change = MembersChange(number, named(joined), named(left))
+        header.members_change = MembersChange(number, join_names(joined), join_names(left))
 
 
 def calm(header: Header, pulsar: PulsarSettings, *, number: int) -> Calm:

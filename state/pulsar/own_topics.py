@@ -15,7 +15,7 @@ from state.pulsar.memory import Fleet
 _SHARE_RATIO = 0.5
 
 
-def carried(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
+def carries_own_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
     """Which of the fleet's leading ``count`` bundles carry little else, (count,)."""
     found = np.zeros(count, dtype=np.bool_)
     if facts is None or not facts.own_topics:

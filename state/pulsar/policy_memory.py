@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from policies.shedding.contract import vars_of
-from policies.shedding.registry import AnyPolicy, policy_named
+from policies.shedding.registry import AnyPolicy, find_policy
 from state.pulsar.groups import Groups
 from state.pulsar.memory import PolicyMemory
 
@@ -58,7 +58,9 @@ def of_policy(memory: PolicyMemory, policy: AnyPolicy) -> PolicyMemory:
 def brokers_of(memory: PolicyMemory) -> list[str]:
     """Every broker that some policy remembers something of, ascending."""
     return sorted(
-        set().union(*(kept[name] for policy, kept in _known(memory) for name in policy.broker_fields))
+        set().union(
+            *(kept[name] for policy, kept in _known_policies(memory) for name in policy.broker_fields)
+        )
     )
 
 
@@ -71,7 +73,7 @@ def only(memory: PolicyMemory, keeps: Callable[[str], bool]) -> PolicyMemory:
             else values
             for name, values in kept.items()
         }
-        for policy, kept in _known(memory)
+        for policy, kept in _known_policies(memory)
     }
 
 
@@ -82,12 +84,12 @@ def forget_moved(memory: PolicyMemory, before: Groups, after: Groups) -> PolicyM
     moved = {name for name, old, new in zip(names, was, is_, strict=True) if old != new}
     stays = {after.key_of(number) for number in range(len(after.isolation) + 1)}
     kept = only(memory, lambda name: name not in moved)
-    for policy, fields in _known(kept):
+    for policy, fields in _known_policies(kept):
         for name in policy.group_fields:
             fields[name] = {key: value for key, value in fields[name].items() if key in stays}
     return kept
 
 
-def _known(memory: PolicyMemory) -> list[tuple[AnyPolicy, dict[str, dict[str, Any]]]]:
+def _known_policies(memory: PolicyMemory) -> list[tuple[AnyPolicy, dict[str, dict[str, Any]]]]:
     """What is remembered of policies that are still there."""
-    return [(policy, kept) for name, kept in memory.items() if (policy := policy_named(name)) is not None]
+    return [(policy, kept) for name, kept in memory.items() if (policy := find_policy(name)) is not None]

@@ -23,10 +23,10 @@ def reason(
     moved = (
         f"{evidence['bundle_messages_per_s']:.0f} messages/s, {evidence['bundle_bytes_per_s']:.0f} bytes/s"
     )
-    return f"{finding}: moving {bundle} ({moved}){_placed(destination, evidence)}"
+    return f"{finding}: moving {bundle} ({moved}){_placement_sentence(destination, evidence)}"
 
 
-def _placed(destination: str | None, evidence: Evidence) -> str:
+def _placement_sentence(destination: str | None, evidence: Evidence) -> str:
     """Why there, where a placement chose the destination."""
     chosen = next((each for each in PLACEMENTS if each.evidence in evidence), None)
     return "" if chosen is None or destination is None else chosen.sentence(destination, evidence)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Ints
-from policies.placement.registry import placement_named
+from policies.placement.registry import find_placement
 from policies.shedding.contract import (
     ADMITTED,
     NOBODY,
@@ -76,7 +76,7 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings) -> Shed:
     """What the policy wants of each group that has a broker in the view, the default one first; never of none."""
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [0]
-    placement = placement_named(pulsar.placement)
+    placement = find_placement(pulsar.placement)
     memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)
     parts = []
     for number, memory in zip(numbers, memories, strict=True):
@@ -88,7 +88,7 @@ def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings) -> Shed:
         parts.append(
             Part(group=number, brokers=brokers, bundles=bundles, view=view, proposal=proposal, plan=plan)
         )
-    plan = parts[0].plan if len(parts) == 1 else _merged(parts)
+    plan = parts[0].plan if len(parts) == 1 else _merge(parts)
     groups = np.concatenate([np.full(len(part.plan.examined), part.group) for part in parts])
     return Shed(tuple(parts), plan, groups)
 
@@ -123,13 +123,13 @@ def _fates(part: Part, holds: Mapping[int, Hold]) -> np.ndarray[tuple[int], np.d
     return np.array(fates, dtype=np.int8)
 
 
-def _merged(parts: Sequence[Part]) -> SheddingPlan:
+def _merge(parts: Sequence[Part]) -> SheddingPlan:
     """The plans one after the other, in rows of the whole view. One policy made them all, so their words agree."""
     plans = [part.plan for part in parts]
     starts = np.cumsum([0, *(len(plan.examined) for plan in plans)])[:-1].tolist()
     placed = [plan for plan in plans if len(plan.unload_rows)]
     return SheddingPlan(
-        examined=_merged_examined(parts),
+        examined=_merge_examined(parts),
         unload_rows=np.concatenate([part.bundles[part.plan.unload_rows] for part in parts]),
         unload_destinations=np.concatenate([_brokers(part, part.plan.unload_destinations) for part in parts]),
         unload_examined=np.concatenate(
@@ -147,7 +147,7 @@ def _merged(parts: Sequence[Part]) -> SheddingPlan:
     )
 
 
-def _merged_examined(parts: Sequence[Part]) -> Examined:
+def _merge_examined(parts: Sequence[Part]) -> Examined:
     all_examined = [part.plan.examined for part in parts]
     first = all_examined[0]
     return Examined(

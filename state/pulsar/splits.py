@@ -193,7 +193,7 @@ def _action(splits: Splits, decision: SplitDecision, circumstances: Circumstance
         round=circumstances.number,
         policy=POLICY,
         trigger=trigger,
-        reason=f"{_why(name, owner, trigger, evidence)}: cut at {_shown(decision)} by {decision.algorithm}; "
+        reason=f"{_why(name, owner, trigger, evidence)}: cut at {_shown_rows(decision)} by {decision.algorithm}; "
         f"{decision.cut.reason}",
         evidence={**evidence},
         expected={
@@ -221,7 +221,7 @@ def _child(child: ChildLoad, *, is_known: bool) -> SplitChild:
     )
 
 
-def _shown(decision: SplitDecision) -> str:
+def _shown_rows(decision: SplitDecision) -> str:
     shown = [f"0x{at:08x}" for at in decision.cut.boundaries[:_SHOWN_BOUNDARIES]]
     more = len(decision.cut.boundaries) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -162,7 +162,7 @@ def eligible(
             brokers=brokers,
             bundles=bundles,
             in_flight=lambda: _in_flight(ledger),
-            judged=lambda: _judged(ledger, end_ms),
+            judged=lambda: _judged_actions(ledger, end_ms),
         ),
         mask_codes=samples_mask,
         owned_counts=counts,
@@ -180,7 +180,7 @@ def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
     ]
 
 
-def _judged(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
+def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
     return [
         JudgedAction(each.kind, each.verdict.outcome, (end_ms - each.verdict.judged_ms) / MS_PER_S)
         for each in ledger.judged()

@@ -17,11 +17,11 @@ def balancer_at_work(facts: Facts | None) -> str | None:
         (facts.splitting_brokers, "splitting", "loadBalancerAutoBundleSplitEnabled"),
     ):
         if brokers:
-            return f"Pulsar's own {what} is on at {named(brokers)}: set {key}=false at every broker"
+            return f"Pulsar's own {what} is on at {join_names(brokers)}: set {key}=false at every broker"
     return None
 
 
-def named(brokers: Sequence[str]) -> str:
+def join_names(brokers: Sequence[str]) -> str:
     """The first of some brokers, for a sentence."""
     more = len(brokers) - _NAMED_COUNT
     return ", ".join(brokers[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")

@@ -57,7 +57,7 @@ def _targets(command: Command) -> Command:
     return command
 
 
-def _asked(command: Command) -> Command:
+def _who_and_why_options(command: Command) -> Command:
     """The options that say who and why."""
     for option in (
         click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
@@ -71,28 +71,28 @@ def _asked(command: Command) -> Command:
 
 @click.command("pause")
 @_targets
-@_asked
+@_who_and_why_options
 def pause_command(
     config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.paused(), why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.pause_edit(), why, who)
 
 
 @click.command("resume")
 @_targets
-@_asked
+@_who_and_why_options
 def resume_command(
     config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
-    resumed = overlay.resumed(datetime.now(UTC))
+    resumed = overlay.resume_edit(datetime.now(UTC))
     _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
 
 
 @click.command("forget")
 @_targets
-@_asked
+@_who_and_why_options
 def forget_command(
     config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
@@ -108,7 +108,7 @@ def forget_command(
 @click.command("mode")
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
 @_targets
-@_asked
+@_who_and_why_options
 def mode_command(
     mode: str, config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
 ) -> None:
@@ -124,7 +124,7 @@ def policy_command() -> None:
 @policy_command.command("set")
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @_targets
-@_asked
+@_who_and_why_options
 def set_command(
     assignments: tuple[str, ...],
     config: Path | None,
@@ -135,14 +135,14 @@ def set_command(
     every: bool,
 ) -> None:
     """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    edit = _checked(lambda: overlay.with_settings(assignments))
+    edit = _check(lambda: overlay.with_settings(assignments))
     _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
 
 
 @policy_command.command("unset")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_targets
-@_asked
+@_who_and_why_options
 def unset_command(
     keys: tuple[str, ...],
     config: Path | None,
@@ -153,7 +153,7 @@ def unset_command(
     every: bool,
 ) -> None:
     """Take settings, or whole sections, out of the overlay: the file's hold again."""
-    edit = _checked(lambda: overlay.without_settings(keys))
+    edit = _check(lambda: overlay.without_settings(keys))
     _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
 
 
@@ -184,7 +184,7 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
         overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
     )
     events = [
-        _checked(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
+        _check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
         for cluster in _clusters(target, settings, stands, heard)
     ]
     _write(topic, events, before)
@@ -207,7 +207,7 @@ def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.Cont
 Result = TypeVar("Result")
 
 
-def _checked(make: Callable[[], Result]) -> Result:
+def _check(make: Callable[[], Result]) -> Result:
     try:
         return make()
     except BadChange as error:
@@ -278,7 +278,7 @@ def change_text(event: Planned) -> str:
         _line("paused", _yes(paused=before.paused), _yes(paused=after.paused)),
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
         *(f"  {change}" for change in event.changes),
-        *_resumed(before, after),
+        *_describe_resume(before, after),
         *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
     ]
     since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
@@ -286,7 +286,7 @@ def change_text(event: Planned) -> str:
     return f"{event.cluster}: {since}{at_once}\n" + "".join(f"{line}\n" for line in lines)
 
 
-def _resumed(before: ControlData, after: ControlData) -> list[str]:
+def _describe_resume(before: ControlData, after: ControlData) -> list[str]:
     if after.resumed_at is None or after.resumed_at == before.resumed_at:
         return []
     return ["  actions that failed until now count no more"]
@@ -307,7 +307,7 @@ def overlay_text(cluster: str, stands: Standing) -> str:
     if event is None:
         return "".join(f"{line}\n" for line in [f"{cluster}: as configured, no control event", *lines])
     data = stands.overlay
-    settings = list(overlay.written(data.settings)) or ["no settings"]
+    settings = list(overlay.encode_change(data.settings)) or ["no settings"]
     head = (
         f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
     )

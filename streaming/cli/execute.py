@@ -128,7 +128,7 @@ def _run(
     once: bool,
 ) -> None:
     if not once:
-        metrics.polled(time.time())  # so that a wait without end is alerted to, too
+        metrics.show_poll(time.time())  # so that a wait without end is alerted to, too
         attend(settings, metrics.registry, begin, lambda loop: loop.run())
         return
     with ExitStack() as stack:

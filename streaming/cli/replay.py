@@ -13,7 +13,7 @@ import click
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option
 from streaming.controller.recording import STANDARD, BadRecording
-from streaming.controller.replay import Only, Replay, unwatched
+from streaming.controller.replay import Only, Replay, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.accepted import AcceptedClusters
@@ -66,7 +66,7 @@ def replay_command(
 
 def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
     try:
-        with _opened(file) as stream:
+        with _open(file) as stream:
             replay.play(stream, file, advance)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(
@@ -77,7 +77,7 @@ def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
+def _open(file: str) -> Iterator[BinaryIO]:
     if file == STANDARD:
         yield sys.stdin.buffer
         return
@@ -95,7 +95,7 @@ def _progress(files: tuple[str, ...]) -> Iterator[Callable[[int], None]]:
     plain = [file for file in files if file != STANDARD and not file.endswith(".gz")]
     total_bytes = sum(Path(file).stat().st_size for file in plain)
     if not sys.stderr.isatty() or len(plain) < len(files) or total_bytes < _LONG_BYTES:
-        yield unwatched
+        yield ignore_size
         return
     with click.progressbar(
         length=total_bytes, label="replay", file=sys.stderr, update_min_steps=_LONG_BYTES // 100

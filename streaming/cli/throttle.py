@@ -160,10 +160,10 @@ def plan_command(
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
         where = _where(bootstrap, cluster, config)
-        applied = _applied(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
+        applied = _apply(chosen, where, batches, replace_rates=replace_rates) if is_applied else None
         request = read_request(sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes())
         if where is None:
-            plan = _planned(reassignment_of(request), rule, batches)
+            plan = _plan(reassignment_of(request), rule, batches)
             _print(plan, form)
         else:
             plan = _on_cluster(request, rule, batches, form, Look(where, interval, applied))
@@ -219,7 +219,7 @@ def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> P
         raise BadRequest(f"--bootstrap: {error}") from error
 
 
-def _applied(
+def _apply(
     chosen: Literal["uniform", "per-broker"],
     where: Place | None,
     batches: str | int | None,
@@ -245,7 +245,7 @@ def _on_cluster(
     try:
         with cluster_of(look.place.target, cluster=look.place.name) as kafka:
             found = survey(kafka, request, interval_s=look.interval_s)
-            plan = _planned(found.reassignment, rule, batches, found.notes)
+            plan = _plan(found.reassignment, rule, batches, found.notes)
             _print(plan, form)
             if look.applied is not None:
                 how = look.applied
@@ -260,10 +260,10 @@ def _on_cluster(
     return plan
 
 
-def _planned(
+def _plan(
     reassignment: Reassignment, rule: RateRule, batches: str | int | None, notes: Sequence[str] = ()
 ) -> ThrottlePlan:
-    return make_plan(reassignment, rule, batches=_batched(reassignment, rule, batches), notes=notes)
+    return make_plan(reassignment, rule, batches=_batch(reassignment, rule, batches), notes=notes)
 
 
 def _rule(
@@ -282,7 +282,7 @@ def _rule(
     )
 
 
-def _batched(reassignment: Reassignment, rule: RateRule, asked: str | int | None) -> BatchPlan | None:
+def _batch(reassignment: Reassignment, rule: RateRule, asked: str | int | None) -> BatchPlan | None:
     if asked is None:
         return None
     try:

@@ -60,12 +60,12 @@ class Patience:
             self._skips[broker] = left - 1
         return left > 0
 
-    def failed(self, broker: str) -> None:
+    def note_failure(self, broker: str) -> None:
         """It was asked and failed."""
         count = self._failures[broker] = self._failures.get(broker, 0) + 1
         self._skips[broker] = min(2 ** (count - 1) - 1, _SKIPS_MAX)
 
-    def answered(self, broker: str) -> None:
+    def note_answer(self, broker: str) -> None:
         """It was asked and answered."""
         self._failures.pop(broker, None)
         self._skips.pop(broker, None)
@@ -73,4 +73,4 @@ class Patience:
     def keep_only(self, brokers: Collection[str]) -> None:
         """Forget brokers that are gone, so that one that comes back is asked at once."""
         for broker in self._failures.keys() - set(brokers):
-            self.answered(broker)
+            self.note_answer(broker)

@@ -87,14 +87,14 @@ class Collector(ABC):
         limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
         return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
 
-    def _completed(self, *, began_s: float, brokers_count: int) -> float:
+    def _complete(self, *, began_s: float, brokers_count: int) -> float:
         """A sweep is written; returns when, Unix seconds."""
         ended_s = self._swept_s = self._clock_s()
         self._problem = ""
         self.metrics.observe_sweep(brokers_count=brokers_count, ended_s=ended_s, duration_s=ended_s - began_s)
         return ended_s
 
-    def _failed(self, result: str, error: Exception) -> bool:
+    def _fail(self, result: str, error: Exception) -> bool:
         """A sweep came to nothing; ``result`` is the metric's label. Returns False, as ``sweep`` does then."""
         self.metrics.count_failed_sweep(result)
         self._problem = str(error)

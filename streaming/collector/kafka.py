@@ -63,13 +63,13 @@ class KafkaCollector(Collector):
         """One sweep; False where the cluster as a whole does not answer, or nothing was written."""
         began_s = self._clock_s()
         try:
-            swept = self._sweeper.sweep(self._connected())
+            swept = self._sweeper.sweep(self._cluster_client())
         except (ClusterError, BadPlan, OSError) as error:
             self._disconnect()
-            return self._failed("no-brokers", error)
+            return self._fail("no-brokers", error)
         except PublishError as error:
-            return self._failed("not-written", error)
-        self._completed(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
+            return self._fail("not-written", error)
+        self._complete(began_s=began_s, brokers_count=len(swept.asked) - len(swept.failed))
         _LOG.info(
             "sweep of %s: %d brokers, %d failed, %d partitions move",
             self._cluster,
@@ -98,7 +98,7 @@ class KafkaCollector(Collector):
     def _connect(self) -> KafkaCluster:
         return self._connection.enter_context(cluster_of(self._target, cluster=self._cluster))
 
-    def _connected(self) -> KafkaCluster:
+    def _cluster_client(self) -> KafkaCluster:
         if self._kafka is None:
             self._kafka = self._connect()
         return self._kafka

@@ -147,10 +147,10 @@ class KafkaSweeper:
         why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
         if why is not None:
             self._metrics.count_read("failed")
-            self._patience.failed(str(broker))
+            self._patience.note_failure(str(broker))
             return why
         self._metrics.count_read("ok")
-        self._patience.answered(str(broker))
+        self._patience.note_answer(str(broker))
         sizes = {} if found is None else found.sizes_bytes
         replicas = [
             _replica(moves[where], broker, sizes[where][broker], offsets.get(where))

@@ -78,10 +78,10 @@ class PulsarCollector(Collector):
         try:
             swept = self._sweeper.sweep(within_s=_PATIENCE_RATIO * self._cadence.interval_s)
         except (AdminError, CredentialsError) as error:
-            return self._failed("no-brokers", error)
+            return self._fail("no-brokers", error)
         except PublishError as error:
-            return self._failed("not-written", error)
-        ended_s = self._completed(began_s=began_s, brokers_count=len(swept.asked))
+            return self._fail("not-written", error)
+        ended_s = self._complete(began_s=began_s, brokers_count=len(swept.asked))
         _LOG.info("sweep of %s: %d brokers, %d failed", self._cluster, len(swept.asked), len(swept.failed))
         if ended_s >= self._facts_due_s:
             self._facts_due_s = ended_s + self._target.cluster_interval_s

@@ -116,9 +116,9 @@ class Sweeper:
         del self._running[broker]
         reason = future.result(timeout=0)
         if reason is None:
-            self._patience.answered(broker)
+            self._patience.note_answer(broker)
         else:
-            self._patience.failed(broker)
+            self._patience.note_failure(broker)
             _LOG.warning("broker %s: %s", broker, reason)
         return reason
 

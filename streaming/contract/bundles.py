@@ -95,19 +95,19 @@ class KnownBundles:
     def _work_out(self, with_stats: list[str], listed: list[str] | None) -> Listing:
         """The listing of names that ``check`` has just let through."""
         different = set(with_stats if listed is None else listed)
-        bundles = self._kept(sorted(different - self._system))
+        bundles = self._interned(sorted(different - self._system))
         row_of = dict(zip(with_stats, range(len(with_stats)), strict=True))
         rows = np.array([row_of.get(name, -1) for name in bundles], dtype=np.int64)
         return Listing(
-            with_stats=self._kept(with_stats),
-            listed=None if listed is None else self._kept(listed),
+            with_stats=self._interned(with_stats),
+            listed=None if listed is None else self._interned(listed),
             listed_count=len(different),
             bundles=bundles,
             stats_rows=rows,
             has_stats=rows >= 0,
         )
 
-    def _kept(self, names: list[str]) -> list[str]:
+    def _interned(self, names: list[str]) -> list[str]:
         """The same names as the very strings kept, so that each is in memory once and compares at once."""
         return [self._names[name] for name in names]
 

@@ -105,7 +105,7 @@ def encode_event(
     )
 
 
-def refused(
+def encode_refused_event(
     value: bytes, *, origin: Origin, rejection: Rejection, cluster: str, appended_ms: int | None
 ) -> Refused:
     """A refused record whose bytes are all here."""

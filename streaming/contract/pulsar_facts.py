@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from state.engine.patterns import BadPattern, compiled
+from state.engine.patterns import BadPattern, compile_pattern
 from state.facts import SPLIT_ALGORITHM, Facts, Isolation
 from streaming.contract.kafka import BadReport
 from streaming.contract.messages import (
@@ -59,7 +59,7 @@ def _sums(bundle: str, topics: Mapping[str, Traffic]) -> tuple[float, float]:
 
 def _check_pattern(policy: str, pattern: str) -> None:
     try:
-        compiled(pattern)
+        compile_pattern(pattern)
     except BadPattern as error:
         raise BadReport(
             f"isolation policy {policy[:SHOWN_CHARACTERS]!r} has the regular expression {pattern[:SHOWN_CHARACTERS]!r}, which RE2 does not "

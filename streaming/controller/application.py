@@ -164,7 +164,7 @@ class Application:
             lambda: CheckpointDirectory(spark.spark, settings.spark.checkpoint, topic_ids=ids)
         )
         if not self._fresh:
-            self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned()))
+            self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
         epoch = self._waiting_out(
             lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
         )
@@ -194,7 +194,7 @@ class Application:
 
     def _said_gaps(self, checkpoint: CheckpointDirectory, epoch: int) -> list[SkippedRange]:
         """What the input has lost since the checkpoint, once the audit topic says so."""
-        gaps = skipping.lost(self._settings, checkpoint.places())
+        gaps = skipping.find_lost(self._settings, checkpoint.places())
         if gaps:
             skipping.say(self._settings, gaps, epoch=epoch)
         _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")

@@ -86,12 +86,12 @@ class FollowUp:
         data = event.data
         known = self._clusters.setdefault(data.cluster, _Cluster())
         if isinstance(data, Unload) and not data.dry_run:
-            yield from _unloaded(known, data, event.time_s)
+            yield from _note_unload(known, data, event.time_s)
         elif isinstance(data, RoundSummary) and known.awaited:
-            yield from _closed(known, data)
+            yield from _look_back(known, data)
 
 
-def _unloaded(known: _Cluster, data: Unload, now_s: float) -> Iterator[Repeat]:
+def _note_unload(known: _Cluster, data: Unload, now_s: float) -> Iterator[Repeat]:
     before = known.unloaded.pop(data.bundle, None)
     if before is not None and now_s - before[0] <= WINDOW_S:
         yield Repeat(cluster=data.cluster, source="same" if before[1] == data.source_broker else "other")
@@ -110,7 +110,7 @@ def _forget(known: _Cluster, now_s: float) -> None:
         del known.awaited[next(iter(known.awaited))]
 
 
-def _closed(known: _Cluster, data: RoundSummary) -> Iterator[Effect]:
+def _look_back(known: _Cluster, data: RoundSummary) -> Iterator[Effect]:
     """Look back on the brokers whose unloads are `SETTLE_ROUNDS` old; one no longer reported says nothing."""
     loads = {load.broker: load for load in data.brokers}
     settled = []

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from policies.shedding.contract import Stand
-from policies.shedding.registry import policy_named
+from policies.shedding.registry import find_policy
 from policies.usage import RESOURCES
 from state.engine.closing import Outcome
 from state.outputs import RoundSummary
@@ -327,7 +327,7 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
 
 def _foremost(observed: RoundSummary) -> Stand | None:
     """What stands out most, of the rows shown; None for a policy without such a number."""
-    policy = policy_named(observed.policy)
+    policy = find_policy(observed.policy)
     if policy is None or policy.headline.stand_of is None or not observed.examined.heaviest:
         return None
     stands = map(policy.headline.stand_of, (row.evidence for row in observed.examined.heaviest))

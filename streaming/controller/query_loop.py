@@ -24,7 +24,7 @@ from streaming.process.exits import Refused, SparkEnded
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.damage import damaged_files
-from streaming.spark.errors import SparkError, SparkGone, called
+from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy
 from streaming.spark.java_errors import failure_of
 from streaming.spark.query import Query
@@ -96,7 +96,7 @@ class QueryLoop:
     def _outcome(self, *, has_failed: bool) -> Failure | None:
         """Run the query to its end; a failure that may pass is returned, any other one raised."""
         try:
-            with called():
+            with spark_errors():
                 if has_failed:
                     self._wait_until_unchanged()
                 self.publisher.ensure_owner()
@@ -117,7 +117,7 @@ class QueryLoop:
         while not self.is_stopping():
             try:
                 self.watch.require_now()
-                refuse_regrown(self.settings, self.checkpoint.planned())
+                refuse_regrown(self.settings, self.checkpoint.planned_batch())
             except (Unanswered, NoAnswer) as error:
                 self._show_phase(f"the query waits for the brokers: {error}")
                 _LOG.warning("the query waits for the brokers: %s", error)
@@ -146,11 +146,11 @@ class QueryLoop:
         batch_id = self.batches.newest_batch_id
         if remedy is None and repeats.note(failure, batch_id=batch_id, is_sound=self._is_sound):
             location = self.settings.spark.checkpoint
-            remedy = repeated_remedy(failure, repeats.count, location, self._damaged())
+            remedy = repeated_remedy(failure, repeats.count, location, self._find_damaged())
         if remedy is not None:
             raise Refused(f"{remedy}\n{failure.text}") from error
 
-    def _damaged(self) -> list[str]:
+    def _find_damaged(self) -> list[str]:
         location = self.settings.spark.checkpoint
         try:
             return damaged_files(self.runs.session.spark, location)
@@ -210,4 +210,4 @@ class QueryLoop:
                 query.has_ended_within(_LOOK_S)
             query.stop()
         finally:
-            self.readiness.ended()
+            self.readiness.note_end()

@@ -34,7 +34,7 @@ class Readiness:
         """A query has been started."""
         self._query, self._batches = query, batches
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """No query runs any more."""
         self._query = None
 

@@ -35,10 +35,10 @@ class _Log:
         latest_ms = 0
         for record in self.reader.to_end():
             latest_ms = max(latest_ms, record.timestamp)
-            recorded = self._recorded(record)
+            recorded = self._record(record)
             yield (latest_ms, not self.is_control, recorded.origin), recorded
 
-    def _recorded(self, record: TopicRecord) -> Recorded:
+    def _record(self, record: TopicRecord) -> Recorded:
         value = record.value
         if value is None and self.is_on_pulsar:
             value = b""  # a message without content, which is what the source makes of it

@@ -50,7 +50,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     appended_ms: int
     is_control: bool
 
-    def taken(self, max_record_bytes: int) -> Record:
+    def to_record(self, max_record_bytes: int) -> Record:
         """As the live source hands it to the operator: of a value above the limit only the head, with size and hash."""
         value, oversize = self.value, None
         if value is not None and len(value) > max_record_bytes:

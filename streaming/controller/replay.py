@@ -26,7 +26,7 @@ Only = Literal["actions", "rounds", "rejected"]
 _DRAIN_BYTES = 1024 * 1024
 
 
-def unwatched(_size_bytes: int) -> None:
+def ignore_size(_size_bytes: int) -> None:
     """For a replay whose progress nobody looks at."""
 
 
@@ -61,7 +61,7 @@ class Replay:
         """How the records ended so far."""
         return self._intake.tally
 
-    def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = unwatched) -> None:
+    def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = ignore_size) -> None:
         """Take every line of a recording; ``progress`` is told the bytes of each. Raises ``BadRecording``."""
         for record, size_bytes in _records(stream, file, self._max_record_bytes):
             self.taken_count += 1
@@ -100,7 +100,7 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
         number += 1
         if line.startswith(PREFIX):
             line += b"" if line.endswith(b"\n") else stream.readline()
-            yield _recorded(line, f"{file}, line {number}", max_record_bytes), len(line)
+            yield _read_recorded(line, f"{file}, line {number}", max_record_bytes), len(line)
             continue
         size_bytes = len(line)
         value = line.rstrip(b"\r\n")
@@ -112,9 +112,9 @@ def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tup
             yield Record(value=value, origin=origin), size_bytes
 
 
-def _recorded(line: bytes, where: str, max_record_bytes: int) -> Record:
+def _read_recorded(line: bytes, where: str, max_record_bytes: int) -> Record:
     try:
-        return decode_recorded(line).taken(max_record_bytes)
+        return decode_recorded(line).to_record(max_record_bytes)
     except BadRecording as error:
         raise BadRecording(f"{where}: {error}; what came before it was replayed") from error
 

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from streaming.kafka.identity import exchanged
+from streaming.kafka.identity import describe_exchanged
 from streaming.ports.places import Progress
 from streaming.ports.reading import NoAnswer
 from streaming.ports.topics import StartError, TopicsWrong
@@ -45,7 +45,7 @@ def look(settings: Settings, ids: Mapping[str, str], is_checkpoint_there: Callab
         return str(error)
     except (StartError, NoAnswer) as error:
         raise Unanswered(str(error)) from error
-    problem = exchanged(ids, now)
+    problem = describe_exchanged(ids, now)
     if problem is None and not is_checkpoint_there():
         return (
             f"the checkpoint {settings.spark.checkpoint} was deleted or replaced under the running controller: bring it "

@@ -88,7 +88,7 @@ class Executor:
         try:
             return self._carry_out(order, still)
         except AdminError as error:
-            gone = self._gone(order.bundle, error)
+            gone = self._skip_if_gone(order.bundle, error)
             if gone is None:
                 raise
             return gone
@@ -109,8 +109,8 @@ class Executor:
         if destination is not None and owner == destination:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if destination is None and owner != action.precondition.owner and _has(found, [bundle]):
-            return self._left(order, action, owner, still)
-        skip = self._changed(order, found, owner) or self._unreachable(destination)
+            return self._finish_left(order, action, owner, still)
+        skip = self._check_precondition(order, found, owner) or self._unreachable(destination)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -119,9 +119,9 @@ class Executor:
             )
         topic = self._topic_of(bundle)
         failure = self._insist(lambda: self._admin.unload(bundle, destination=destination), still)
-        return self._landed(order, action, still, topic=topic, failure=failure)
+        return self._wait_until_landed(order, action, still, topic=topic, failure=failure)
 
-    def _left(
+    def _finish_left(
         self, order: Order, action: UnloadOrder, owner: str | None, still: Callable[[], None]
     ) -> Done | Skip:
         """An unload without destination whose bundle is not at its broker: its aim is reached, by it before a crash or not."""
@@ -129,7 +129,7 @@ class Executor:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if self._dry_run:
             return Skip("executor-dry-run", f"{order.bundle} belongs to nobody and would be looked up")
-        return self._landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
+        return self._wait_until_landed(order, action, still, topic=self._topic_of(order.bundle), failure=None)
 
     def _topic_of(self, bundle: BundleName) -> str | None:
         return next(iter(self._patiently(lambda: self._admin.topics(bundle))), None)
@@ -144,7 +144,7 @@ class Executor:
         if _has(found, children):
             return Done(outcome="succeeded", bundles=tuple(map(str, children)), was_done_before=True)
         owner = self._patiently(lambda: self._owner(bundle, first=(action.precondition.owner,)))
-        skip = self._changed(order, found, owner)
+        skip = self._check_precondition(order, found, owner)
         if skip is not None:
             return skip
         if self._dry_run:
@@ -163,7 +163,7 @@ class Executor:
                 raise
             return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.answer}")
 
-    def _gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
+    def _skip_if_gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
         """Whether a "not found" is because the bundle's namespace was deleted meanwhile: then nothing is left to do."""
         if error.failure != "not-found":
             return None
@@ -172,7 +172,7 @@ class Executor:
             return found if isinstance(found, Skip) else None
         return None
 
-    def _changed(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
+    def _check_precondition(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
         """Whether range and owner are still those the action was decided on."""
         bundle, expected = order.bundle, order.action.precondition.owner
         if not _has(boundaries, [bundle]):
@@ -235,7 +235,7 @@ class Executor:
             return failure
         return None
 
-    def _landed(
+    def _wait_until_landed(
         self,
         order: Order,
         action: UnloadOrder,
@@ -257,17 +257,17 @@ class Executor:
                 self._assign(order.bundle, topic)
                 owner = self._owner(order.bundle, first=(destination, source))
             except AdminError as error:
-                blind, gone = error, self._gone(order.bundle, error)
+                blind, gone = error, self._skip_if_gone(order.bundle, error)
                 if gone is not None:
                     return gone
             if owner is not None and owner != source:
-                return self._moved(order.bundle, owner, destination)
+                return self._judge_landing(order.bundle, owner, destination)
             is_back = (
                 owner == source and blind is None and (failure is None or failure.failure != "no-answer")
             )
             will_not = is_back and (failure is not None or unloads_count == _ATTEMPTS_MAX)
             if will_not or time.monotonic() > deadline_s:
-                return self._unmoved(owner, failure or blind, unloads_count)
+                return self._fail_unmoved(owner, failure or blind, unloads_count)
             if is_back:
                 unloads_count += 1
                 try:
@@ -278,14 +278,14 @@ class Executor:
                     return Done(outcome="failed", reason=f"{source} took it back; {held.skip}", broker=source)
             self._pause(_POLL_S * 2 ** (unloads_count - 1))
 
-    def _unmoved(self, owner: str | None, failure: AdminError | None, unloads_count: int) -> Done:
+    def _fail_unmoved(self, owner: str | None, failure: AdminError | None, unloads_count: int) -> Done:
         why = str(failure) if failure else f"not seen elsewhere within {self._verify_timeout_s:g} s"
         if unloads_count == _ATTEMPTS_MAX and failure is None:
             why = f"it took it back after each of {unloads_count} unloads"
         where = f"still on {owner}" if owner else "owned by nobody that can be asked"
         return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
-    def _moved(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
+    def _judge_landing(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
         """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
         if destination is None or owner == destination:
             return Done(outcome="succeeded", broker=owner)
@@ -314,7 +314,7 @@ class Executor:
         try:
             self._admin.lookup(topic or _probe(bundle))
         except AdminError as error:
-            if topic is not None or error.failure != "not-found" or self._gone(bundle, error):
+            if topic is not None or error.failure != "not-found" or self._skip_if_gone(bundle, error):
                 raise
 
     def _cut(
@@ -328,7 +328,7 @@ class Executor:
             try:
                 found = self._admin.boundaries(bundle.namespace)
             except AdminError as error:
-                blind, gone = error, self._gone(bundle, error)
+                blind, gone = error, self._skip_if_gone(bundle, error)
                 if gone is not None:
                     return gone
             if wanted <= set(found):

@@ -100,7 +100,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             raise Held(Skip("paused", "the cluster is paused"))
 
     def _tell_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:
-        self.metrics.observe_tried(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)
+        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=False)
         _LOG.info("%s %s%s", order, done.outcome, f": {done.reason}" if done.reason else "")
         data = ActionResultData(
             outcome=done.outcome, reason=done.reason, was_done_before=done.was_done_before, took_s=took_s

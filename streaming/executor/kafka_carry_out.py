@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from policies.throttle.lists import ThrottledLists, entries_of, merged, text_of, union, without
+from policies.throttle.lists import ThrottledLists, entries_of, merge, text_of, union, without
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import ThrottleAction
 from streaming.executor.orders import Held, Skip
@@ -67,7 +67,7 @@ class ThrottleExecutor:
         Raises ``ClusterError`` where the cluster does not take it,
         and ``PublishError`` where it cannot be remembered.
         """
-        changed = _changed(kafka, action)
+        changed = _check_precondition(kafka, action)
         if changed is not None:
             return changed
         return self._set(kafka, action, still)
@@ -76,7 +76,7 @@ class ThrottleExecutor:
         """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
         if self._dry_run or self._memory.read().is_empty:
             return []
-        with self._memory.held() as held:
+        with self._memory.hold() as held:
             remembered = held.remembered
             is_running = bool(kafka.reassignments())
             if is_running and remembered.is_planned:
@@ -87,8 +87,8 @@ class ThrottleExecutor:
 
     def _set(self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]) -> Paced | Skip:
         if self._dry_run:
-            return Skip("executor-dry-run", _shown(action, self._memory.read()))
-        with self._memory.held() as held:
+            return Skip("executor-dry-run", _describe(action, self._memory.read()))
+        with self._memory.hold() as held:
             done = self._become(kafka, held, _aim(action, held.remembered), still)
         missing = [line for line in done if line.startswith("NOT")]
         return Paced(
@@ -108,11 +108,11 @@ class ThrottleExecutor:
         there = found.throttle
         lists, added = _lists(there.lists, remembered.added, aim.add, aim.remove, existing)
         wanted = {role: rate for role, rate in aim.rates.items() if role.broker not in found.failed}
-        restored = _restored(
+        restored = _restore(
             there, remembered, [role for role in aim.clear if role.broker not in found.failed]
         )
         changes = changes_of(there, lists, {**restored, **wanted})
-        ours = {str(role): _ours(role, rate, remembered, there) for role, rate in wanted.items()}
+        ours = {str(role): _rate_to_remember(role, rate, remembered, there) for role, rate in wanted.items()}
         during = Remembered(
             added=union(remembered.added, added),
             rates={**remembered.rates, **ours},
@@ -129,7 +129,7 @@ class ThrottleExecutor:
         )
         if changes or during != remembered:
             held.write(during)
-        self._put(kafka, held, changes, during, after, still)
+        self._carry_out_changes(kafka, held, changes, during, after, still)
         return [
             *(f"set and read back: {change}" for change in changes),
             *(
@@ -138,7 +138,7 @@ class ThrottleExecutor:
             ),
         ]
 
-    def _put(
+    def _carry_out_changes(
         self,
         kafka: KafkaCluster,
         held: HeldMemory,
@@ -174,7 +174,7 @@ class ThrottleExecutor:
 
     def _own_up(self, during: Remembered) -> None:
         for _ in range(_OWN_UP_ATTEMPTS):
-            with suppress(Taken), self._memory.held() as again:
+            with suppress(Taken), self._memory.hold() as again:
                 again.write(again.remembered.with_(during))
                 return
         _LOG.error("what was set on the cluster could not be remembered: %s", during)
@@ -190,12 +190,12 @@ def _aim(action: ThrottleAction, remembered: Remembered) -> _Aim:
     )
 
 
-def _shown(action: ThrottleAction, remembered: Remembered) -> str:
+def _describe(action: ThrottleAction, remembered: Remembered) -> str:
     aim = _aim(action, remembered)
     return f"{len(aim.rates)} rates would be set and {len(aim.clear)} taken off"
 
 
-def _changed(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
+def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
     """Whether what moves is still as it was when the action was decided, as far as it matters."""
     expected = action.precondition.reassignments
     if expected not in {"running", "none"}:
@@ -227,7 +227,7 @@ def _lists(
     less = ThrottledLists(
         leader={**there.leader, **left.leader}, follower={**there.follower, **left.follower}
     )
-    more, added = merged(less, add)
+    more, added = merge(less, add)
     return (
         ThrottledLists(leader={**left.leader, **more.leader}, follower={**left.follower, **more.follower}),
         added,
@@ -261,7 +261,7 @@ def _less(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
     )
 
 
-def _restored(
+def _restore(
     there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
 ) -> dict[BrokerRole, int | None]:
     """What each rate to take off becomes; one that somebody changed since stays as it is."""
@@ -274,7 +274,7 @@ def _restored(
     return found
 
 
-def _ours(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
+def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
     """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen.
 
     A rate that is kept because somebody set it in place of ours is not ours, and stays in the end.

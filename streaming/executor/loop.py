@@ -69,7 +69,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._clock_s = clock_s
         self._stop = threading.Event()
         self._pulse = Pulse()
-        metrics.polled(clock_s())
+        metrics.show_poll(clock_s())
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
         """Why the batch in progress is not ours to go on with."""
@@ -78,7 +78,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         """Until ``stop``; with ``once`` until everything that is there has been dealt with. Raises ``PublishError`` then."""
         with ThreadPoolExecutor(1, thread_name_prefix="batch") as worker:
             while not self._stop.is_set():
-                self._pulse.turned()
+                self._pulse.note_turn()
                 try:
                     if self._turn(worker, once=once):
                         return
@@ -130,7 +130,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _turn(self, worker: Executor, *, once: bool) -> bool:
         """Ask for actions and deal with them; whether that was all there will be. Raises ``PublishError``."""
         records = self._actions.poll(timeout_s=_POLL_S)
-        self._polled()
+        self._note_poll()
         if records:
             self._stay_for(worker, lambda: self._take_up(records))
             self._actions.commit()
@@ -145,17 +145,17 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _stay_for(self, worker: Executor, work: Callable[[], None]) -> None:
         """Have it done and stay in the group meanwhile; it is over when this returns or raises."""
         self._lost = None
-        self._pulse.progressed()
+        self._pulse.note_progress()
         begun = worker.submit(work)
         while wait([begun], timeout=_POLL_S).not_done:
-            self._pulse.turned()
+            self._pulse.note_turn()
             try:
                 self._actions.stay()
             except PublishError as error:
                 self._lost = self._lost or error
             else:
-                self._polled()
-        self._pulse.ended()
+                self._note_poll()
+        self._pulse.note_end()
         begun.result(timeout=0)
         if self._lost is not None:
             raise self._lost
@@ -176,9 +176,9 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._actions.drop()
         self._stop.wait(_RETRY_S)
 
-    def _polled(self) -> None:
-        self._pulse.polled()
-        self.metrics.polled(self._clock_s())
+    def _note_poll(self) -> None:
+        self._pulse.note_poll()
+        self.metrics.show_poll(self._clock_s())
 
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
         for record in records:
@@ -193,7 +193,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
 
     def _carry_out(self, order: OrderKind) -> None:
         """Gate an order, try it where that may be, and tell what became of it. Thread-safe. Raises ``PublishError``."""
-        self._pulse.progressed()
+        self._pulse.note_progress()
         began_s = time.monotonic()
         try:
             self._gate(order)

@@ -41,7 +41,7 @@ class ExecutorMetrics:
         self._unreadable.labels(cluster)
         self._dropped.labels(cluster)
 
-    def observe_tried(self, kind: str, outcome: str, *, took_s: float, landed_elsewhere: bool) -> None:
+    def observe_attempt(self, kind: str, outcome: str, *, took_s: float, landed_elsewhere: bool) -> None:
         """An action was tried."""
         self._actions.labels(self._cluster, kind, outcome).inc()
         self._duration.labels(self._cluster, kind).observe(took_s)
@@ -61,6 +61,6 @@ class ExecutorMetrics:
         """The topics failed."""
         self._dropped.labels(self._cluster).inc()
 
-    def polled(self, at_s: float) -> None:
+    def show_poll(self, at_s: float) -> None:
         """Actions were asked for."""
         self._polled.labels(self._cluster).set(at_s)

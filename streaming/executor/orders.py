@@ -180,10 +180,10 @@ def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: date
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
         return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
-    return _held(control)
+    return _skip_if_held(control)
 
 
-def _held(control: ControlData | None) -> Skip | None:
+def _skip_if_held(control: ControlData | None) -> Skip | None:
     """A pause, and a return to dry-run, are obeyed at once, not at the next round."""
     if control is None:
         return None

@@ -87,7 +87,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
 
     def _tell_done(self, order: Order, done: Done, *, took_s: float) -> None:
         elsewhere = done.outcome == "succeeded" and done.reason is not None
-        self.metrics.observe_tried(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
+        self.metrics.observe_attempt(order.kind, done.outcome, took_s=took_s, landed_elsewhere=elsewhere)
         why = f": {done.reason}" if done.reason else ""
         _LOG.info("%s %s in %.1f s%s", order, done.outcome, took_s, why)
         data = ActionResultData(

@@ -25,7 +25,7 @@ from state.events import (
 )
 from state.outputs import Output
 from streaming.contract.decode import decode
-from streaming.contract.encode import Refused, refused
+from streaming.contract.encode import Refused, encode_refused_event
 from streaming.contract.messages import (
     ActionResultMessage,
     ControlMessage,
@@ -151,7 +151,7 @@ class Intake:
 
     def _refuse(self, record: Record, rejection: Rejection, cluster: str) -> Refused:
         self.tally.reasons[rejection.reason] += 1
-        found = refused(
+        found = encode_refused_event(
             record.value or b"",
             origin=record.origin,
             rejection=rejection,

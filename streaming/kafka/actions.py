@@ -54,7 +54,7 @@ class ActionsTopic(Closing):
         self._group = f"trimtab-execute-{cluster}"
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._topic = topic
-        with self._explained(f"no consumer at {bootstrap}"):
+        with self._explain_errors(f"no consumer at {bootstrap}"):
             self._consumer = KafkaConsumer(
                 bootstrap_servers=bootstrap,
                 group_id=self._group,
@@ -73,18 +73,18 @@ class ActionsTopic(Closing):
 
     def require(self) -> None:
         """Raise ``PublishError`` unless there is such a topic."""
-        with self._explained("the topics cannot be listed"):
+        with self._explain_errors("the topics cannot be listed"):
             found = partitions_of(self._consumer, self._topic, timeout_s=_REQUEST_TIMEOUT_MS / 1000)
         if not found:
             raise PublishError(unseen(self._subject, self._topic, "Read"))
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         """Records in order, partition by partition. Raises ``PublishError``."""
-        with self._explained(f"{self._topic} cannot be read"):
+        with self._explain_errors(f"{self._topic} cannot be read"):
             self._consumer.resume(*(self._consumer.assignment() - self._assigned.new))
             self._assigned.are_kept = True
             batches = self._consumer.poll(timeout_ms=round(1000 * timeout_s))
-        with self._explained(f"the position in {self._topic} cannot be read"):
+        with self._explain_errors(f"the position in {self._topic} cannot be read"):
             self._begin()
             if not batches:
                 self._look()
@@ -96,7 +96,7 @@ class ActionsTopic(Closing):
 
     def stay(self) -> None:
         """Stay in the group while what was polled is worked on. Raises ``PublishError`` once it is another's."""
-        with self._explained(f"the group of {self._topic} cannot be kept"):
+        with self._explain_errors(f"the group of {self._topic} cannot be kept"):
             self._consumer.pause(*self._consumer.assignment())
             self._consumer.poll(timeout_ms=_STAY_MS)
         self._require_kept()
@@ -105,7 +105,7 @@ class ActionsTopic(Closing):
         """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
         self._require_kept()
         metadata = json.dumps(self._epochs.highest, separators=(",", ":"))
-        with self._explained(f"the position in {self._topic} could not be committed"):
+        with self._explain_errors(f"the position in {self._topic} could not be committed"):
             self._consumer.commit(
                 {
                     partition: OffsetAndMetadata(self._position(partition), metadata, -1)
@@ -123,7 +123,7 @@ class ActionsTopic(Closing):
         assigned = self._consumer.assignment()
         if not assigned or self._assigned.new:
             return False
-        with self._explained(f"the end of {self._topic} cannot be read"):
+        with self._explain_errors(f"the end of {self._topic} cannot be read"):
             ends = self._consumer.end_offsets(assigned, timeout_ms=_REQUEST_TIMEOUT_MS)
             return all(self._position(partition) >= end for partition, end in ends.items())
 
@@ -171,7 +171,7 @@ class ActionsTopic(Closing):
             )
 
     @contextmanager
-    def _explained(self, what: str) -> Iterator[None]:
+    def _explain_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except KafkaError as error:

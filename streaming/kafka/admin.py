@@ -33,42 +33,42 @@ class KafkaCluster:
 
     def require_answer(self) -> None:
         """Raise where nobody answers."""
-        with _asked():
+        with _unanswered_if_it_fails():
             self._admin.describe_cluster()
 
     def brokers(self) -> dict[int, str]:
         """See ``read_brokers``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_brokers(self._admin)
 
     def partitions(self, topics: Iterable[str]) -> dict[Partition, PartitionState]:
         """See ``read_partitions``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_partitions(self._admin, topics)
 
     def reassignments(self) -> dict[Partition, RunningMove]:
         """See ``read_reassignments``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_reassignments(self._admin)
 
     def log_sizes(self, partitions: Iterable[Partition], brokers: Iterable[int]) -> LogSizes:
         """See ``read_log_sizes``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_log_sizes(self._admin, partitions, brokers)
 
     def end_offsets(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """See ``read_end_offsets``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_end_offsets(self._admin, partitions)
 
     def throttle(self, *, topics: Iterable[str], brokers: Iterable[int]) -> ThrottlesFound:
         """See ``read_throttle``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             return read_throttle(self._admin, topics=topics, brokers=brokers)
 
     def apply(self, changes: Iterable[Change]) -> None:
         """See ``streaming.kafka.throttles.apply``."""
-        with _asked():
+        with _unanswered_if_it_fails():
             apply(self._admin, changes)
 
 
@@ -82,7 +82,7 @@ def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
 
 
 @contextmanager
-def _asked() -> Iterator[None]:
+def _unanswered_if_it_fails() -> Iterator[None]:
     try:
         yield
     except KafkaError as error:

@@ -7,7 +7,7 @@ from kafka.errors import KafkaError
 
 from streaming.ports.reading import NoAnswer
 
-__all__ = ["answered", "passes"]
+__all__ = ["passes", "retry_until_answered"]
 
 
 def passes(error: BaseException | None) -> bool:
@@ -16,7 +16,7 @@ def passes(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def retry_until_answered() -> Iterator[None]:
     """Turn what the client raises into ``NoAnswer``."""
     try:
         yield

@@ -6,7 +6,7 @@ from kafka import KafkaProducer
 
 from streaming.kafka.ending import end
 from streaming.kafka.link import Link
-from streaming.kafka.reading import explained
+from streaming.kafka.reading import explain_errors
 
 __all__ = ["append"]
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 20.0
 
 def append(link: Link, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     """Keys with their values; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
-    with explained(link, topic, "Write"):
+    with explain_errors(link, topic, "Write"):
         producer = KafkaProducer(
             bootstrap_servers=link.bootstrap,
             acks="all",

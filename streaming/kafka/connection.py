@@ -31,16 +31,16 @@ def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> It
             **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **(options or {})},
         )
     except (KafkaError, OSError, ValueError) as error:
-        raise _failed(bootstrap, error) from error
+        raise _no_answer(bootstrap, error) from error
     try:
         with admin:
             yield admin
     except (KafkaError, Unanswered) as error:
         cause = error.__cause__ if isinstance(error, Unanswered) else error
-        raise _failed(bootstrap, cause) from error
+        raise _no_answer(bootstrap, cause) from error
 
 
-def _failed(bootstrap: str, error: BaseException | None) -> ClusterError:
+def _no_answer(bootstrap: str, error: BaseException | None) -> ClusterError:
     return ClusterError(
         f"Kafka at {bootstrap} does not answer as expected: {error!r}. "
         "Check the address, whether the brokers are up, and the security settings."

@@ -9,10 +9,10 @@ from kafka.errors import (
 
 from streaming.kafka.permissions import Operation, Resource, Subject, lacking
 
-__all__ = ["denied", "explain_denied"]
+__all__ = ["denied_resource", "explain_denied"]
 
 
-def denied(error: KafkaError) -> Resource | None:
+def denied_resource(error: KafkaError) -> Resource | None:
     """On what kind of thing something was not allowed; None where that is not what is wrong."""
     match error:
         case TopicAuthorizationFailedError():
@@ -38,7 +38,7 @@ def explain_denied(
     Kafka says on what kind of thing something was not allowed, but not what: ``operation`` is what was tried on the topic
     or the cluster; a group is only ever read.
     """
-    match denied(error):
+    match denied_resource(error):
         case "topic":
             return lacking(subject, "topic", topic, [operation])
         case "group":

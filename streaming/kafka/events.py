@@ -83,7 +83,7 @@ class KafkaEvents(Closing):
         if failures:
             raise PublishError(
                 f"{len(failures)} of {len(sent)} events were not written to {self._topic} at "
-                f"{self._subject.bootstrap}; the first: {self._told(failures[0])}"
+                f"{self._subject.bootstrap}; the first: {self._explain(failures[0])}"
             )
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class KafkaEvents(Closing):
             partitions = self._producer.partitions_for(self._topic)
         except TopicAuthorizationFailedError as error:
             end(self._producer)
-            raise PublishError(self._told(error)) from error
+            raise PublishError(self._explain(error)) from error
         except KafkaError:
             partitions = None
         if not partitions:
@@ -105,5 +105,5 @@ class KafkaEvents(Closing):
                 f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
             )
 
-    def _told(self, error: KafkaError) -> str:
+    def _explain(self, error: KafkaError) -> str:
         return explain_denied(error, self._subject, "Write", topic=self._topic)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from kafka import KafkaAdminClient
 
-from streaming.kafka.answers import answered
+from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 
-__all__ = ["exchanged", "topic_ids"]
+__all__ = ["describe_exchanged", "topic_ids"]
 
 _TIMEOUT_MS = 10_000
 
@@ -19,7 +19,7 @@ _TIMEOUT_MS = 10_000
 def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     """Ids of those topics that have one. Raises ``NoAnswer``."""
     with (
-        answered(),
+        retry_until_answered(),
         KafkaAdminClient(
             bootstrap_servers=link.bootstrap,
             bootstrap_timeout_ms=_TIMEOUT_MS,
@@ -31,7 +31,7 @@ def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
 
 
-def exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """What to say of topics that are others than before; None where all are the same, or nobody can know."""
     names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
     if not names:

@@ -50,7 +50,7 @@ class ExecutorMemory:
         return Remembered.parse(found)
 
     @contextmanager
-    def held(self) -> Iterator[HeldMemory]:
+    def hold(self) -> Iterator[HeldMemory]:
         """Take it, to the end of the block. Raises ``PublishError``."""
         producer: KafkaProducer | None = None
         try:

@@ -14,8 +14,8 @@ from streaming.settings import TopicNames
 __all__ = [
     "ANYBODY",
     "Operation",
-    "Seen",
     "Subject",
+    "TopicPermissions",
     "acl_command",
     "controller_operations",
     "lacking",
@@ -51,7 +51,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class TopicPermissions:
     """What a topic's description says; ``allowed`` are Kafka's names of operations, None where it does not tell."""
 
     name: str
@@ -76,7 +76,7 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
 
 
 def missing_permissions(
-    subject: Subject, needed: Mapping[str, Sequence[Operation]], seen: Sequence[Seen]
+    subject: Subject, needed: Mapping[str, Sequence[Operation]], seen: Sequence[TopicPermissions]
 ) -> Iterator[str]:
     """One sentence for each topic that something is not allowed on, with the command that allows it."""
     for topic in seen:
@@ -85,7 +85,7 @@ def missing_permissions(
             yield lacking(subject, "topic", topic.name, operations)
 
 
-def _lacks(topic: Seen, operation: Operation) -> bool:
+def _lacks(topic: TopicPermissions, operation: Operation) -> bool:
     if topic.hidden:  # Read and Write include Describe; of the others nothing is known
         return operation in {"Read", "Write", "Describe"}
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed

@@ -37,9 +37,9 @@ from streaming.ports.marker import (
     RanWith,
     compare_batch,
     encode_marker,
+    mark_published,
     next_start,
-    published,
-    taken_over,
+    superseded_error,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
@@ -138,7 +138,7 @@ class KafkaPublisher(Closing):
         if found and records:
             ordered = sort_records(records)
             self._cover(ordered)
-            done = published(
+            done = mark_published(
                 marker,
                 batch_id=batch_id,
                 query_id=query_id,
@@ -166,7 +166,7 @@ class KafkaPublisher(Closing):
         epoch = self.marker.epoch
         newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
         if newest is not None and newest.epoch > epoch:
-            raise taken_over(self._name, epoch=epoch)
+            raise superseded_error(self._name, epoch=epoch)
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
@@ -219,7 +219,7 @@ class KafkaPublisher(Closing):
                 f"{epoch}): was the topic deleted? Restart with --adopt to trust the checkpoint."
             )
         if newest.epoch > epoch:
-            raise taken_over(self._name, epoch=epoch)
+            raise superseded_error(self._name, epoch=epoch)
         return newest
 
     def _connect(self) -> KafkaProducer:
@@ -244,13 +244,13 @@ class KafkaPublisher(Closing):
             producer.init_transactions()
         except TransactionalIdAuthorizationFailedError as error:
             end(producer)
-            raise NotAllowed(self._not_allowed()) from error
+            raise NotAllowed(self._explain_refused()) from error
         except KafkaError as error:
             end(producer)
             raise PublishError(f"no transactional producer at {self._bootstrap}: {error!r}") from error
         return producer
 
-    def _not_allowed(self) -> str:
+    def _explain_refused(self) -> str:
         needed = acl_command(self._subject, "transactional-id", self._name, ["Write"])
         return (
             f"{self._subject.principal} lacks the permission Write on transactional id {self._name} "
@@ -305,7 +305,7 @@ class KafkaPublisher(Closing):
         """
         wait_s = self._claim_wait_s if isinstance(error, _FENCING_ERRORS) else 0.0
         if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):
-            raise taken_over(self._name, epoch=marker.epoch) from error
+            raise superseded_error(self._name, epoch=marker.epoch) from error
         batch = "the start marker" if marker.batch_id is None else f"batch {marker.batch_id}"
         raise PublishError(f"{batch} could not be published to {self._bootstrap}: {error!r}") from error
 

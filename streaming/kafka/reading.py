@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 
-from streaming.kafka.denied import denied
+from streaming.kafka.denied import denied_resource
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of
 from streaming.kafka.permissions import Operation, lacking, unseen
@@ -16,7 +16,7 @@ from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 
-__all__ = ["TopicReader", "explained"]
+__all__ = ["TopicReader", "explain_errors"]
 
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
@@ -25,12 +25,12 @@ _SILENCE_S = 30.0
 
 
 @contextmanager
-def explained(link: Link, topic: str, operation: Operation) -> Iterator[None]:
+def explain_errors(link: Link, topic: str, operation: Operation) -> Iterator[None]:
     """Turn Kafka's errors into refusals that name the brokers, or the permission that is missing."""
     try:
         yield
     except KafkaError as error:
-        if denied(error) == "topic":
+        if denied_resource(error) == "topic":
             raise Refused(lacking(link.subject, "topic", topic, [operation])) from error
         raise Refused(
             f"Kafka at {link.bootstrap} does not answer as expected: {error!r}. Check that {link.section}.url is "
@@ -46,7 +46,7 @@ class TopicReader(Closing):
     ) -> None:
         self._link = link
         self.topic = topic
-        with self._explained():
+        with self._explain_errors():
             self._consumer = KafkaConsumer(
                 bootstrap_servers=link.bootstrap,
                 bootstrap_timeout_ms=_REACH_TIMEOUT_MS,
@@ -64,7 +64,7 @@ class TopicReader(Closing):
 
     def seek(self, begin: Begin) -> None:
         """Go on reading from there."""
-        with self._explained():
+        with self._explain_errors():
             if begin == "earliest":
                 self._consumer.seek_to_beginning(*self._partitions)
             elif begin == "latest":
@@ -78,7 +78,7 @@ class TopicReader(Closing):
         A partition without any is asked for them too: Kafka tells its end to whoever may describe it, and only a fetch says
         who may not read it.
         """
-        with self._explained():
+        with self._explain_errors():
             ends = self._consumer.end_offsets(self._partitions)
         heard_s = time.monotonic()
         while not self._is_answered() or self._is_before(ends):
@@ -102,8 +102,8 @@ class TopicReader(Closing):
         self._consumer.close(autocommit=False)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        with explained(self._link, self.topic, "Read"):
+    def _explain_errors(self) -> Iterator[None]:
+        with explain_errors(self._link, self.topic, "Read"):
             yield
 
     @property
@@ -131,7 +131,7 @@ class TopicReader(Closing):
         return all(self._consumer.highwater(at) is not None for at in self._partitions)
 
     def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
-        with self._explained():
+        with self._explain_errors():
             return any(self._position(at) < end for at, end in ends.items())
 
     def _position(self, at: TopicPartition) -> int:
@@ -140,6 +140,6 @@ class TopicReader(Closing):
         return -1 if found is None else int(found)
 
     def _poll(self) -> list[ConsumerRecord]:
-        with self._explained():
+        with self._explain_errors():
             polled = self._consumer.poll(timeout_ms=_POLL_MS)
         return [record for at in self._partitions for record in polled.get(at, ())]

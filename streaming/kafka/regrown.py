@@ -11,7 +11,7 @@ the driver's by more than ``_CLOCKS_APART_MS``.
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 
-from streaming.kafka.answers import answered
+from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place, Progress
 
@@ -25,7 +25,7 @@ def regrown(link: Link, read: Progress) -> str | None:
     """What to say of a log whose last record that was read is another one now. Raises ``NoAnswer``."""
     if not read.places:
         return None
-    with answered():
+    with retry_until_answered():
         return _regrown(link, read)
 
 

@@ -7,20 +7,20 @@ from kafka.errors import KafkaError
 
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange
-from streaming.kafka.answers import answered
+from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place
 from streaming.ports.publishing import PublishError
 
-__all__ = ["lost", "say"]
+__all__ = ["find_lost", "say"]
 
 _TIMEOUT_S = 20.0
 
 
-def lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
+def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
     """What is gone after these places. Raises ``NoAnswer``."""
     at = {TopicPartition(place.topic, place.partition): int(place.at) for place in places}
-    with answered():
+    with retry_until_answered():
         consumer = KafkaConsumer(bootstrap_servers=link.bootstrap, **link.client_options())
         try:
             begins, ends = consumer.beginning_offsets(list(at)), consumer.end_offsets(list(at))

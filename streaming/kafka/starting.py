@@ -2,7 +2,7 @@
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streaming.kafka.answers import answered
+from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of
 from streaming.ports.reading import Begin
@@ -16,7 +16,7 @@ _TIMEOUT_S = 10.0
 
 def first_offsets(link: Link, topic: str, begin: Begin) -> dict[str, int]:
     """The first offset to read, by the number of the partition. Raises ``NoAnswer``."""
-    with answered():
+    with retry_until_answered():
         consumer = KafkaConsumer(bootstrap_servers=link.bootstrap, **link.client_options())
         try:
             return _offsets(consumer, topic, begin)

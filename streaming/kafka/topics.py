@@ -24,8 +24,8 @@ from kafka.errors import (
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.permissions import (
     ANYBODY,
-    Seen,
     Subject,
+    TopicPermissions,
     acl_command,
     controller_operations,
     missing_permissions,
@@ -163,7 +163,7 @@ def create(
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
-        else _compared(spec, found[spec.name], bootstrap)
+        else _compare(spec, found[spec.name], bootstrap)
         for spec in specs
     ]
 
@@ -206,7 +206,7 @@ def validate(
     return [str(difference) for difference in differences]
 
 
-def _compared(spec: TopicSpec, found: _Found, bootstrap: str) -> TopicOutcome:
+def _compare(spec: TopicSpec, found: _Found, bootstrap: str) -> TopicOutcome:
     differences = tuple(_differences(spec, found, bootstrap))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
@@ -268,7 +268,7 @@ def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[Kaf
         ) from error
 
 
-def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Found], list[Seen]]:
+def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Found], list[TopicPermissions]]:
     """Partitions and settings of the topics that exist, and what may be done with those and with hidden ones."""
     if not names:
         return {}, []
@@ -283,17 +283,17 @@ def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Fou
         name: _Found(count, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
         for name, count in partitions.items()
     }
-    return found, list(_seen(described))
+    return found, list(_permissions(described))
 
 
-def _seen(described: list[dict[str, Any]]) -> Iterator[Seen]:
+def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
     for topic in described:
         hidden = topic["error_code"] == TopicAuthorizationFailedError.errno
         if hidden or topic["error_code"] == 0:
-            yield Seen(name=topic["name"], hidden=hidden, allowed=_allowed(topic))
+            yield TopicPermissions(name=topic["name"], hidden=hidden, allowed=_allowed_operations(topic))
 
 
-def _allowed(topic: Mapping[str, Any]) -> frozenset[str] | None:
+def _allowed_operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
     """Names of the operations that are allowed; None where the broker does not tell."""
     operations = topic.get("authorized_operations")
     return None if operations is None else frozenset(operations)

@@ -110,14 +110,14 @@ def _round(action: Action, summary: RoundSummary) -> Iterator[str]:
     if summary.control is not None:
         facts.append(("control", f"{summary.control.who}: {summary.control.why}"))
     yield from _table(facts)
-    yield from _examined(summary)
+    yield from _examined_line(summary)
     yield from _candidates(action, summary)
     yield from _splits(action, summary)
     others = [each for each in summary.actions if each != action.id]
     yield from ("", f"Other actions of the round: {', '.join(others) or 'none'}")
 
 
-def _examined(summary: RoundSummary) -> Iterator[str]:
+def _examined_line(summary: RoundSummary) -> Iterator[str]:
     yield from ("", f"Looked at: {_counts(summary.examined.outcomes)}")
     rows = [_examined_row(row) for row in summary.examined.heaviest[:_DETAILS_MAX]]
     yield from _table(rows) if rows else ()

@@ -26,7 +26,7 @@ from streaming.settings.effective import toml_value
 from streaming.settings.errors import dotted
 from streaming.settings.reader import TreeReader
 from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Tree, merged
+from streaming.settings.tree import Tree, merge
 
 Edit = Callable[[ControlData], ControlData]
 """A change of one cluster's overlay; raises ``BadChange`` where it makes no sense."""
@@ -159,7 +159,7 @@ def plan(
         cluster=cluster,
         id=event_id,
         time_ms=time_ms,
-        value=_encoded(cluster, after, id_=event_id, time_ms=time_ms),
+        value=_encode(cluster, after, id_=event_id, time_ms=time_ms),
         before=before,
         after=after,
         changes=tuple(differences(old, new)),
@@ -175,7 +175,7 @@ def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> Clus
         raise BadChange(f"{cluster}: {error} ({error.reason})") from error
 
 
-def _encoded(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:
+def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:
     message = ControlMessage(
         specversion="1.0",
         id=id_,
@@ -197,7 +197,7 @@ def differences(old: ClusterSettings, new: ClusterSettings) -> Iterator[str]:
     before, after = _by_key(old), _by_key(new)
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
-            yield f"{key}: {_shown(before.get(key))} -> {_shown(after.get(key))}"
+            yield f"{key}: {_show(before.get(key))} -> {_show(after.get(key))}"
 
 
 def _by_key(settings: ClusterSettings) -> dict[str, object]:
@@ -208,16 +208,16 @@ def _by_key(settings: ClusterSettings) -> dict[str, object]:
     }
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return "unset" if value is None or value == {} else toml_value(value)
 
 
-def paused() -> Edit:
+def pause_edit() -> Edit:
     """Hold everything; mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, paused=True)
 
 
-def resumed(at: datetime) -> Edit:
+def resume_edit(at: datetime) -> Edit:
     """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, paused=False, resumed_at=at)
 
@@ -237,12 +237,12 @@ def with_settings(assignments: Sequence[str]) -> Edit:
     """Each ``key=value`` as a line of ``trimtab.toml`` laid over the settings; raises ``BadChange``."""
     tree: Tree = {}
     for assignment in assignments:
-        tree = merged(tree, _assignment(assignment))
+        tree = merge(tree, _assignment(assignment))
     reader = TreeReader("")
     reader.table(tree, ClusterSection)
     if reader.problems:
         raise BadChange("; ".join(map(str, reader.problems)))
-    return lambda data: msgspec.structs.replace(data, settings=merged(data.settings, tree))
+    return lambda data: msgspec.structs.replace(data, settings=merge(data.settings, tree))
 
 
 def _assignment(text: str) -> Tree:
@@ -294,11 +294,11 @@ def _without(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str])
     return {**others, name: kept} if kept else others
 
 
-def written(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
     """Every value of an overlay as a line of TOML."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            yield from written(value, (*path, name))
+            yield from encode_change(value, (*path, name))
         else:
             at = dotted((*path, name))
             yield f"{at} = {toml_value(tuple(value) if isinstance(value, list) else value)}"

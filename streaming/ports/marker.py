@@ -21,9 +21,9 @@ __all__ = [
     "compare_batch",
     "decode_marker",
     "encode_marker",
+    "mark_published",
     "next_start",
-    "published",
-    "taken_over",
+    "superseded_error",
 ]
 
 
@@ -120,7 +120,7 @@ def next_start(
         over = _over(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
     if adopt:
-        return _adopted(marker, checkpoint, epoch)
+        return _adopt(marker, checkpoint, epoch)
     problem = _disagreement(marker, checkpoint)
     if problem is not None:
         raise CheckpointMismatch(_start_refusal(problem, marker, checkpoint, name))
@@ -129,7 +129,7 @@ def next_start(
     return msgspec.structs.replace(marker, epoch=epoch)
 
 
-def _adopted(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
+def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
     query_id = checkpoint.query_id
     over = _over(marker, going_on=query_id)
     newest = (query_id, checkpoint.last_batch_id)
@@ -187,7 +187,7 @@ def _describe(marker: Marker | None) -> str:
     )
 
 
-def taken_over(name: str, *, epoch: int) -> Fenced:
+def superseded_error(name: str, *, epoch: int) -> Fenced:
     """What the publisher of a controller says when a newer one of its name has claimed a higher epoch."""
     return Fenced(
         f'another controller called "{name}" has taken over (this one has epoch {epoch}): this '
@@ -195,7 +195,7 @@ def taken_over(name: str, *, epoch: int) -> Fenced:
     )
 
 
-def published(
+def mark_published(
     marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None
 ) -> Marker:
     """The marker of a batch, after ``marker``."""

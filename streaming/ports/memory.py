@@ -80,5 +80,5 @@ class Memory(Protocol):
     def read(self) -> Remembered:
         """A look at the newest value."""
 
-    def held(self) -> AbstractContextManager[HeldMemory]:
+    def hold(self) -> AbstractContextManager[HeldMemory]:
         """Take it from whoever holds it, read it, and change it."""

@@ -29,19 +29,19 @@ class Pulse:
         self.problem = ""
         """What went wrong last; empty once it went well again."""
 
-    def turned(self) -> None:
+    def note_turn(self) -> None:
         """The loop is about to ask for actions, whether or not it gets an answer."""
         self._turned_s = self._clock_s()
 
-    def polled(self) -> None:
+    def note_poll(self) -> None:
         """The brokers were asked for actions and are there."""
         self._polled_s = self._clock_s()
 
-    def progressed(self) -> None:
+    def note_progress(self) -> None:
         """A batch, or the next action of it, is taken up."""
         self._progressed_s = self._clock_s()
 
-    def ended(self) -> None:
+    def note_end(self) -> None:
         """The batch is over."""
         self._progressed_s = None
 

@@ -101,11 +101,11 @@ class HealthServer:
         if path == "/metrics":
             return self._metrics(environ, start_response)
         if path == "/healthz":
-            failed = [check for check in _asked(self._liveness, "liveness") if not check.ok]
+            failed = [check for check in _run_checks(self._liveness, "liveness") if not check.ok]
             body = {"ok": False, "failed": failed} if failed else {"ok": True}
             return _json(_status(failed), body, start_response)
         if path == "/readyz":
-            checks = _asked(self._readiness, "readiness")
+            checks = _run_checks(self._readiness, "readiness")
             return _json(_status([check for check in checks if not check.ok]), checks, start_response)
         return _json("404 Not Found", {"paths": ["/metrics", "/healthz", "/readyz"]}, start_response)
 
@@ -121,7 +121,7 @@ class _QuietHandler(WSGIRequestHandler):
         _LOG.debug(format, *args)
 
 
-def _asked(checks: Checks, name: str) -> Sequence[Check]:
+def _run_checks(checks: Checks, name: str) -> Sequence[Check]:
     try:
         return checks()
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the checks, they did not pass

@@ -29,9 +29,9 @@ class Acknowledger:
         if done.entry < 1:
             return
         before = pulsar.MessageId(partition_index(self._partition), done.ledger, done.entry - 1, -1)
-        self._connected().acknowledge_cumulative(before)
+        self._consumer_of_partition().acknowledge_cumulative(before)
 
-    def _connected(self) -> pulsar.Consumer:
+    def _consumer_of_partition(self) -> pulsar.Consumer:
         if self._consumer is None:
             self._consumer = self._client.subscribe(
                 self._partition,

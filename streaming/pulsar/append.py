@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.reading import explained
+from streaming.pulsar.reading import explain_errors
 
 __all__ = ["append"]
 
@@ -14,7 +14,7 @@ _TIMEOUT_S = 20.0
 def append(link: PulsarLink, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
     """Keys with their values; returns when the brokers have them. Raises ``exits.Refused``."""
     name = link.full_name(topic)
-    with explained(link, name, "produce"):
+    with explain_errors(link, name, "produce"):
         client = link.client(timeout_s=_TIMEOUT_S)
         try:
             producer = client.create_producer(

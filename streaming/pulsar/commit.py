@@ -9,16 +9,16 @@ Pure: no Pulsar here.
 
 import msgspec
 
-from streaming.ports.marker import Checkpoint, Marker, RanWith, next_start, published
+from streaming.ports.marker import Checkpoint, Marker, RanWith, mark_published, next_start
 from streaming.ports.publishing import CheckpointMismatch
 
 __all__ = [
     "Commit",
-    "begun",
-    "claimed",
+    "begin_batch",
+    "claim_name",
     "decode_commit",
     "encode_commit",
-    "finished",
+    "finish",
     "producer_name",
     "sequence_id",
 ]
@@ -58,7 +58,7 @@ def decode_commit(value: bytes, *, topic: str) -> Commit:
         ) from error
 
 
-def claimed(
+def claim_name(
     commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
 ) -> Commit:
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
@@ -69,17 +69,17 @@ def claimed(
     return msgspec.structs.replace(commit, marker=marker)
 
 
-def begun(
+def begin_batch(
     commit: Commit, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None = None
 ) -> Commit:
     """Written before the first message of a batch."""
-    marker = published(
+    marker = mark_published(
         commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, ran_with=ran_with
     )
     return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 
 
-def finished(commit: Commit) -> Commit:
+def finish(commit: Commit) -> Commit:
     """Written after the last message of a batch."""
     return msgspec.structs.replace(commit, is_whole=True)
 

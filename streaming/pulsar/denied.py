@@ -10,7 +10,7 @@ import pulsar
 
 from streaming.pulsar.admin import AdminError
 
-__all__ = ["AuthAction", "administrator_needed", "explain_denied", "is_denied"]
+__all__ = ["AuthAction", "explain_administrator", "explain_denied", "is_denied"]
 
 AuthAction = Literal["produce", "consume"]
 """As ``pulsar-admin topics grant-permission`` has them."""
@@ -29,7 +29,7 @@ def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
     )
 
 
-def administrator_needed(error: AdminError, namespace: str) -> str | None:
+def explain_administrator(error: AdminError, namespace: str) -> str | None:
     """The sentence for a call that only an administrator of the tenant may make; None where that is not what is wrong."""
     if not is_denied(error):
         return None

@@ -40,7 +40,7 @@ class PulsarEvents:
         self._url, self._place = settings.input.url, settings.input.pulsar
         self._topic = self._place.full_name(settings.topics.input)
         self._lock = threading.Lock()
-        self._connection: _Connection | None = self._connected()
+        self._connection: _Connection | None = self._connect()
         self._given_up = ""
         """Why events since the last flush are lost with the client they were handed to."""
 
@@ -84,11 +84,11 @@ class PulsarEvents:
 
     def _connected_again(self) -> _Connection:
         try:
-            return self._connected()
+            return self._connect()
         except NoInputTopic as error:  # it was there at the start
             raise PublishError(str(error)) from error
 
-    def _connected(self) -> _Connection:
+    def _connect(self) -> _Connection:
         place = self._place
         client = connect(self._url, token_file=place.token_file, ca_file=place.ca_file)
         try:

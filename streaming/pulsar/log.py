@@ -51,7 +51,7 @@ class PartitionReader:
 
     def read(self, start: Position, end: Position, *, fail_on_data_loss: bool) -> Iterator[Message]:
         """Messages after ``start`` up to and including ``end``. Raises ``DataLoss`` when the end is never reached."""
-        reader = self._placed(start)
+        reader = self._reader_after(start)
         self._at = None
         try:
             while (found := self._next(reader)) is not None:
@@ -81,7 +81,7 @@ class PartitionReader:
         if reader is not None:
             reader.close()
 
-    def _placed(self, start: Position) -> pulsar.Reader:
+    def _reader_after(self, start: Position) -> pulsar.Reader:
         """A reader that has what comes after ``start`` before it."""
         if self._reader is None or self._at is None or not _is_near(self._at, start):
             self.close()

@@ -41,7 +41,7 @@ class PulsarExecutorMemory:
         return Remembered.parse(found or None)
 
     @contextmanager
-    def held(self) -> Iterator[HeldMemory]:
+    def hold(self) -> Iterator[HeldMemory]:
         """Take it, to the end of the block. Raises ``PublishError``.
 
         A topic has one exclusive producer, so the executor of another cluster can come in between, too; whoever was taken it

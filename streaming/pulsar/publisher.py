@@ -20,16 +20,24 @@ from operator import attrgetter
 
 import pulsar
 
-from streaming.ports.marker import UNNAMED, BatchState, Checkpoint, Marker, RanWith, compare_batch, taken_over
+from streaming.ports.marker import (
+    UNNAMED,
+    BatchState,
+    Checkpoint,
+    Marker,
+    RanWith,
+    compare_batch,
+    superseded_error,
+)
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
     Commit,
-    begun,
-    claimed,
+    begin_batch,
+    claim_name,
     encode_commit,
-    finished,
+    finish,
     producer_name,
     sequence_id,
 )
@@ -79,7 +87,7 @@ class PulsarPublisher(Closing):
     def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
         """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
         before = self._markers.newest()
-        claimed(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+        claim_name(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
 
     def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.
@@ -89,7 +97,7 @@ class PulsarPublisher(Closing):
         self._producers = self._connect()
         try:
             before = self._markers.newest()
-            claim = claimed(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+            claim = claim_name(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
             write = partial(self._write, self._producers, claim)
             self._attempt(write, epoch=claim.marker.epoch, what="the start marker")
         except Exception:
@@ -120,7 +128,7 @@ class PulsarPublisher(Closing):
         if found is BatchState.OUT:
             begin = commit
         else:
-            begin = begun(
+            begin = begin_batch(
                 commit,
                 batch_id=batch_id,
                 query_id=query_id,
@@ -185,7 +193,7 @@ class PulsarPublisher(Closing):
                         sent=sent,
                     )
                 sent.wait(timeout_s=self._timeout_s)
-        self._write(producers, finished(begin))
+        self._write(producers, finish(begin))
 
     def _write(self, producers: Producers, commit: Commit) -> None:
         producers.commit(self._name, encode_commit(commit))
@@ -220,7 +228,7 @@ class PulsarPublisher(Closing):
             )
         if newest.marker.epoch > epoch:
             self._drop_producers()  # the successor is waiting for the outputs' names
-            raise taken_over(self._name, epoch=epoch)
+            raise superseded_error(self._name, epoch=epoch)
         return newest
 
     def _connect(self) -> Producers:
@@ -245,7 +253,7 @@ class PulsarPublisher(Closing):
         except (pulsar.PulsarException, NotSent) as error:
             self._drop_producers()
             if self._markers.wait_for_epoch_above(epoch, timeout_s=self._patience_s(error)):
-                raise taken_over(self._name, epoch=epoch) from error
+                raise superseded_error(self._name, epoch=epoch) from error
             raise PublishError(
                 f"{what} could not be published to {self._link.service_url}: {error!r}{_remedy(error)}"
             ) from error

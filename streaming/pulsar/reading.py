@@ -16,14 +16,14 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
 from streaming.pulsar.topic_names import partition_index, partition_names, partitions_count
 
-__all__ = ["PulsarTopicReader", "explained", "record_of"]
+__all__ = ["PulsarTopicReader", "explain_errors", "record_of"]
 
 _TIMEOUT_MS = 10_000
 _POLL_MS = 200
 
 
 @contextmanager
-def explained(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
+def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator[None]:
     """Turn Pulsar's errors into refusals that name the brokers and the settings, or the permission that is missing.
 
     ``topic`` is its full name, and ``action`` what is tried on it.
@@ -57,7 +57,7 @@ class PulsarTopicReader(Closing):
     ) -> None:
         self._link = link
         self._topic = link.full_name(topic)
-        with self._explained():
+        with self._explain_errors():
             names = self._partitions()
             self.partitions_count = len(names)
             partitions = names if partition is None else [names[partition]]
@@ -72,7 +72,7 @@ class PulsarTopicReader(Closing):
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The messages up to the end of the topic."""
-        with self._explained():
+        with self._explain_errors():
             for reader in self._readers:
                 while reader.has_message_available():
                     yield record_of(reader.read_next(timeout_millis=_TIMEOUT_MS))
@@ -81,7 +81,7 @@ class PulsarTopicReader(Closing):
         """The messages from here on, for ever."""
         while True:
             for reader in self._readers:
-                with self._explained():
+                with self._explain_errors():
                     try:
                         found = reader.read_next(timeout_millis=_POLL_MS)
                     except pulsar.Timeout:
@@ -92,8 +92,8 @@ class PulsarTopicReader(Closing):
         """Close the connections."""
         close(self._client)
 
-    def _explained(self) -> AbstractContextManager[None]:
-        return explained(self._link, self._topic, "consume")
+    def _explain_errors(self) -> AbstractContextManager[None]:
+        return explain_errors(self._link, self._topic, "consume")
 
     def _partitions(self) -> list[str]:
         with self._link.admin() as admin:

@@ -14,12 +14,12 @@ from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import DataLoss, Log, Position
 from streaming.pulsar.topic_names import PartitionLogs
 
-__all__ = ["lost", "say"]
+__all__ = ["find_lost", "say"]
 
 _TIMEOUT_S = 20.0
 
 
-def lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
+def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
     """What is gone after these places. Raises ``PublishError``."""
     try:
         with link.admin() as admin:

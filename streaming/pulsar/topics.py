@@ -27,7 +27,7 @@ from streaming.ports.topics import (
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.denied import administrator_needed
+from streaming.pulsar.denied import explain_administrator
 from streaming.pulsar.link import PulsarLink, input_on_pulsar, output_on_pulsar
 from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
@@ -250,7 +250,7 @@ def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> 
             "--delete-mode delete_when_no_subscriptions",
             tolerable=True,
         )
-    kept = _applied(admin, spec.name, "retention", _Retention) or _Retention()
+    kept = _policy_in_force(admin, spec.name, "retention", _Retention) or _Retention()
     if not kept.covers(spec.retention):
         wanted = spec.retention
         time_text = "-1" if wanted.retentionTimeInMinutes < 0 else f"{wanted.retentionTimeInMinutes}m"
@@ -277,16 +277,16 @@ def _time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
 
 def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
     """By policy of the topic, else of its namespace, else as the brokers are set."""
-    return bool(_applied(admin, topic, "deduplicationEnabled", bool))
+    return bool(_policy_in_force(admin, topic, "deduplicationEnabled", bool))
 
 
 def _is_deleted_when_idle(admin: PulsarAdmin, topic: str) -> bool:
     """By policy of the topic, else of its namespace, else as the brokers are set, which is yes by default."""
-    found = _applied(admin, topic, "inactiveTopicPolicies", _Inactive)
+    found = _policy_in_force(admin, topic, "inactiveTopicPolicies", _Inactive)
     return found is not None and found.deleteWhileInactive
 
 
-def _applied(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
+def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
     """What is in force; unset is answered with nothing, or with null."""
     text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
@@ -313,7 +313,7 @@ def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
                 f"pulsar-admin namespaces set-deduplication {place.namespace} --enable; pulsar-admin namespaces "
                 f"set-retention {place.namespace} --time 30d --size -1"
             ) from error
-        why = administrator_needed(error, place.namespace) or error
+        why = explain_administrator(error, place.namespace) or error
         kind = Unreachable if error.failure in PASSING else StartError
         raise kind(f"[{link.section}.pulsar]: {why}") from error
     except CredentialsError as error:

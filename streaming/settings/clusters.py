@@ -15,9 +15,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from state.settings import ClusterSettings, OverlayError
 from streaming.settings.errors import Problem
-from streaming.settings.reader import TreeReader, shown
+from streaming.settings.reader import TreeReader, show
 from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Settings, Tree, merged
+from streaming.settings.tree import Settings, Tree, merge
 
 OVERLAYS_CACHED_COUNT = 1024
 """Overlays remembered as settings; one is in force per cluster, so this is as many clusters under control events."""
@@ -67,7 +67,7 @@ class ClusterSettingsSource:
         base = self.base(cluster)
         tree = {system: dataclasses.asdict(getattr(base, system)) for system in SYSTEMS}
         try:
-            section = _SECTION.validate_python(merged(tree, over))
+            section = _SECTION.validate_python(merge(tree, over))
             return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
         except ValidationError as error:
             raise OverlayError("bad-settings", _contradictions(error)) from error
@@ -84,7 +84,7 @@ def _read(overlay: bytes) -> Tree:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise OverlayError("bad-settings", f"settings are not JSON: {error}") from error
     if not isinstance(raw, Mapping):
-        raise OverlayError("bad-settings", f"settings: expected an object, found {shown(raw)}")
+        raise OverlayError("bad-settings", f"settings: expected an object, found {show(raw)}")
     _refuse_rounds(raw)
     reader = TreeReader("")
     tree = reader.table(raw, ClusterSection)

@@ -37,7 +37,7 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
     for path, value in values(settings):
         source = _source(path, loaded.sources, cluster)
         if source is not None:
-            yield InForce(key=dotted(path), value=_guarded(path, value), source=source)
+            yield InForce(key=dotted(path), value=_guard_secret(path, value), source=source)
 
 
 def render_toml(settings: Iterator[InForce]) -> str:
@@ -53,7 +53,7 @@ def render_json(settings: Iterator[InForce]) -> str:
     return json.dumps(tree, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
-def _guarded(path: Path, value: object) -> object:
+def _guard_secret(path: Path, value: object) -> object:
     """Spark's own settings are text, so what of them is a secret is known by its name only."""
     is_secret = path[:2] == ("spark", "extra") and _SECRET_KEY.search(path[-1]) is not None
     return SecretStr(str(value)) if is_secret else value

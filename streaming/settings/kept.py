@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from streaming.settings.tree import Settings, composed
+from streaming.settings.tree import Settings, compose
 
-__all__ = ["NotReadable", "kept", "kept_digest", "restored"]
+__all__ = ["NotReadable", "keep", "kept_digest", "restore"]
 
 _CONTROLLER = ("name", "mode", "action_ttl_s", "max_record_bytes", "accepted_clusters")
 _TOPICS = ("actions", "actions_dry_run", "audit", "dead_letter")
@@ -24,7 +24,7 @@ class NotReadable(Exception):
     """Another version kept these settings, and this one does not understand them."""
 
 
-def kept(settings: Settings) -> dict[str, Any]:
+def keep(settings: Settings) -> dict[str, Any]:
     """The settings that shape a batch, as JSON has them."""
     tree = settings.model_dump(mode="json", include={"controller", "topics", *_WHOLE})
     controller, topics = tree.pop("controller"), tree.pop("topics")
@@ -37,14 +37,14 @@ def kept(settings: Settings) -> dict[str, Any]:
 
 def kept_digest(settings: Settings) -> str:
     """SHA-256, in hexadecimal, of what ``kept`` keeps."""
-    text = json.dumps(kept(settings), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(keep(settings), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def restored(settings: Settings, tree: Mapping[str, Any]) -> Settings:
+def restore(settings: Settings, tree: Mapping[str, Any]) -> Settings:
     """These settings with what was kept in its place; raises ``NotReadable``."""
     try:
-        deciding = composed({name: tree[name] for name in _WHOLE})
+        deciding = compose({name: tree[name] for name in _WHOLE})
         controller = dataclasses.replace(settings.controller, **tree["controller"])
         topics = dataclasses.replace(settings.topics, **tree["topics"])
     except (KeyError, TypeError, ValueError, ValidationError) as error:

@@ -21,8 +21,8 @@ from streaming.settings.catalog import (
 )
 from streaming.settings.errors import Problem, SettingsError, dotted, nearest
 from streaming.settings.extremes import extreme
-from streaming.settings.reader import WRONG, TreeReader, expectation, found, read_strictly, read_text
-from streaming.settings.tree import Settings, Tree, composed
+from streaming.settings.reader import WRONG, TreeReader, describe_found, expectation, read_strictly, read_text
+from streaming.settings.tree import Settings, Tree, compose
 
 DEFAULT_FILE = FilePath("trimtab.toml")
 """Read from the working directory when no file is named."""
@@ -77,7 +77,7 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     problems = [problem for layer in written for problem in layer.problems]
     sources = {path: source for layer in written for path, source in layer.sources.items()}
     try:
-        settings = composed(*(layer.tree for layer in reversed(written)))
+        settings = compose(*(layer.tree for layer in reversed(written)))
     except ValidationError as error:
         problems += _contradictions(error, sources, problems)
     if problems:
@@ -159,7 +159,9 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
         else:
             read = read_text(value, kind) if isinstance(value, str) else read_strictly(value, kind)
     except ValueError:
-        layer.problems.append(Problem(origin, path, f"expected {_in_text(kind)}, found {found(value, kind)}"))
+        layer.problems.append(
+            Problem(origin, path, f"expected {_in_text(kind)}, found {describe_found(value, kind)}")
+        )
         return
     complaint = extreme(path[-1], read)
     if complaint is not None:

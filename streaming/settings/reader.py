@@ -51,7 +51,7 @@ class TreeReader:
     def table(self, raw: object, kind: type, path: Path = ()) -> Tree:
         """The part of ``raw`` that is right, as values of the types of section ``kind``."""
         if not isinstance(raw, Mapping):
-            self._complain(path, f"expected a table, found {shown(raw)}")
+            self._complain(path, f"expected a table, found {show(raw)}")
             return {}
         known = members(kind)
         tree: Tree = {}
@@ -72,7 +72,7 @@ class TreeReader:
         try:
             read = read_strictly(raw, kind)
         except ValidationError:
-            self._complain(path, f"expected {expectation(kind)}, found {found(raw, kind)}")
+            self._complain(path, f"expected {expectation(kind)}, found {describe_found(raw, kind)}")
             return WRONG
         complaint = extreme(path[-1], read)
         if complaint is not None:
@@ -82,7 +82,7 @@ class TreeReader:
 
     def _free_table(self, raw: object, below: Any, path: Path) -> object:
         if not isinstance(raw, Mapping):
-            self._complain(path, f"expected a table, found {shown(raw)}")
+            self._complain(path, f"expected a table, found {show(raw)}")
             return WRONG
         if path in {("clusters",), ("targets",)}:
             for name in raw:
@@ -111,22 +111,22 @@ def read_text(text: str, kind: Any) -> object:
 def expectation(kind: Any) -> str:
     """What a value of this type looks like, for people."""
     if get_origin(kind) is Literal:
-        return "one of " + ", ".join(map(shown, get_args(kind)))
+        return "one of " + ", ".join(map(show, get_args(kind)))
     choices = [choice for choice in get_args(kind) if choice is not NoneType]
     if NoneType in get_args(kind):
         return expectation(choices[0])
     return _TYPE_NAMES.get(kind, "a table")
 
 
-def found(value: object, kind: Any) -> str:
+def describe_found(value: object, kind: Any) -> str:
     """What was found where a value of type ``kind`` belongs, for a message."""
     if is_secret(kind):
         return "something else (not shown: it is a secret)"
     is_too_large = isinstance(value, int) and not -WHOLE_MAX <= value <= WHOLE_MAX
-    return f"{shown(value)}, which is too large" if is_too_large else shown(value)
+    return f"{show(value)}, which is too large" if is_too_large else show(value)
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """A value as it was written, short enough for a message."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)

@@ -27,13 +27,13 @@ Tree = dict[str, Any]
 """Settings as read, nested by section; it stays inside this package."""
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
     """``over`` laid over ``base``, table by table and key by key; neither is changed."""
     tree = dict(base)
     for key, value in over.items():
         below = tree.get(key)
         both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        tree[key] = merged(below, value) if both else value  # type: ignore[arg-type]
+        tree[key] = merge(below, value) if both else value  # type: ignore[arg-type]
     return tree
 
 
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         return (init_settings,)
 
 
-def composed(*layers: Tree) -> Settings:
+def compose(*layers: Tree) -> Settings:
     """The layers as one tree, the first one winning; raises pydantic's ValidationError for values that contradict."""
 
     class Composed(Settings):
@@ -93,7 +93,7 @@ def composed(*layers: Tree) -> Settings:
         @classmethod
         def _lay_clusters_over_systems(cls, tree: Tree) -> Tree:
             base = {system: tree.get(system, {}) for system in ("pulsar", "kafka")}
-            sections = {name: merged(base, own) for name, own in tree.get("clusters", {}).items()}
+            sections = {name: merge(base, own) for name, own in tree.get("clusters", {}).items()}
             return {**tree, "clusters": sections}
 
         @classmethod

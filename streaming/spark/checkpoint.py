@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from state.engine.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
 from state.events import System
 from state.systems import rounds_of
-from streaming.kafka.identity import exchanged
+from streaming.kafka.identity import describe_exchanged
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
 from streaming.settings import Settings
-from streaming.settings.kept import kept, kept_digest
+from streaming.settings.kept import keep, kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import decode_progress
@@ -75,7 +75,7 @@ def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType(
         cluster_length_s=pulsar_clusters_s,
         trimtab_version=version("trimtab"),
         spark_version=pyspark.__version__,
-        settings={kept_digest(settings): kept(settings)},
+        settings={kept_digest(settings): keep(settings)},
         kafka_length_s=kafka_s,
         kafka_cluster_length_s=kafka_clusters_s,
         topic_ids=dict(topic_ids),
@@ -127,7 +127,7 @@ class CheckpointDirectory:
         """How far the input has been read by batches that are committed; nothing before the first."""
         return self._progress("commits").places
 
-    def planned(self) -> Progress:
+    def planned_batch(self) -> Progress:
         """How far the newest batch goes, and when it was planned; nothing before the first."""
         return self._progress("offsets")
 
@@ -272,7 +272,7 @@ class CheckpointDirectory:
                 f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
                 f"set controller.name back, or give this controller its own spark.checkpoint"
             )
-        problem = exchanged(found.topic_ids, wanted.topic_ids)
+        problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
         if problem is not None:
             raise CheckpointError(f"{self.location}: {problem}")
         for system in _SYSTEMS:

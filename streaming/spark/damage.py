@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import SparkSession
 
-from streaming.spark.errors import called
+from streaming.spark.errors import spark_errors
 
 __all__ = ["damaged_files", "is_whole"]
 
@@ -35,7 +35,7 @@ def is_whole(content: bytes) -> bool:
 
 def damaged_files(spark: SparkSession, location: str) -> list[str]:
     """Newest files of the logs that are empty or torn. Raises ``SparkError`` where the store does not answer."""
-    with called():
+    with spark_errors():
         return [
             str(file.toString())
             for folder in _matching(spark, location, _LOGS)

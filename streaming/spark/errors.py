@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-__all__ = ["SparkError", "SparkGone", "called"]
+__all__ = ["SparkError", "SparkGone", "spark_errors"]
 
 
 class SparkError(Exception):
@@ -18,7 +18,7 @@ class SparkGone(SparkError):
 
 
 @contextmanager
-def called() -> Iterator[None]:
+def spark_errors() -> Iterator[None]:
     """Turn what pyspark and py4j raise into ``SparkError``."""
     try:
         yield

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from streaming.spark.errors import SparkError, called
+from streaming.spark.errors import SparkError, spark_errors
 from streaming.spark.failing import Cause, Failure, causes_in_traceback, class_name
 
 __all__ = ["failure_of"]
@@ -19,14 +19,14 @@ _CAUSES_MAX = 30
 def failure_of(error: Exception) -> Failure:
     """All that is known of an error; a call to Java is made for each of its causes."""
     cause = error.__cause__
-    with called():
+    with spark_errors():
         causes = list(
             _causes(cause if isinstance(error, SparkError) and isinstance(cause, Exception) else error)
         )
-    return Failure(causes=tuple(causes), text=_told(causes) or repr(error))
+    return Failure(causes=tuple(causes), text=_describe(causes) or repr(error))
 
 
-def _told(causes: Sequence[Cause]) -> str:
+def _describe(causes: Sequence[Cause]) -> str:
     """Every text that no other one contains, whole: what began it stands last."""
     texts = list(dict.fromkeys(cause.text for cause in causes))
     return "\n".join(text for text in texts if not any(text in other for other in texts if other is not text))

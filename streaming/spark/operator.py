@@ -28,7 +28,7 @@ from streaming.intake.observation import encode
 from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
-from streaming.spark.rows import of_observation, of_output, of_refused
+from streaming.spark.rows import of_observation, of_output, refused_row
 from streaming.spark.spool import in_source_order
 
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -144,7 +144,7 @@ class ClusterProcessor(StatefulProcessor):
             outputs, refused = intake.take(record)
             yield from self._rows(outputs)
             if refused is not None:
-                yield of_refused(refused, self._source)
+                yield refused_row(refused, self._source)
         forgotten = controller is not None and controller.is_forgotten
         if controller is not None:
             controller.commit()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streaming.spark.errors import called
+from streaming.spark.errors import spark_errors
 
 __all__ = ["probe_local", "probe_store"]
 
@@ -20,7 +20,7 @@ _NAME = ".trimtab-probe-"
 
 def probe_store(spark: SparkSession, location: str) -> None:
     """Through Hadoop's file system, as Spark writes there. Raises ``SparkError`` or ``OSError``."""
-    with called():
+    with spark_errors():
         _probe_store(spark, location)
 
 
@@ -49,7 +49,7 @@ def _probe_store(spark: SparkSession, location: str) -> None:
 
 def probe_local(spark: SparkSession) -> None:
     """Where the shuffle spills. Raises ``SparkError`` or ``OSError``."""
-    with called():
+    with spark_errors():
         directories = _local_directories(spark)
     for directory in directories:
         file = Path(directory) / f"{_NAME}{secrets.token_hex(8)}"

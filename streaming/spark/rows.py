@@ -94,7 +94,7 @@ def of_output(output: Output, source: str) -> Row:
     return _row(kind, output.cluster, encode(output, source), number=output.round, place=output.place)
 
 
-def of_refused(record: Refused, source: str) -> Row:
+def refused_row(record: Refused, source: str) -> Row:
     """Row of a refused record."""
     origin = record.origin
     return Row(

@@ -19,7 +19,7 @@ from streaming.ports.reading import Begin
 from streaming.settings import ClusterSettingsSource, Settings, TopicNames
 from streaming.settings.accepted import AcceptedClusters
 from streaming.settings.identity import identity_of
-from streaming.settings.kept import NotReadable, restored
+from streaming.settings.kept import NotReadable, restore
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -100,7 +100,7 @@ class Runs:
         if tree is None:
             return None
         try:
-            settings = restored(self._settings, tree)
+            settings = restore(self._settings, tree)
         except NotReadable as error:
             _LOG.warning("the settings batch %s ran with cannot be read any more: %s", marker.batch_id, error)
             return None
@@ -109,12 +109,12 @@ class Runs:
 
     def _frame(self, settings: Settings) -> DataFrame:
         if settings is not self._settings:
-            return self._decided(settings)
+            return self._decide(settings)
         if self._usual is None:
-            self._usual = self._decided(settings)
+            self._usual = self._decide(settings)
         return self._usual
 
-    def _decided(self, settings: Settings) -> DataFrame:
+    def _decide(self, settings: Settings) -> DataFrame:
         starting = source.starting_offsets(settings, self._begin)
         frame = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
         controller = settings.controller

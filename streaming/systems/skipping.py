@@ -16,16 +16,16 @@ from streaming.pulsar import skipping as pulsar
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["lost", "say"]
+__all__ = ["find_lost", "say"]
 
 
-def lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
+def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
     """What is gone after these places. Raises ``NoAnswer`` or ``PublishError``."""
     link = input_on_pulsar(settings)
     if link is None:
-        found = kafka.lost(input_link(settings), places)
+        found = kafka.find_lost(input_link(settings), places)
     else:
-        found = pulsar.lost(link, settings.input.pulsar.subscription, places)
+        found = pulsar.find_lost(link, settings.input.pulsar.subscription, places)
     return sorted(found, key=lambda each: each.where)
 
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.fuzz.desk import Desk
 from tests.fuzz.traffic import EITHER, KAFKA, PULSAR, Traffic
 
@@ -18,7 +18,7 @@ EAGER = {
     "guards": {"bundle_cooldown_s": 60.0, "failing_actions_count": 0},
 }
 SETTINGS = ClusterSettingsSource(
-    composed(
+    compose(
         {
             "pulsar": {"rounds": {"length_s": 10.0, "lateness_s": 5.0, "warmup_rounds": 0}},
             "kafka": {"rounds": {"length_s": 10.0, "lateness_s": 5.0}},

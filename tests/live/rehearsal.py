@@ -139,8 +139,8 @@ def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
 
 def hear(story: Story, fleet: Fleet, output: Output, now_ms: int) -> None:
     if output.kind == "round":
-        story.closed(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
+        story.observe_round(Closed(summary=msgspec.json.decode(output.data, type=RoundSummary), lag_s=1.5))
         return
     action = action_of(output.type, output.data)
-    story.decided(Decided(action_id=output.id, action=action))
+    story.observe_decision(Decided(action_id=output.id, action=action))
     assert fleet.follow(output.id, action, now_ms=now_ms) is None

@@ -151,7 +151,7 @@ def test_a_round_that_decides_a_split_is_not_calm() -> None:
     assert summary is not None
     assert story.is_balanced
     splits = msgspec.structs.replace(summary.splits, count=1, outcomes={"acted": 1})
-    story.closed(Closed(summary=msgspec.structs.replace(summary, splits=splits), lag_s=1.5))
+    story.observe_round(Closed(summary=msgspec.structs.replace(summary, splits=splits), lag_s=1.5))
     assert not story.is_balanced
     assert any("only 0 calm rounds" in problem for problem in story.problems())
 

@@ -207,7 +207,7 @@ def test_the_executors_topic_has_room_for_what_an_action_may_hold_or_create_says
         added=ThrottledLists(leader={"t": ",".join(f"{partition}:1" for partition in range(300_000))})
     )
     make(kafka, names)
-    with memory.held() as held:
+    with memory.hold() as held:
         held.write(much)
     assert memory.read() == much
     alter(admin, names.executor_kafka, "max.message.bytes", "1000000")

@@ -28,7 +28,7 @@ keep_sole_bundle = false
 INSIDE = """
 import json, sys
 from pathlib import Path
-from policies.shedding.registry import policy_named
+from policies.shedding.registry import find_policy
 from state.pulsar.encoding import decode_fleet
 from state.engine.closing import Identity
 from state.controller import Controller

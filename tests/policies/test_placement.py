@@ -6,7 +6,7 @@ import pytest
 
 from policies.placement import least_long_term_message_rate, least_resource_usage
 from policies.placement.contract import Placement
-from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS, placement_named
+from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS, find_placement
 from policies.shedding import avg_shedder, overload_shedder
 from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
 from tests.policies.fleets import (
@@ -230,5 +230,5 @@ def test_a_policy_that_names_its_destinations_keeps_them(placement: Placement) -
 
 
 def test_left_to_pulsar_no_placement_chooses() -> None:
-    assert placement_named(LEFT_TO_PULSAR) is None
-    assert {placement_named(each.name) for each in PLACEMENTS} == set(PLACEMENTS)
+    assert find_placement(LEFT_TO_PULSAR) is None
+    assert {find_placement(each.name) for each in PLACEMENTS} == set(PLACEMENTS)

@@ -35,7 +35,7 @@ from state.facts import Facts, Isolation
 from state.outputs import Output
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 
 CLUSTER = "east-1"
 LATENESS_S = 5
@@ -76,7 +76,7 @@ def statistics(
 
 def settings_of(**pulsar: Any) -> SettingsSource:
     """Settings as ``[pulsar]`` of a file would give them, the rounds of the traces below them."""
-    return ClusterSettingsSource(composed({"pulsar": pulsar | {"rounds": ROUNDS | pulsar.get("rounds", {})}}))
+    return ClusterSettingsSource(compose({"pulsar": pulsar | {"rounds": ROUNDS | pulsar.get("rounds", {})}}))
 
 
 def load(

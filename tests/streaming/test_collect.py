@@ -60,7 +60,7 @@ def test_a_broker_that_keeps_failing_is_left_out_more_and_more_and_asked_again_o
     for sweep in range(12):
         if not patience.skips("b1"):
             asked.append(sweep)
-            patience.failed("b1")
+            patience.note_failure("b1")
     assert asked == [0, 1, 3, 7, 11]
     patience.keep_only(["b2"])
     assert not patience.skips("b1")

@@ -20,9 +20,9 @@ from streaming.operators.overlay import (
     Planned,
     Standing,
     forgotten,
-    paused,
+    pause_edit,
     plan,
-    resumed,
+    resume_edit,
     standing,
     with_mode,
     with_settings,
@@ -30,7 +30,7 @@ from streaming.operators.overlay import (
 )
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())
@@ -78,11 +78,11 @@ FULL = control(
     ("edit", "changed"),
     [
         pytest.param(
-            resumed(NOW),
+            resume_edit(NOW),
             {"paused": False, "resumed_at": "2023-11-14T22:13:20Z"},
             id="resume keeps mode and settings",
         ),
-        pytest.param(paused(), {}, id="a second pause keeps them, too"),
+        pytest.param(pause_edit(), {}, id="a second pause keeps them, too"),
         pytest.param(with_mode("dry-run"), {"mode": "dry-run"}, id="mode keeps pause and settings"),
         pytest.param(with_mode("configured"), {"mode": None}, id="the mode can be the file's again"),
         pytest.param(
@@ -115,7 +115,7 @@ def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_no
     before = {"paused": True, "mode": "act", "settings": LOW_10, "resumed_at": None}
     assert data_of(event) == before | {"forget": True, "who": "maria", "why": "the sale"}
     assert "  forgotten: what is remembered of it" in change_text(event)
-    assert "forget" not in data_of(planned(paused(), event.value, now_ms=NOW_MS + 1000))
+    assert "forget" not in data_of(planned(pause_edit(), event.value, now_ms=NOW_MS + 1000))
     taken = stands(event.value).event
     assert taken is not None
     assert taken.forget
@@ -218,7 +218,7 @@ def test_records_of_other_clusters_or_that_are_no_control_events_do_not_count() 
 
 def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
     """Otherwise the next change within the same round would take it back before it was ever in force."""
-    first = planned(resumed(NOW), FULL)
+    first = planned(resume_edit(NOW), FULL)
     later = planned(with_mode("dry-run"), first.value, now_ms=NOW_MS + 1000)
     assert data_of(later)["resumed_at"] == "2023-11-14T22:13:20Z"
     assert stands(later.value).overlay.resumed_at == NOW
@@ -226,7 +226,7 @@ def test_what_a_person_resumed_stays_resumed_whatever_changes_later() -> None:
 
 def test_a_new_event_is_newer_than_what_stands_whatever_the_clock_says() -> None:
     future = control(time_s=NOW_MS / 1000 + 5, id="z", data={"paused": True})
-    event = planned(resumed(NOW), future)
+    event = planned(resume_edit(NOW), future)
     assert event.time_ms == NOW_MS + 5001
     assert stands(future, event.value).overlay.paused is False
 
@@ -250,8 +250,8 @@ def test_the_command_says_what_changes_and_from_when() -> None:
         "  mode: act\n"
         "  pulsar.avg_shedder.low_threshold_points: 10 -> 12\n"
     )
-    assert "  paused: yes -> no\n" in change_text(planned(resumed(NOW), FULL))
-    assert "  actions that failed until now count no more\n" in change_text(planned(resumed(NOW), FULL))
+    assert "  paused: yes -> no\n" in change_text(planned(resume_edit(NOW), FULL))
+    assert "  actions that failed until now count no more\n" in change_text(planned(resume_edit(NOW), FULL))
     assert "failed" not in text
     assert "  mode: act -> as configured\n" in change_text(planned(with_mode("configured"), FULL))
 
@@ -276,7 +276,7 @@ def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds() ->
 
 
 def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_system() -> None:
-    patient = ClusterSettingsSource(composed({"kafka": {"rounds": {"max_ahead_s": 60.0}}}))
+    patient = ClusterSettingsSource(compose({"kafka": {"rounds": {"max_ahead_s": 60.0}}}))
     ahead = [record(control(time_s=NOW_MS / 1000 + 11, id="ahead", data={"paused": True}))]
     assert standing(ahead, patient, {"east-1": "kafka"})["east-1"].event is not None
     assert standing(ahead, patient, {"east-1": "pulsar"})["east-1"].event is None
@@ -293,7 +293,7 @@ def test_what_stands_is_shown_with_who_and_why() -> None:
 
 
 def test_a_write_that_met_another_ones_is_told() -> None:
-    event = planned(paused(), FULL)
+    event = planned(pause_edit(), FULL)
     mine, theirs = record(event.value, offset=2), record(FULL, offset=1)
     before = [record(FULL, offset=0)]
     check_written([event], before, [*before, mine])

@@ -270,7 +270,7 @@ def test_the_page_of_messages_shows_every_type_field_and_attribute(
 
 
 def test_the_page_of_metrics_names_every_metric_that_is_scraped(pages: dict[str, str]) -> None:
-    scraped = generate_latest(metrics_page._used()).decode()
+    scraped = generate_latest(metrics_page._used_families()).decode()
     names = {family.name for family in text_string_to_metric_families(scraped)}
     names -= {name for name in names if name.endswith("_created")}
     shown = set(re.findall(r"^\| `(\w+)` \| (?:counter|gauge|histogram)", pages["metrics.md"], re.MULTILINE))

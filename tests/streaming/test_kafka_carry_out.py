@@ -33,7 +33,7 @@ class Memory:
         return self.remembered
 
     @contextmanager
-    def held(self) -> Iterator["Memory"]:
+    def hold(self) -> Iterator["Memory"]:
         yield self
 
     def write(self, remembered: Remembered) -> None:
@@ -61,7 +61,7 @@ def put() -> list[Change]:
 
 def carry(memory: Memory, put: list[Change], still: Callable[[], None]) -> None:
     kafka: Any = SimpleNamespace(apply=put.extend)
-    ThrottleExecutor(memory)._put(kafka, memory, CHANGES, DURING, AFTER, still)
+    ThrottleExecutor(memory)._carry_out_changes(kafka, memory, CHANGES, DURING, AFTER, still)
 
 
 def test_held_before_its_first_setting_it_is_skipped_and_nothing_is_remembered(put: list[Change]) -> None:

@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from policies.shedding.contract import BUNDLE_OUTCOMES
-from policies.shedding.registry import policy_named
+from policies.shedding.registry import find_policy
 from state.settings import PulsarSettings
 from streaming.controller.known import KNOWN_LABELS
 
@@ -17,7 +17,7 @@ PLACEMENTS = get_args(get_type_hints(PulsarSettings)["placement"])
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_outcome_of_a_policy_is_a_label_from_the_first_scrape(policy: str) -> None:
-    found = policy_named(policy)
+    found = find_policy(policy)
     assert found is not None
     assert set(found.outcomes) <= set(KNOWN_LABELS.examined_outcomes)
 

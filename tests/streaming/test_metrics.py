@@ -253,7 +253,7 @@ def test_what_spark_has_not_said_yet_is_not_zero() -> None:
 
 
 def test_the_catalogue_of_families_is_what_is_served() -> None:
-    served = {family.name for family in metrics_page._used().collect()}
+    served = {family.name for family in metrics_page._used_families().collect()}
     assert {family.name.removesuffix("_total") for family in families.FAMILIES} == served
 
 

@@ -17,7 +17,7 @@ from streaming.contract.encode import encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.streaming.events import (
     CLUSTER,
     KAFKA_LOAD_REPORT,
@@ -31,7 +31,7 @@ from tests.streaming.events import (
 from tests.streaming.settings.given import refusal
 
 ROUNDS = {"length_s": 10.0, "lateness_s": 5.0, "warmup_rounds": 0}
-SETTINGS = ClusterSettingsSource(composed({"pulsar": {"rounds": ROUNDS}, "kafka": {"rounds": ROUNDS}}))
+SETTINGS = ClusterSettingsSource(compose({"pulsar": {"rounds": ROUNDS}, "kafka": {"rounds": ROUNDS}}))
 
 
 class Desk:

@@ -8,11 +8,11 @@ from streaming.ports.marker import UNNAMED, Checkpoint, Marker
 from streaming.ports.publishing import CheckpointMismatch
 from streaming.pulsar.commit import (
     Commit,
-    begun,
-    claimed,
+    begin_batch,
+    claim_name,
     decode_commit,
     encode_commit,
-    finished,
+    finish,
     producer_name,
     sequence_id,
 )
@@ -29,7 +29,7 @@ places = st.integers(0, 2**31 - 1)
 def claim(
     commit: Commit | None, checkpoint: Checkpoint, *, fresh: bool = False, adopt: bool = False
 ) -> Commit:
-    return claimed(commit, checkpoint, name=NAME, fresh=fresh, adopt=adopt, now_s=0.0)
+    return claim_name(commit, checkpoint, name=NAME, fresh=fresh, adopt=adopt, now_s=0.0)
 
 
 @given(st.tuples(batch_ids, places), st.tuples(batch_ids, places))
@@ -42,13 +42,13 @@ def test_sequence_ids_rise_with_batch_and_place_and_are_never_zero(
 
 def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoch_rises() -> None:
     first = claim(None, NEW)
-    batch = begun(first, batch_id=7, query_id="q", batch_digest="d")
+    batch = begin_batch(first, batch_id=7, query_id="q", batch_digest="d")
     again = claim(batch, KNOWN)
     assert again == Commit(
         marker=Marker(query_id="q", batch_id=7, digest="d", epoch=2), lineage=1, is_whole=False
     )
     assert producer_name(NAME, first) == producer_name(NAME, again) == "trimtab/1"
-    assert claim(finished(batch), KNOWN).is_whole
+    assert claim(finish(batch), KNOWN).is_whole
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoc
 def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
     checkpoint: Checkpoint, *, fresh: bool, adopt: bool
 ) -> None:
-    before = begun(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d")
+    before = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d")
     anew = claim(before, checkpoint, fresh=fresh, adopt=adopt)
     assert producer_name(NAME, anew) == "trimtab/2"
     assert anew.marker.batch_id is None
@@ -65,7 +65,7 @@ def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
 
 
 def test_adopt_keeps_a_batch_that_was_begun_and_forgets_what_it_ran_with() -> None:
-    before = begun(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", ran_with=UNNAMED)
+    before = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", ran_with=UNNAMED)
     adopted = claim(before, KNOWN, adopt=True)
     assert (adopted.marker.batch_id, adopted.marker.digest, adopted.marker.ran_with) == (7, "d", None)
     assert not adopted.is_whole
@@ -73,13 +73,13 @@ def test_adopt_keeps_a_batch_that_was_begun_and_forgets_what_it_ran_with() -> No
 
 
 def test_a_batch_that_was_only_begun_counts_when_the_checkpoint_is_compared() -> None:
-    before = begun(claim(None, NEW), batch_id=8, query_id="q", batch_digest="d")
+    before = begin_batch(claim(None, NEW), batch_id=8, query_id="q", batch_digest="d")
     with pytest.raises(CheckpointMismatch, match="older than what was published"):
         claim(before, KNOWN)
 
 
 def test_what_is_written_down_reads_back_and_anything_else_is_refused_by_name() -> None:
-    commit = begun(claim(None, NEW), batch_id=3, query_id="q", batch_digest="d")
+    commit = begin_batch(claim(None, NEW), batch_id=3, query_id="q", batch_digest="d")
     assert decode_commit(encode_commit(commit), topic="t") == commit
     with pytest.raises(CheckpointMismatch, match="last message of t is not a marker"):
         decode_commit(b'{"epoch": 1}', topic="t")

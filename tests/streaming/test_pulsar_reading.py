@@ -5,7 +5,7 @@ import pytest
 
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
-from streaming.pulsar.reading import explained
+from streaming.pulsar.reading import explain_errors
 from streaming.settings import Settings
 
 TOPIC = "persistent://ops/trimtab/trimtab.actions"
@@ -20,11 +20,11 @@ def link() -> PulsarLink:
 def test_brokers_that_do_not_answer_are_named_with_the_settings() -> None:
     with (
         pytest.raises(Refused, match=r"pulsar://mq:6650 .*Check that input.url"),
-        explained(link(), TOPIC, "consume"),
+        explain_errors(link(), TOPIC, "consume"),
     ):
         raise pulsar.ConnectError
 
 
 def test_ctrl_c_is_no_error_of_pulsar_though_its_client_makes_it_one() -> None:
-    with pytest.raises(KeyboardInterrupt), explained(link(), TOPIC, "consume"):
+    with pytest.raises(KeyboardInterrupt), explain_errors(link(), TOPIC, "consume"):
         raise pulsar.Interrupted

@@ -57,7 +57,7 @@ class World:
                 session=SimpleNamespace(spark=None), start_next=lambda _name: self.run_query()
             ),
             "publisher": SimpleNamespace(ensure_owner=self.ensure_owner),
-            "checkpoint": SimpleNamespace(planned=self.planned),
+            "checkpoint": SimpleNamespace(planned_batch=self.planned),
             "watch": SimpleNamespace(require_now=self.require_now),
             "batches": SimpleNamespace(
                 take_raised=lambda: self.raised, newest_batch_id=7, error=None, published_count=0

@@ -156,9 +156,9 @@ def test_what_only_coordinates_and_append_times_tell_is_refused_as_it_was_live(t
 
 def test_a_record_above_the_limit_is_refused_with_its_size_and_a_larger_limit_takes_it():
     event = pair(10)[0]
-    taken = recorded(event).taken(len(event))
+    taken = recorded(event).to_record(len(event))
     assert (taken.value, taken.oversize) == (event, None)
-    refused = recorded(event).taken(len(event) - 1)
+    refused = recorded(event).to_record(len(event) - 1)
     assert refused.oversize is not None
     assert refused.oversize[0] == len(event)
 

@@ -19,7 +19,7 @@ from kafka.errors import (
 from streaming.cli import main
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.link import input_link, output_link
-from streaming.kafka.permissions import Seen, Subject, controller_operations, missing_permissions
+from streaming.kafka.permissions import Subject, TopicPermissions, controller_operations, missing_permissions
 from streaming.process.exits import WrongUse
 from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load
 
@@ -188,7 +188,7 @@ def test_what_is_missing_on_a_topic_is_named_with_the_command_that_allows_it(
 ) -> None:
     names = TopicNames()
     subject = Subject(bootstrap="b:9093", principal="User:trimtab")
-    seen = [Seen(name=names.input, hidden=hidden, allowed=allowed)]
+    seen = [TopicPermissions(name=names.input, hidden=hidden, allowed=allowed)]
     found = list(missing_permissions(subject, controller_operations(names), seen))
     if lacking is None:
         assert found == []

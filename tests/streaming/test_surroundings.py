@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.controller.surroundings import Changed, Unanswered, Watch
-from streaming.kafka.identity import exchanged
+from streaming.kafka.identity import describe_exchanged
 from tests.live.driving import until
 
 WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"
@@ -56,10 +56,10 @@ def test_a_running_controller_is_told_of_a_change_and_not_of_an_outage_or_a_fail
 
 
 def test_a_topic_made_anew_is_told_from_the_one_before_and_one_without_an_id_is_not_judged() -> None:
-    assert exchanged({"input": "a", "control": "b"}, {"input": "a", "control": "b"}) is None
-    assert exchanged({}, {"input": "a"}) is None, "a checkpoint from before ids were noted"
-    assert exchanged({"input": "a"}, {}) is None, "brokers without ids"
-    said = exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
+    assert describe_exchanged({"input": "a", "control": "b"}, {"input": "a", "control": "b"}) is None
+    assert describe_exchanged({}, {"input": "a"}) is None, "a checkpoint from before ids were noted"
+    assert describe_exchanged({"input": "a"}, {}) is None, "brokers without ids"
+    said = describe_exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
     assert said is not None
     assert "input had the id a and has c" in said
     assert "control" not in said

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from state.events import Control, Event, LoadReport, Rejection
 from streaming.contract.decode import decode
-from streaming.contract.encode import encode_refused, refused
+from streaming.contract.encode import encode_refused, encode_refused_event
 from streaming.contract.origin import Origin
 from tests.streaming.events import CLUSTER, TOPIC_STATS, control, event, report, result, tick, traffic
 
@@ -39,7 +39,7 @@ def check(value: bytes, key: str | None = None) -> None:
     cluster, found = decode(value, key=key)
     if isinstance(found, Rejection):
         origin = Origin(topic="in", partition=0, offset=1)
-        dead = refused(value, origin=origin, rejection=found, cluster=cluster, appended_ms=None)
+        dead = encode_refused_event(value, origin=origin, rejection=found, cluster=cluster, appended_ms=None)
         assert json.loads(encode_refused(dead, "/trimtab/t"))["data"]["reason"] == found.reason
         assert len(found.detail) < 2_000
         return

@@ -46,7 +46,7 @@ class Stage:
 
 
 @contextmanager
-def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
     """Start Kafka, the topics and trimtab, in this order, and stop them in the reverse one."""
     settings = load(file=SETTINGS, flags={}, environ={}).settings
     with ExitStack() as stack:
@@ -105,17 +105,17 @@ def _next_sweep_s(now_s: float, *, lateness_s: float) -> float:
 
 
 def _hear(stage: Stage) -> None:
-    for heard in stage.link.hear(HEAR_S):
+    for heard in stage.link.receive(HEAR_S):
         if isinstance(heard, Closed):
-            stage.story.closed(heard)
+            stage.story.observe_round(heard)
             continue
-        stage.story.decided(heard)
+        stage.story.observe_decision(heard)
         if heard.action.dry_run:
             continue
         now_ms = round(time.time() * 1000)
         result = stage.fleet.follow(heard.action_id, heard.action, now_ms=now_ms)
         if result is not None:
-            stage.story.answered(result)
+            stage.story.observe_result(result)
             stage.link.answer([result], now_ms=now_ms)
 
 
@@ -125,7 +125,7 @@ def main() -> int:
         module="deploy.local.demo",
         description="A small fleet, unbalanced, and trimtab balancing it.",
         plain_seconds=PLAIN_SECONDS,
-        staged=_staged,
+        staged=_set_stage,
         play=_play,
         errors=(LocalKafkaError, ChildError, JarError, JavaError, KafkaError),
     ).main()

@@ -88,7 +88,7 @@ class Trimtab:
                 timeout=_TOPICS_TIMEOUT_S,
             )
         if done.returncode != 0:
-            raise ChildError(self._ended("trimtab topics create", done.returncode))
+            raise ChildError(self._note_end("trimtab topics create", done.returncode))
 
     def start(self) -> None:
         """Start the command; returns at once. Call it from a thread that stays: its end would end the child."""
@@ -116,7 +116,7 @@ class Trimtab:
     def check(self) -> None:
         """Raise ChildError with the end of its log if it has ended."""
         if self._process is not None and self._process.poll() is not None:
-            raise ChildError(self._ended(f"trimtab {' '.join(self._command)}", self._process.returncode))
+            raise ChildError(self._note_end(f"trimtab {' '.join(self._command)}", self._process.returncode))
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after 10 s; nothing of its session is left (without `/proc`: of its process group)."""
@@ -149,7 +149,7 @@ class Trimtab:
         """What to say when it is not ready after so long."""
         return f"trimtab is not ready after {seconds:g} s; {self._log_end()}"
 
-    def _ended(self, what: str, code: int) -> str:
+    def _note_end(self, what: str, code: int) -> str:
         return f"{what} ended with {code}; {self._log_end()}"
 
     def _log_end(self) -> str:

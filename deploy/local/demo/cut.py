@@ -17,7 +17,7 @@ from streaming.contract.messages import Traffic
 from streaming.planner.split.plan import Plan
 
 
-def planned(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
+def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) -> Plan:
     """The split as a plan over these topics of its bundle, for ``streaming.planner.split.picture`` to draw."""
     bundle = Bundle.parse(split.bundle)
     loads = topic_loads(

@@ -87,18 +87,18 @@ class Link(Closing):
         """Publish what became of actions."""
         self._send(results_of(results, now_ms=now_ms))
 
-    def hear(self, wait_s: float) -> list[Decided | Closed]:
+    def receive(self, wait_s: float) -> list[Decided | Closed]:
         """What became readable within ``wait_s``, a round's decisions before its summary."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
         heard: list[Decided | Closed] = []
         for partition in sorted(batches):
             for record in batches[partition]:
-                said = self._said(record.value, dict(record.headers))
+                said = self._read(record.value, dict(record.headers))
                 if said is not None:
                     heard.append(said)
         return heard
 
-    def _said(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
+    def _read(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
         said = read_envelope(value)
         speaker = (said.source, said.cluster)
         epoch = int(headers.get(EPOCH_HEADER, b"0"))

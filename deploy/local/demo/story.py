@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from deploy.local.demo.cut import planned
+from deploy.local.demo.cut import plan_cut
 from deploy.local.demo.fleet import BrokerNow, Result, Sweep
 from deploy.local.demo.link import Closed, Decided
 from policies.splitting.cut import BundleLimits
@@ -86,9 +86,9 @@ class Story:
             self.first, self.first_spread_points, self.began_at = self.now, spread, self.clock()
         self.spreads_points.append(spread)
         for result in sweep.finished:
-            self.answered(result)
+            self.observe_result(result)
 
-    def decided(self, heard: Decided) -> None:
+    def observe_decision(self, heard: Decided) -> None:
         """Take a decision."""
         self.decided_count += 1
         action = heard.action
@@ -100,13 +100,13 @@ class Story:
             Decision(action_id=heard.action_id, action=action, heard_at=self.clock(), fate=fate, plan=plan)
         )
 
-    def answered(self, result: Result) -> None:
+    def observe_result(self, result: Result) -> None:
         """Take what became of a decision."""
         for decision in self.decisions:
             if decision.action_id == result.action_id:
-                self._answered(decision, result)
+                self._note_result(decision, result)
 
-    def _answered(self, decision: Decision, result: Result) -> None:
+    def _note_result(self, decision: Decision, result: Result) -> None:
         decision.why = result.reason
         if result.outcome != "succeeded":
             decision.fate = result.outcome
@@ -118,9 +118,9 @@ class Story:
     def _plan(self, split: Split) -> Plan | None:
         broker = self.now.get(split.broker)
         topics = None if broker is None else broker.topics.get(split.bundle)
-        return None if topics is None else planned(split, topics, self.limits)
+        return None if topics is None else plan_cut(split, topics, self.limits)
 
-    def closed(self, heard: Closed) -> None:
+    def observe_round(self, heard: Closed) -> None:
         """Take a round's summary."""
         self.rounds_count += 1
         self.last_round = heard.summary

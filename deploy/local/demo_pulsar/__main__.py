@@ -54,7 +54,7 @@ class Stage:
 
 
 @contextmanager
-def _staged(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
     """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
     with ExitStack() as stack:
         pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT)
@@ -137,14 +137,14 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
-            for heard in stage.hearing.hear(HEAR_S):
+            for heard in stage.hearing.receive(HEAR_S):
                 match heard:
                     case Closed():
-                        stage.story.closed(heard)
+                        stage.story.observe_round(heard)
                     case Decided():
-                        stage.story.decided(heard)
+                        stage.story.observe_decision(heard)
                     case Result():
-                        stage.story.answered(heard)
+                        stage.story.observe_result(heard)
                     case _:
                         stage.story.swept(heard)
             view.show(stage.story)
@@ -156,7 +156,7 @@ def main() -> int:
         module="deploy.local.demo_pulsar",
         description="A small Pulsar cluster, unbalanced, and trimtab balancing it.",
         plain_seconds=PLAIN_SECONDS,
-        staged=_staged,
+        staged=_set_stage,
         play=_play,
         interruptions=(KeyboardInterrupt, pulsar_client.Interrupted),
         errors=(

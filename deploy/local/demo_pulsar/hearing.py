@@ -101,7 +101,7 @@ class Hearing(Closing):
         """Close the connection."""
         self._consumer.close()
 
-    def hear(self, wait_s: float) -> list[Heard]:
+    def receive(self, wait_s: float) -> list[Heard]:
         """What became readable within ``wait_s``: decisions before their results."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
         heard = [

@@ -167,7 +167,7 @@ def _read_patiently(text: bytes) -> PlanRequest:
     try:
         return msgspec.convert(found, PlanRequest)
     except (msgspec.ValidationError, UnicodeError) as error:
-        raise _described(error, found) from error
+        raise _describe(error, found) from error
 
 
 def _whole(digits: str) -> int | float:
@@ -175,7 +175,7 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 
-def _described(error: Exception, found: object) -> BadRequest:
+def _describe(error: Exception, found: object) -> BadRequest:
     text = str(error)
     if "unknown field" in text:
         text += f"; a request has {', '.join(PlanRequest.__struct_fields__)}"
@@ -308,7 +308,7 @@ def _warnings(request: PlanRequest, bundle: Bundle, found: TopicLoads) -> Iterat
     inside = bundle.range.contains_each(found.positions)
     outside = [found.names[row] for row in np.flatnonzero(~inside).tolist()]
     if outside:
-        yield f"outside {bundle.range} and ignored: {_shown(outside)}"
+        yield f"outside {bundle.range} and ignored: {_show(outside)}"
     yield from _shared_positions(found.within(bundle.range))
     if request.positions and request.algorithm != SPECIFIED:
         yield f"positions are ignored: only {SPECIFIED} looks at them"
@@ -322,12 +322,12 @@ def name_warnings(hashed: Sequence[str], bundle: Bundle | None) -> Iterator[str]
     if bare:
         namespace = "tenant/namespace" if bundle is None else bundle.namespace
         yield (
-            f"hashed as written, but Pulsar hashes full names such as persistent://{namespace}/topic: {_shown(bare)}"
+            f"hashed as written, but Pulsar hashes full names such as persistent://{namespace}/topic: {_show(bare)}"
         )
     if bundle is not None:
         foreign = [name for name in hashed if is_full_name(name) and not bundle.holds_name(name)]
         if foreign:
-            yield f"of another namespace than {bundle.namespace}: {_shown(foreign)}"
+            yield f"of another namespace than {bundle.namespace}: {_show(foreign)}"
 
 
 def _shared_positions(topics: TopicLoads) -> Iterator[str]:
@@ -337,9 +337,9 @@ def _shared_positions(topics: TopicLoads) -> Iterator[str]:
         names = [topics.names[row] for row in np.flatnonzero(topics.positions == at).tolist()]
         more = len(np.unique(topics.positions[shared])) - 1
         others = f"; so it is at {more} more positions" if more else ""
-        yield f"at one position, 0x{at:08x}, and never separated: {_shown(names)}{others}"
+        yield f"at one position, 0x{at:08x}, and never separated: {_show(names)}{others}"
 
 
-def _shown(names: Sequence[str]) -> str:
+def _show(names: Sequence[str]) -> str:
     text = ", ".join(name[:SHOWN_CHARACTERS] for name in names[:_SHOWN_TOPICS])
     return text if len(names) <= _SHOWN_TOPICS else f"{text} and {len(names) - _SHOWN_TOPICS} more"

@@ -6,13 +6,13 @@ A rate that somebody else set is kept and named unless it is to be replaced; lis
 from collections.abc import Mapping
 from typing import Literal
 
-from policies.throttle.lists import merged
+from policies.throttle.lists import merge
 from policies.throttle.rates import BrokerRole, Load, RatePlan, per_broker_plan
 from streaming.kafka.admin import KafkaCluster
 from streaming.kafka.connection import ClusterError
 from streaming.kafka.throttles import Throttle, changes_of
 from streaming.planner.throttle.plan import ThrottlePlan
-from streaming.planner.throttle.request import shown
+from streaming.planner.throttle.request import show
 from streaming.planner.throttle.survey import Survey
 
 Chosen = Literal["uniform", "per-broker"]
@@ -38,7 +38,7 @@ def apply_plan(
         role: rate for role, rate in rates_of(plan, chosen).items() if role.broker not in found.unreachable
     }
     _refuse_other_rates(found.throttle, rates, replace_rates=replace_rates)
-    lists, _ = merged(found.throttle.lists, plan.lists)
+    lists, _ = merge(found.throttle.lists, plan.lists)
     try:
         changes = changes_of(found.throttle, lists, rates)
     except ValueError as error:
@@ -75,6 +75,6 @@ def _refuse_other_rates(
     ]
     if others and not replace_rates:
         raise NotApplied(
-            f"not applied: rates are set already and are kept ({shown(others)}); "
+            f"not applied: rates are set already and are kept ({show(others)}); "
             "if they may go, say so with --replace-rates"
         )

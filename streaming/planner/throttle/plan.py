@@ -24,7 +24,7 @@ from policies.throttle.rates import (
     per_broker_plan,
     uniform_plan,
 )
-from streaming.planner.throttle.request import shown
+from streaming.planner.throttle.request import show
 
 PRICE = (
     "Batches need a lower rate each and take longer together: every batch runs at what its own minimum asks for, and the "
@@ -78,14 +78,14 @@ def _warnings(
     if not len(reassignment.moves):
         yield "no partition gains a replica: nothing is copied, so no throttle is needed"
     elif reassignment.without_data_movement:
-        yield f"no throttle needed, nothing is copied: {shown(reassignment.without_data_movement)}"
+        yield f"no throttle needed, nothing is copied: {show(reassignment.without_data_movement)}"
     if needs.whole_logs_count:
         yield (
             f"{needs.whole_logs_count} new replicas are counted with their whole log: "
             "nothing says what they have already"
         )
     if needs.lacking:
-        names = shown(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
+        names = show(f"{lack.partition} ({', '.join(lack.lacks)})" for lack in needs.lacking)
         yield f"unknown, so what depends on it has no number: {names}"
     for title, plan in zip(("uniform", "per broker"), plans, strict=True):
         if rule.deadline_s is not None and plan.total_s is not None and plan.total_s > rule.deadline_s:
@@ -181,12 +181,12 @@ def answer_of(plan: ThrottlePlan) -> PlanAnswer:
         follower_throttled_replicas=plan.lists.follower,
         partitions_moving=moves.names(),
         partitions_without_data_movement=plan.reassignment.without_data_movement,
-        leader_bytes_to_send=_keyed(needs.leader_bytes_to_send),
-        follower_bytes_to_receive=_keyed(needs.follower_bytes_to_receive),
-        leader_min_bytes_per_s=_keyed(needs.leader_min_bytes_per_s),
-        follower_min_bytes_per_s=_keyed(needs.follower_min_bytes_per_s),
-        leader_min_write_rate_bytes_per_s=_keyed(needs.leader_min_write_rate_bytes_per_s),
-        failover_safe_leader_min_bytes_per_s=_keyed(safe),
+        leader_bytes_to_send=_by_name(needs.leader_bytes_to_send),
+        follower_bytes_to_receive=_by_name(needs.follower_bytes_to_receive),
+        leader_min_bytes_per_s=_by_name(needs.leader_min_bytes_per_s),
+        follower_min_bytes_per_s=_by_name(needs.follower_min_bytes_per_s),
+        leader_min_write_rate_bytes_per_s=_by_name(needs.leader_min_write_rate_bytes_per_s),
+        failover_safe_leader_min_bytes_per_s=_by_name(safe),
         uniform=UniformAnswer(**_uniform(plan.uniform)),
         per_broker=PerBrokerAnswer(
             leader_rate_bytes_per_s=_rates(plan.per_broker, "leader"),
@@ -200,7 +200,7 @@ def answer_of(plan: ThrottlePlan) -> PlanAnswer:
     )
 
 
-def _keyed(values: ByBroker) -> dict[str, int | None]:
+def _by_name(values: ByBroker) -> dict[str, int | None]:
     return {str(broker): value for broker, value in values.items()}
 
 

@@ -96,10 +96,10 @@ def reassignment_of(request: ThrottleRequest) -> Reassignment:
         write_bytes_per_s=whole_numbers(rows, "write_bytes_per_s"),
         log_size_bytes=whole_numbers(rows, "log_size_bytes"),
     )
-    return checked(columns)
+    return check(columns)
 
 
-def checked(columns: MoveColumns) -> Reassignment:
+def check(columns: MoveColumns) -> Reassignment:
     """``read_moves`` for a plan, in which every partition needs a leader. Raises ``BadRequest``."""
     try:
         found = read_moves(columns)
@@ -113,7 +113,7 @@ def checked(columns: MoveColumns) -> Reassignment:
     )
     if offline:
         raise BadRequest(
-            f"{shown(offline)}: no leader (-1), so nothing can be copied; bring one of the current replicas back first"
+            f"{show(offline)}: no leader (-1), so nothing can be copied; bring one of the current replicas back first"
         )
     return found
 
@@ -134,7 +134,7 @@ def _whole(row: PartitionRow, key: str) -> int | None:
     return math.ceil(value) if value >= 0 else math.floor(value)
 
 
-def shown(names: Iterable[str], most: int = 5) -> str:
+def show(names: Iterable[str], most: int = 5) -> str:
     """The first few, and how many more."""
     listed = list(names)
     text = ", ".join(listed[:most])

@@ -27,8 +27,8 @@ from streaming.planner.throttle.request import (
     BadRequest,
     PartitionRow,
     ThrottleRequest,
-    checked,
-    shown,
+    check,
+    show,
     whole_numbers,
 )
 
@@ -83,7 +83,7 @@ def survey(
     before, _ = _read_logs(kafka, placed)
     wait(interval_s)
     after, sizes = _read_logs(kafka, placed)
-    reassignment = checked(_columns(placed, write_rates(before, after), after, sizes))
+    reassignment = check(_columns(placed, write_rates(before, after), after, sizes))
     _refuse_full_disks(reassignment, sizes)
     moves = reassignment.moves
     brokers = {*moves.sources.brokers.tolist(), *moves.added.brokers.tolist()}
@@ -109,8 +109,8 @@ def _place(kafka: KafkaCluster, request: ThrottleRequest) -> _Placed:
         strangers = sorted(set(row.target) - brokers.keys())
         if strangers:
             raise BadRequest(
-                f"{row.name}: broker {shown(map(str, strangers))} of the target is not in the cluster, "
-                f"which has {shown(map(str, sorted(brokers)), 10)}"
+                f"{row.name}: broker {show(map(str, strangers))} of the target is not in the cluster, "
+                f"which has {show(map(str, sorted(brokers)), 10)}"
             )
         move = running.get((row.topic, row.partition))
         if move is not None and set(move.target) != set(row.target):

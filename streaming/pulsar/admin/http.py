@@ -78,8 +78,8 @@ class HttpClient(Closing):
         for _ in range(REDIRECTS_MAX):
             answer, text = self._once(method, url, query=query, content=content, deadline_s=deadline_s)
             if answer.status_code not in _REDIRECTED:
-                return self._accepted(method, url, answer.status_code, text)
-            url, query = _redirected(method, url, answer), None
+                return self._accept(method, url, answer.status_code, text)
+            url, query = _redirect_target(method, url, answer), None
         raise AdminError(
             "redirect-loop", call=f"{method} {url}", answer=f"{REDIRECTS_MAX} redirects", status=307
         )
@@ -119,7 +119,7 @@ class HttpClient(Closing):
             if response is not None:
                 response.close()
 
-    def _accepted(self, method: Method, url: str, status: int, text: bytes) -> bytes:
+    def _accept(self, method: Method, url: str, status: int, text: bytes) -> bytes:
         if status < _REDIRECTED.start:
             return text
         raise AdminError(
@@ -152,7 +152,7 @@ def addresses(url: str) -> list[str]:
     return [f"{scheme}://{host}" for host in hosts.split(",")]
 
 
-def _redirected(method: str, url: str, answer: httpx.Response) -> str:
+def _redirect_target(method: str, url: str, answer: httpx.Response) -> str:
     location: str | None = answer.headers.get("Location")
     if location is None:
         raise AdminError(

@@ -71,16 +71,16 @@ def test_of_two_executors_that_remember_on_pulsar_the_one_that_was_overtaken_ove
 ) -> None:
     memory = memory_of(stage.loaded(), cluster=CLUSTER)
     put = Remembered(added=ThrottledLists(leader={"t": "0:1"}))
-    with memory.held() as overtaken:
+    with memory.hold() as overtaken:
         write(memory_of(stage.loaded(), cluster=CLUSTER), put)
         with pytest.raises(Taken):
             overtaken.write(Remembered())
-    with memory.held() as again:
+    with memory.hold() as again:
         assert again.remembered == put
 
 
 def write(memory: Memory, remembered: Remembered) -> None:
-    with memory.held() as held:
+    with memory.hold() as held:
         held.write(remembered)
 
 

@@ -144,7 +144,7 @@ def test_an_executor_of_kafka_remembers_on_pulsar_with_its_permissions_and_names
 
 
 def write(memory: PulsarExecutorMemory, remembered: Remembered) -> None:
-    with memory.held() as held:
+    with memory.hold() as held:
         held.write(remembered)
 
 

@@ -10,7 +10,7 @@ from policies.throttle.lists import (
     difference,
     entries_of,
     foreign,
-    merged,
+    merge,
     text_of,
     without,
 )
@@ -28,7 +28,7 @@ def lists(leader: str) -> ThrottledLists:
 
 
 def test_entries_of_others_stay_and_only_ours_are_remembered() -> None:
-    after, added = merged(lists("7:1,0:2"), lists("0:2,0:10,0:9"))
+    after, added = merge(lists("7:1,0:2"), lists("0:2,0:10,0:9"))
     assert after == lists("0:2,0:9,0:10,7:1")
     assert added == lists("0:9,0:10")
     assert foreign(after, added) == lists("0:2,7:1")
@@ -36,7 +36,7 @@ def test_entries_of_others_stay_and_only_ours_are_remembered() -> None:
 
 
 def test_a_star_covers_ours_and_is_left_alone() -> None:
-    after, added = merged(lists("*"), lists("0:1"))
+    after, added = merge(lists("*"), lists("0:1"))
     assert (after, added) == (lists("*"), ThrottledLists())
     assert without(lists("*"), lists("0:1")) == lists("*")
     assert foreign(lists("*"), lists("0:1")) == lists("*")
@@ -60,7 +60,7 @@ def test_what_is_no_list_is_refused(text: str) -> None:
 def test_removing_what_was_added_restores_exactly_what_was_there(
     there: ThrottledLists, ours: ThrottledLists
 ) -> None:
-    after, added = merged(there, ours)
+    after, added = merge(there, ours)
     now = ThrottledLists(
         leader={**there.leader, **after.leader}, follower={**there.follower, **after.follower}
     )
@@ -72,8 +72,8 @@ def test_removing_what_was_added_restores_exactly_what_was_there(
 
 @given(there=BOTH, ours=st.builds(ThrottledLists, leader=OURS, follower=OURS))
 def test_merging_twice_changes_nothing(there: ThrottledLists, ours: ThrottledLists) -> None:
-    once, _ = merged(there, ours)
-    assert merged(once, ours) == (once, ThrottledLists())
+    once, _ = merge(there, ours)
+    assert merge(once, ours) == (once, ThrottledLists())
 
 
 def test_a_difference_is_what_the_other_has_not() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
-from policies.throttle.lists import ThrottledLists, merged, without
+from policies.throttle.lists import ThrottledLists, merge, without
 from policies.throttle.moves import Moves
 from policies.throttle.network import NetworkUse, network_limits
 from policies.throttle.pacing import decide
@@ -66,7 +66,7 @@ class Cluster:
 
 def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
     """The lists once a decision is carried out."""
-    added, _ = merged(lists, decision.add)
+    added, _ = merge(lists, decision.add)
     lists = overlaid(lists, added)
     return overlaid(lists, without(lists, decision.remove))
 

@@ -23,7 +23,7 @@ from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from state.pulsar import effects, findings, fleet, masks, rounds
 from state.pulsar.encoding import encode_fleet
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
 
 _SHEDDER = {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 1.0}
@@ -32,7 +32,7 @@ RESTLESS = settings_of(rounds={"warmup_rounds": 0}, avg_shedder=_SHEDDER, guards
 
 
 KAFKA = ClusterSettingsSource(
-    composed(
+    compose(
         {
             "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
             "pulsar": {"rounds": ROUNDS},

@@ -16,7 +16,7 @@ from state.events import Event
 from state.kafka.memory import decode_kafka
 from state.pulsar import rounds
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.state.engine.test_bulkhead import failing_in, kafka_trace
 from tests.state.traces import (
     CLUSTER,
@@ -38,7 +38,7 @@ FORGET = {"rounds": {"forget_cluster_s": 100.0, "warmup_rounds": 0}, "avg_shedde
 SETTINGS = settings_of(**FORGET)
 NEVER = settings_of(**FORGET | {"rounds": {"forget_cluster_s": 0.0, "warmup_rounds": 0}})
 KAFKA = ClusterSettingsSource(
-    composed(
+    compose(
         {
             "kafka": {"rounds": ROUNDS | {"forget_cluster_s": 100.0}, "throttle": {"floor_bytes_per_s": 1}},
             "pulsar": {"rounds": ROUNDS},

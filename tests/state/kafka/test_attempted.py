@@ -7,11 +7,11 @@ from state.events import Event, KafkaLoadReport, Reassignment
 from state.kafka.memory import KafkaMemory, decode_kafka
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.state.traces import CLUSTER, ROUNDS
 
 SETTINGS = ClusterSettingsSource(
-    composed(
+    compose(
         {
             "kafka": {"rounds": ROUNDS | {"warmup_rounds": 1}, "throttle": {"floor_bytes_per_s": 1}},
             "pulsar": {"rounds": ROUNDS},

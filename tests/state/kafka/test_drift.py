@@ -64,28 +64,30 @@ def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
     observation: Observation, expected: Drift
 ) -> None:
     memory = memory_of()
-    assert drift.look(memory, observation) == (expected, NO_DRIFT)
-    assert drift.look(memory, observation) == (expected, expected)
+    assert drift.observe_drift(memory, observation) == (expected, NO_DRIFT)
+    assert drift.observe_drift(memory, observation) == (expected, expected)
 
 
 def test_a_rate_that_somebody_set_is_in_force_and_named_until_the_rules_ask_for_another() -> None:
     memory = memory_of()
     changed = seen_of(rates={**RATES, L1: 50})
     for _ in range(2):
-        drift.look(memory, changed)
+        drift.observe_drift(memory, changed)
     assert memory.pacing.rates() == {**RATES, L1: 50}
-    assert drift.look(memory, changed) == (NO_DRIFT, NO_DRIFT)
-    assert drift.named(memory, NO_DRIFT) == {"leader:1": 50}
-    drift.forget(memory, ThrottleDecision(trigger="throttle-lost", set_rates={**RATES, L1: 50}))
-    assert drift.named(memory, NO_DRIFT) == {"leader:1": 50}
-    drift.forget(memory, ThrottleDecision(trigger="minimum-rose", set_rates=dict.fromkeys(RATES, 60)))
-    assert drift.named(memory, NO_DRIFT) == {}
+    assert drift.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
+    assert drift.changed_rates(memory, NO_DRIFT) == {"leader:1": 50}
+    drift.forget_changed_rates(memory, ThrottleDecision(trigger="throttle-lost", set_rates={**RATES, L1: 50}))
+    assert drift.changed_rates(memory, NO_DRIFT) == {"leader:1": 50}
+    drift.forget_changed_rates(
+        memory, ThrottleDecision(trigger="minimum-rose", set_rates=dict.fromkeys(RATES, 60))
+    )
+    assert drift.changed_rates(memory, NO_DRIFT) == {}
 
 
 def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> None:
     memory = memory_of()
     for rates in ({**RATES, L1: 20}, RATES, {**RATES, L1: 20}):
-        _, sure = drift.look(memory, seen_of(rates=rates))
+        _, sure = drift.observe_drift(memory, seen_of(rates=rates))
         assert sure == NO_DRIFT
     assert memory.pacing.rates() == RATES
 
@@ -93,9 +95,9 @@ def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> No
 def test_reports_that_never_tell_lists_or_rates_lose_none() -> None:
     memory = memory_of()
     for _ in range(3):
-        assert drift.look(memory, seen_of(ThrottledLists(), {})) == (NO_DRIFT, NO_DRIFT)
-    drift.look(memory, seen_of())
-    assert drift.look(memory, seen_of(ThrottledLists(), {}))[0] == Drift(
+        assert drift.observe_drift(memory, seen_of(ThrottledLists(), {})) == (NO_DRIFT, NO_DRIFT)
+    drift.observe_drift(memory, seen_of())
+    assert drift.observe_drift(memory, seen_of(ThrottledLists(), {}))[0] == Drift(
         lost=OURS, rates=dict.fromkeys(RATES)
     )
 
@@ -112,12 +114,12 @@ def test_reports_that_never_tell_lists_or_rates_lose_none() -> None:
 )
 def test_nothing_is_judged_while_nobody_knows_what_ought_to_be_there(memory: KafkaMemory) -> None:
     for _ in range(3):
-        assert drift.look(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
+        assert drift.observe_drift(memory, seen_of(ThrottledLists(), {L1: 1})) == (NO_DRIFT, NO_DRIFT)
 
 
 def test_it_is_remembered_across_a_restart() -> None:
     memory = memory_of()
-    drift.look(memory, seen_of(rates={**RATES, L1: 50}))
+    drift.observe_drift(memory, seen_of(rates={**RATES, L1: 50}))
     again = decode_kafka(encode_kafka(memory))
-    assert drift.look(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
+    assert drift.observe_drift(again, seen_of(rates={**RATES, L1: 50}))[1] == Drift(rates={L1: 50})
     assert decode_kafka(encode_kafka(again)) == again

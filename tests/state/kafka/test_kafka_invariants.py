@@ -13,7 +13,7 @@ from state.events import Event, KafkaLoadReport, Reassignment, Tick
 from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import composed
+from streaming.settings.tree import compose
 from tests.state.traces import (
     ROUNDS,
     Run,
@@ -33,7 +33,7 @@ def settings_of(*, is_pulsar_alike: bool = True, **throttle: Any) -> SettingsSou
     """``is_pulsar_alike``: Pulsar's rounds are as long; else they last a minute, as without a setting."""
     kafka = {"rounds": ROUNDS, "throttle": {"floor_bytes_per_s": 1} | throttle}
     pulsar = {"rounds": ROUNDS} if is_pulsar_alike else {}
-    return ClusterSettingsSource(composed({"kafka": kafka, "pulsar": pulsar}))
+    return ClusterSettingsSource(compose({"kafka": kafka, "pulsar": pulsar}))
 
 
 SETTINGS = [

@@ -5,7 +5,7 @@ import pytest
 
 from state.facts import Facts
 from state.pulsar.memory import Fleet
-from state.pulsar.own_topics import carried
+from state.pulsar.own_topics import carries_own_topics
 
 
 def bundle(messages_per_s: float, bytes_per_s: float) -> Fleet:
@@ -31,10 +31,10 @@ def test_half_of_its_messages_and_of_its_bytes_are_needed(
     own: tuple[float, float], expected: list[bool]
 ) -> None:
     facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": own, "t/gone/0x0_0x1": (1.0, 1.0)})
-    assert carried(bundle(100.0, 1000.0), 2, facts).tolist() == expected
+    assert carries_own_topics(bundle(100.0, 1000.0), 2, facts).tolist() == expected
 
 
 def test_an_idle_bundle_and_a_cluster_nobody_looked_at_are_not_its_own() -> None:
     facts = Facts([], [], [], [], {}, own_topics={"t/n/0x0_0x1": (0.0, 0.0)})
-    assert not carried(bundle(0.0, 0.0), 2, facts).any()
-    assert not carried(bundle(0.0, 0.0), 2, None).any()
+    assert not carries_own_topics(bundle(0.0, 0.0), 2, facts).any()
+    assert not carries_own_topics(bundle(0.0, 0.0), 2, None).any()
