@@ -88,7 +88,7 @@ class _All(Collector):
 
 
 def _used_families() -> CollectorRegistry:
-    """Of the controller, a collector and an executor of either system."""
+    """Metrics of the controller, a collector and an executor of either system."""
     collector = CollectorMetrics(
         _CLUSTER,
         results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),

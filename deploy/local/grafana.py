@@ -18,7 +18,7 @@ PROVISIONING = DEPLOY / "grafana" / "provisioning"
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
 INSTALL = "https://grafana.com/docs/grafana/latest/setup-grafana/installation/"
 _HOMES = ("..", "../share/grafana")
-"""Of the archives and of Homebrew, from the directory of the program."""
+"""Where archives and Homebrew have it, from the directory of the program."""
 _PACKAGED = Path("/usr/share/grafana")
 """Home of the packages for Linux. What they put on the PATH is a script that reads the service's settings."""
 

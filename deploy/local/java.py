@@ -20,7 +20,7 @@ _COMMANDS = """\
 _PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
 """Tried in this order: Debian 12 has 17, Debian 13 only newer ones."""
 APT_TIMEOUT_S = 900.0
-"""Of one command of a package manager, on a slow line."""
+"""Limit for one command of a package manager, on a slow line."""
 
 
 def _install() -> bool:

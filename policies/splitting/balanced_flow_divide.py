@@ -33,7 +33,7 @@ class _Atoms:
 
     loads: LoadRow
     firsts: Ints
-    """Row of each one's first topic, (n,); its last one is the row before the next one's first."""
+    """Row of the first topic of each, (n,); its last one is the row before the next one's first."""
     boundaries: Ints
     """The boundary before each, (n,); the one before the first is meaningless."""
 

@@ -55,7 +55,7 @@ ONE_TOPIC_RATIO = 0.9
 """Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less
 than a tenth, and a split is for ever."""
 MOST_BOUNDARIES = 10_000
-"""Of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
+"""Boundaries of one split at most, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
 _LEAST_TOPICS = 2
 """Topics a bundle needs to be split: a topic is the smallest unit."""
 _OPEN = -1

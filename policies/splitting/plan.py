@@ -45,7 +45,7 @@ which it alone overloads its broker (``relief``)."""
 BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES, BY_BROKER_MESSAGES, BY_BROKER_BYTES = range(len(TRIGGERS))
 
 NO_TOPIC = -1
-"""Row of a topic that there is not."""
+"""Stands for no topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

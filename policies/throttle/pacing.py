@@ -218,7 +218,7 @@ def _is_lost(snapshot: PacingSnapshot) -> bool:
 
 
 def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
-    """Of a role whose rate can go up; under a cap just above the minimum it stays near.
+    """Whether a minimum is near a rate that can go up; under a cap just above the minimum it stays near.
 
     A leader that is no source has no rate: it is on no list, so nothing holds it back.
     """

@@ -15,7 +15,7 @@ class ListSteps:
     wanted: ThrottledLists
     add: ThrottledLists
     joined: ThrottledLists
-    """Of those to add, the ones that were never there."""
+    """Those to add that were never there."""
     remove: ThrottledLists
     leaders: tuple[int, ...]
     """Brokers that need a leader rate: every source, whoever leads."""

@@ -48,7 +48,7 @@ class PacingSnapshot:
     """From ``network_limits``."""
     room: Caps = NO_CAPS
     planned_fingerprint: str | None = None
-    """Of the plan that somebody made; None: there is none."""
+    """Fingerprint of the plan that somebody made; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,7 @@ def _blend(predicted_s: float | None, observed_s: float | None, weight: float) -
 
 
 def _slopes(samples: tuple[Sample, ...]) -> dict[str, float] | None:
-    """Of the roles in the first sample and the last; None with fewer than two moments."""
+    """Slope of each role that is in the first and in the last sample; None with fewer than two moments."""
     if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:  # noqa: PLR2004
         return None
     rose = {

@@ -95,7 +95,7 @@ class RatePlan:
     """None: unknown, and no violation is known."""
     violations: tuple[Violation, ...]
     durations_s: Mapping[BrokerRole, float | None]
-    """Of the roles that finish, in the order of ``rates``; None: unknown."""
+    """Duration of each role that finishes, in the order of ``rates``; None: unknown."""
     total_s: float | None
     """The longest of them; None when infeasible or unknown."""
     bottleneck: BrokerRole | None

@@ -13,7 +13,7 @@ WaitingKind = Literal["report", "topics", "logs", "moves"]
 class WaitingKey(NamedTuple):
     """What waits in an open round.
 
-    Of a Pulsar broker its load report and the statistics of its topics; of a Kafka broker its logs; of a Kafka cluster,
+    For a Pulsar broker: its load report and the statistics of its topics; of a Kafka broker its logs; of a Kafka cluster,
     under the empty name, its moves.
     """
 

@@ -9,7 +9,7 @@ from state.throttle_outputs import ThrottleSummary
 V = TypeVar("V")
 
 SHOWN_CHARACTERS = 500
-"""Of a list that somebody else set."""
+"""Characters shown of a list that somebody else set."""
 
 
 def cut_throttle(found: ThrottleSummary, shown: int) -> ThrottleSummary:

@@ -5,8 +5,8 @@ in force from then on: it is named and kept for as long as the rules would keep 
 so that nobody's rate holds a move for ever. Known to undo lists or rates of others: ``kafka-reassign-partitions``
 (``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
 
-Judged only while no decision of ours is on its way, of brokers that reported, and once reports have shown that they tell
-such settings at all. Two rounds in a row, because a sweep may have begun before our last change was there.
+A difference counts only while no decision of ours is on its way, only for brokers that reported, and only once reports have
+shown that they tell such settings at all. Two rounds in a row, because a sweep may have begun before our last change was there.
 """
 
 from collections.abc import Mapping

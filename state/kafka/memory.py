@@ -59,7 +59,7 @@ class KafkaMemory:
     """Time of each broker's newest report."""
     readings: dict[Partition, Reading] = field(default_factory=dict)
     rates: dict[Partition, KnownRate] = field(default_factory=dict)
-    """Of the partitions that move, for rounds that tell none."""
+    """Write rates of the partitions that move, for rounds in which none is reported."""
     pacing: PacingMemory = field(default_factory=PacingMemory)
     pending: Pending | None = None
     attempted: ThrottledLists = field(default_factory=ThrottledLists)

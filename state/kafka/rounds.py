@@ -73,7 +73,7 @@ def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
 
 
 _REMOVAL_BYTES = 100_000
-"""Of an action that takes a throttle off, beside the lists: its other fields."""
+"""Size of the other fields, beside the lists, of an action that takes a throttle off."""
 
 
 @dataclass(frozen=True, slots=True)

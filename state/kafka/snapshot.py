@@ -197,7 +197,7 @@ def _moves(
 def _write_rates(
     wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
 ) -> Ints:
-    """Of each partition, (n,), or UNKNOWN; those whose two readings are of the same moments are taken together."""
+    """Write rate of each partition, (n,), or UNKNOWN; those whose two readings are of the same moments are taken together."""
     rates = np.full(len(wheres), UNKNOWN, dtype=np.int64)
     pairs = [(before.get(where), now.get(where)) for where in wheres]
     moments: dict[tuple[int, int], list[int]] = {}

@@ -1,6 +1,6 @@
 """What may be touched: every mask of a round is painted here, before the policies look.
 
-A mask only takes candidates away, and says why with a typed reason. Of several reasons a bundle has one: a decision in flight
+A mask only takes candidates away, and says why with a typed reason. A bundle has one reason, also where several hold: a decision in flight
 before one without effect, before a cooldown, before an excluded namespace, before missing samples; what concerns its broker or
 its group comes last.
 """

@@ -53,7 +53,7 @@ class Shed:
 
     parts: tuple[Part, ...]
     plan: SheddingPlan
-    """Of all parts, in rows of the whole view."""
+    """The plan of all parts, in rows of the whole view."""
     groups: Ints
     """Group of each row of ``plan.examined``."""
 

@@ -196,7 +196,7 @@ class KafkaSweeper:
 
 
 def _end_offsets(kafka: KafkaCluster, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
-    """Of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
+    """End offsets of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
     led = [where for where, move in moves.items() if move.leader != NO_LEADER]
     try:
         return kafka.end_offsets(led)

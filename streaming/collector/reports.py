@@ -20,7 +20,7 @@ class ForeignReport(Exception):
 
 
 class BundleLoad(msgspec.Struct, frozen=True):
-    """Of Pulsar's ``NamespaceBundleStats``."""
+    """A field of Pulsar's ``NamespaceBundleStats``."""
 
     msgRateIn: float | None = 0.0  # noqa: N815  Pulsar's names
     msgRateOut: float | None = 0.0  # noqa: N815

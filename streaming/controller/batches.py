@@ -36,10 +36,10 @@ class BatchPublisher:
         self.telling = Telling(metrics, forget_after_s)
         self.publish_to(topics)
         self.error: Exception | None = None
-        """Of the last batch; None while it went through, for readiness."""
+        """Error of the last batch, for readiness; None when it went through."""
         self._raised: Exception | None = None
         self.newest_batch_id: int | None = None
-        """Of those begun since the start; when it rises, Spark has committed the one before."""
+        """The newest batch begun since the start; when it rises, Spark has committed the one before."""
         self.published_count = 0
         """Batches that went through since the start, those skipped as already published included."""
 

@@ -135,7 +135,7 @@ class QueryLoop:
         self.readiness.phase = text
 
     def _failure(self, error: Exception) -> Failure:
-        """What went wrong. Of the batch function's own error Spark passes on no more than its text."""
+        """What went wrong. Spark passes on only the text of the batch function's own error."""
         raised = self.batches.take_raised()
         if isinstance(raised, Fenced | CheckpointMismatch):
             raise raised from error

@@ -53,7 +53,7 @@ class Throttle:
     rates_bytes_per_s: Mapping[BrokerRole, int] = field(default_factory=dict)
     """Brokers' own."""
     defaults_bytes_per_s: Mapping[Role, int] = field(default_factory=dict)
-    """Of all brokers that have none of their own."""
+    """The rate of all brokers that have none of their own."""
 
 
 class _Value(NamedTuple):

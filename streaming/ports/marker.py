@@ -35,7 +35,7 @@ class RanWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNNAMED = RanWith(version="", settings="")
-"""Of a publisher that was not told."""
+"""Name of a publisher that was given none."""
 
 
 class BatchState(Enum):

@@ -94,7 +94,7 @@ class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def formatter(form: Literal["console", "json"]) -> logging.Formatter:
-    """Of lines for people, or of objects with ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message``."""
+    """Lines for people, or JSON objects with ``time`` (RFC 3339, UTC), ``level``, ``logger`` and ``message``."""
     if form == "console":
         return logging.Formatter(_CONSOLE)
     return JsonFormatter(

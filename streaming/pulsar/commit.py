@@ -85,10 +85,10 @@ def finish(commit: Commit) -> Commit:
 
 
 def producer_name(name: str, commit: Commit) -> str:
-    """Of the producers of the outputs; the broker lets one of a name be connected to a topic."""
+    """Name of the producers of the outputs; the broker lets one of a name be connected to a topic."""
     return f"{name}/{commit.lineage}"
 
 
 def sequence_id(batch_id: int, place: int) -> int:
-    """Of the output at a place, from 0, of its batch's publishing order; rises, with gaps. Never 0, which Pulsar replaces."""
+    """Sequence id of the output at a place, from 0, in its batch's publishing order; rises, with gaps. Never 0, which Pulsar replaces."""
     return (batch_id << _PLACE_BITS) + place + 1

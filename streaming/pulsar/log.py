@@ -19,7 +19,7 @@ _POLL_MS = 2_000
 _QUEUE = 200
 """Messages a reader asks for beforehand; each worker keeps so many of each partition between two batches, too."""
 _BATCH_SIZE_FIELD = 6
-"""Of ``MessageIdData`` in ``PulsarApi.proto``."""
+"""Field of ``MessageIdData`` in ``PulsarApi.proto``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

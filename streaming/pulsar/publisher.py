@@ -1,6 +1,6 @@
 """Publishes micro-batches to Pulsar, each output once, and hands over cleanly from one controller to the next.
 
-By producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
+Uses producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
 commits topic (PIP-68), whose last message is the marker. The order at start is fixed: the exclusive producer fences older
 incarnations; only then are marker and checkpoint read, compared, and the marker written again with the next epoch, which
 is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``pulsar_commit``).

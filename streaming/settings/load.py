@@ -43,8 +43,8 @@ _OPTIONS: Mapping[str, str] = {
 class Loaded:
     """The settings in force and, by dotted key, where each value was written.
 
-    A source is ``default``, ``file NAME``, ``environment VARIABLE`` or ``flag --OPTION``. Of a cluster's section only
-    the keys that were set there have one.
+    A source is ``default``, ``file NAME``, ``environment VARIABLE`` or ``flag --OPTION``. In a cluster's section
+    only the keys that were set there have one.
     """
 
     settings: Settings

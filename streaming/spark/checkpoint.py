@@ -222,7 +222,7 @@ class CheckpointDirectory:
         return self._read(newest)
 
     def _read_what_can_be(self, start: Start) -> Checkpoint:
-        """Of a checkpoint that may be damaged, or be none."""
+        """As much as can be read of a checkpoint that may be damaged or missing."""
         try:
             return self._read(start)
         except CheckpointError:

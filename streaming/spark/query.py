@@ -23,7 +23,7 @@ class LastBatch:
     state_rows: int
     state_memory_bytes: int
     input_behind_records: float | None
-    """Of the partition that is furthest behind; None where the source does not say."""
+    """Lag of the partition that is furthest behind; None where the source does not say."""
 
 
 class Query:

@@ -31,7 +31,7 @@ _POLL_RECORDS = "1"
 """Records that Kafka's consumer unpacks at once. A fetch of 1 MB may hold many that compress well: with its default of 500,
 records of 32 MiB would take 16 GB of heap."""
 _CHUNK_BYTES = 262_144
-"""Of a record's value in one row. When Spark's sort by cluster has spilled, it reads a row of each of its files at once: some
+"""Bytes of a record's value in one row. When Spark's sort by cluster has spilled, it reads a row of each of its files at once: some
 300 files for a batch of 2,000 records of 32 MiB."""
 
 

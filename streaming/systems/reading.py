@@ -18,7 +18,7 @@ def input_reader(
     partition: int | None = None,
     compacted: bool = False,
 ) -> Reader:
-    """Of a topic on the input's side; of one of its partitions, where it is named.
+    """Reader of a topic on the input's side; of one of its partitions, where it is named.
 
     ``compacted``: of what was compacted, the newest record of each key is enough. On Kafka compaction takes the others away for
     everybody, on Pulsar only for who asks for that.
@@ -49,7 +49,7 @@ def input_partitions(
 
 
 def output_reader(settings: Settings, topic: str, *, begin: Begin = "earliest") -> Reader:
-    """Of a topic on the output's side."""
+    """Reader of a topic on the output's side."""
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:
         from streaming.pulsar.reading import PulsarTopicReader  # noqa: PLC0415  Pulsar's client, when it is needed

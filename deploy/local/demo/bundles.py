@@ -42,7 +42,7 @@ class Namespace:
     """Subscriptions of a topic: how often each message that is published is delivered."""
 
     def traffic(self, messages_per_s: float) -> Traffic:
-        """Of so many messages, in and out together."""
+        """Traffic of a topic with so many messages/s, in and out together."""
         rate_in = messages_per_s / (1 + self.fan_out_count)
         rate_out = messages_per_s - rate_in
         size = self.message_bytes

@@ -89,7 +89,7 @@ class Sweep:
     number: int
     time_ms: int
     bundles_count: int
-    """Of the whole fleet, heartbeat bundles not counted; one that moves counts once."""
+    """Bundles of the whole fleet without heartbeat bundles; one that moves counts once."""
     brokers: tuple[BrokerNow, ...]
     finished: tuple[Result, ...]
 

@@ -228,7 +228,7 @@ def _decision(decision: Decision) -> tuple[Text, Text]:
 
 
 def _messages_per_s(decision: Decision) -> float:
-    """Of the bundle, as it was decided on."""
+    """Messages/s of the bundle when the action was decided."""
     return float(decision.action.evidence["bundle_messages_per_s"])
 
 

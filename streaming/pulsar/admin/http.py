@@ -35,7 +35,7 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 REASON_CHARS_MAX = 64 * 1024
 """A broker's reason is told whole: with an exception in it, what matters stands at its end. No honest one is longer."""
 PAGE_CHARS_MAX = 300
-"""Of what is no answer of Pulsar's, such as the page of a proxy."""
+"""Characters shown of an answer that is not Pulsar's, such as the page of a proxy."""
 _REDIRECTED = range(300, 400)
 
 
