@@ -49,7 +49,7 @@ LOST = ThrottledLists(leader={"t": "0:2"})
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("observation", "expected"),
     [
         (seen_of(), NO_DRIFT),
         (seen_of(lists=ThrottledLists(leader={"t": "*"}, follower={"t": "*"})), NO_DRIFT),
