@@ -13,8 +13,8 @@ from state.events import Control
 from state.settings import RoundSettings
 
 MAX_WAITING_COUNT: Final = 100
-"""Control events of one cluster that are remembered: the one in force and those that wait for their rounds. Of a cluster that is
-silent no round closes, and each event would wait for ever."""
+"""Control events of one cluster that are remembered: the one in force and those that wait for their rounds. A silent
+cluster closes no round, so each event would wait for ever."""
 
 
 def first_round(time_ms: int, *, lateness_ms: int, length_ms: int) -> int:
