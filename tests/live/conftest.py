@@ -1,6 +1,6 @@
-"""One Kafka and one warm `trimtab` for all live tests; topics, names and checkpoints are each test's own.
+"""One Kafka, one Pulsar and one warm `trimtab` for the live tests; topics, names and checkpoints are each test's own.
 
-They run one after another, in one process, also where the other tests run beside them.
+Tests of a group run one after another in one process; other groups, and the tests that need no broker, run beside them.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,24 @@ from tests.live.stage import Stage, staged
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All that needs a broker is one group for `pytest -n`, but for what moves partitions, which has brokers of its own."""
+    """Groups for `pytest -n`, by the brokers they share: what moves partitions has three of its own."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            is_move = item.path.stem.startswith("test_throttle_")
-            item.add_marker(pytest.mark.xdist_group("moves" if is_move else "live"))
+            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(here))))
+
+
+def group_of(path: Path) -> str:
+    """The group of a test's file."""
+    if path.parts[0] == "pulsar":
+        return "pulsar"
+    if path.stem.startswith("test_throttle_"):
+        return "moves"
+    return "alone" if path.stem in ALONE else "kafka"
+
+
+ALONE = {"test_demo", "test_faults", "test_local_kafka", "test_run_crash", "test_run_damage", "test_run_standalone"}
+"""Tests that start brokers or controllers of their own."""
 
 
 @pytest.fixture(scope="session")

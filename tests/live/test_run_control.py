@@ -42,7 +42,8 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
 
 def summary_of(cluster: str, system: str) -> bytes:
     """As much of a round's summary as tells what kind of cluster it is."""
-    return json.dumps({"type": "trimtab.round.v1", "cluster": cluster, "data": {"system": system}}).encode()
+    event = {"id": "a", "source": "/trimtab/t", "type": "trimtab.round.v1", "cluster": cluster}
+    return json.dumps({**event, "data": {"system": system}}).encode()
 
 
 def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_state_nor_series(

@@ -52,11 +52,12 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
     )
     assert Counter(id_ for id_, _ in results) == dict.fromkeys(decided, 1), "each action has one result"
     done = {id_ for id_, result in results if result["outcome"] == "succeeded"}
-    put_back = [result["reason"] for id_, result in results if id_ not in done]
-    assert all("still on" in str(told) for told in put_back), "Pulsar may give it back"
+    put_back = [str(result["reason"]) for id_, result in results if id_ not in done]
+    assert all("still on" in reason for reason in put_back), "Pulsar may give it back"
     assert not any(result["was_done_before"] for _, result in results)
-    targets = Counter(decided[id_]["bundle"] for id_ in done)
-    assert set(targets.values()) == {1}, "no bundle is moved or cut twice"
+    astray = {decided[id_]["bundle"] for id_, result in results if "it landed on" in str(result["reason"])}
+    targets = Counter(decided[id_]["bundle"] for id_ in done if decided[id_]["bundle"] not in astray)
+    assert set(targets.values()) == {1}, "no bundle is moved or cut twice, but where Pulsar put it elsewhere"
     (cut,) = (each for each in decided.values() if each["type"].endswith("split.v1"))
     _assert_as_predicted(hot, cut)
 

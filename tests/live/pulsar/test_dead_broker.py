@@ -38,8 +38,10 @@ def test_a_killed_broker_fails_by_name_its_actions_fail_with_the_remedy_and_the_
 
         executing.run(once=True)
         result = commander.results()[action]
-        assert result["outcome"] == "failed"
-        assert "check admin_url" in str(result["reason"])
+        if result["outcome"] == "failed":
+            assert "check admin_url" in str(result["reason"])
+        else:  # its session in ZooKeeper has ended since
+            assert "nobody owns it" in str(result["reason"]), result
 
         def gone() -> bool:
             assert collecting.sweep()
