@@ -9,7 +9,9 @@ Kafka itself keeps the order of the text; here it is always numeric, so that equ
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import pairwise
+
+import numpy as np
 
 from policies.throttle.moves import Moves
 from policies.throttle.replicas import ReplicaSet
@@ -41,12 +43,13 @@ def lists_of(moves: Moves) -> ThrottledLists:
 
 def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
     rows = replicas.rows
-    pairs = zip(
-        moves.topic[rows].tolist(), moves.partition[rows].tolist(), replicas.brokers.tolist(), strict=True
-    )
+    topic = moves.topic[rows]
+    brokers = replicas.brokers.tolist()
+    entries = [f"{at}:{broker}" for at, broker in zip(moves.partition[rows].tolist(), brokers, strict=True)]
+    starts = np.flatnonzero(np.diff(topic, prepend=-1)).tolist()
     return {
-        moves.topics[topic]: ",".join([f"{partition}:{broker}" for _, partition, broker in entries])
-        for topic, entries in groupby(pairs, key=lambda pair: pair[0])
+        moves.topics[int(topic[start])]: ",".join(entries[start:end])
+        for start, end in pairwise([*starts, len(entries)])
     }
 
 
@@ -147,8 +150,3 @@ def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
 def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
     left = {topic: _take(text, other.get(topic, "")) for topic, text in one.items()}
     return {topic: text for topic, text in left.items() if text}
-
-
-def brokers_of(lists: Mapping[str, str]) -> tuple[int, ...]:
-    """Brokers named in the lists of one role, ascending. Raises ``BadList``."""
-    return tuple(sorted({broker for text in lists.values() for _, broker in entries_of(text)}))

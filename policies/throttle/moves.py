@@ -25,7 +25,6 @@ LARGEST_NUMBER = (1 << 63) - 1
 """Largest value of Kafka's int64: sizes, offsets and rates."""
 LARGEST_PARTITION = (1 << 31) - 1
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_IMPOSSIBLE = -2
 
 
 class BadMove(ValueError):
@@ -271,15 +270,20 @@ class _Sorted:
     def numbers(self, kind: str) -> Ints:
         """Rates or sizes in order, (n,)."""
         given: Sequence[int | None] = getattr(self.columns, kind)
-        read = (UNKNOWN if value is None else value if value >= 0 else _IMPOSSIBLE for value in given)
+        is_known = np.ones(len(given), dtype=np.bool_)
+        if None in given:
+            is_known = np.array([value is not None for value in given], dtype=np.bool_)
+        values = [value for value in given if value is not None]
+        found = np.full(len(given), UNKNOWN, dtype=np.int64)
         try:
-            found = np.fromiter(read, dtype=np.int64, count=len(given))[self.order]
+            found[is_known] = values
         except OverflowError as error:
             raise BadMove(f"a {kind} is above {LARGEST_NUMBER}, the largest number Kafka holds") from error
         self.refuse(
-            found == _IMPOSSIBLE, lambda at: f"{kind} is {given[at]}; expected 0 or more, or null for unknown"
+            ((found < 0) & is_known)[self.order],
+            lambda at: f"{kind} is {given[at]}; expected 0 or more, or null for unknown",
         )
-        return found
+        return found[self.order]
 
 
 _KEYS = {

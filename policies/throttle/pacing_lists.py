@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from policies.throttle.lists import ThrottledLists, brokers_of, difference, lists_of, merge, union, without
+import numpy as np
+
+from policies.throttle.lists import ThrottledLists, difference, lists_of, merge, union, without
 from policies.throttle.moves import Moves
 from policies.throttle.rates import BrokerRole
 
@@ -41,8 +43,8 @@ class ListSteps:
             add=union(joined, lost),
             joined=joined,
             remove=difference(added, wanted),
-            leaders=brokers_of(needed.leader),
-            followers=brokers_of(needed.follower),
+            leaders=tuple(np.unique(moves.sources.brokers).tolist()),
+            followers=tuple(np.unique(moves.added.brokers).tolist()),
         )
 
     @property

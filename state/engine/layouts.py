@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from state.engine.upgrade_kafka import with_move_table, with_replica_table
 from state.engine.upgrade_ledger import with_ledger
 
 VERSION = 3
@@ -31,11 +32,20 @@ Upgrade = Callable[[Kind, Any], Any]
 
 
 def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps what a shedding policy remembers under the policy's name, and decisions in one ledger."""
-    if kind == "header":
-        return with_ledger(body)
-    if kind != "fleet":
-        return body
+    """Version 3 keeps decisions in one ledger, a policy's memory under its name, and Kafka's reports as columns."""
+    match kind:
+        case "header":
+            return with_ledger(body)
+        case "logs":
+            return with_replica_table(body)
+        case "moves":
+            return with_move_table(body)
+        case "fleet":
+            return _with_memory_by_policy(body)
+    return body
+
+
+def _with_memory_by_policy(body: Any) -> Any:
     low_hits, high_hits, history_ratio = body[11:14]
     policies = {
         "avg-shedder": {"low_hits": low_hits, "high_hits": high_hits},

@@ -5,7 +5,6 @@ is not known yet.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,25 +13,13 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
 from policies.throttle.rates import Role
 from state.engine.layouts import seal, unseal
-from state.kafka_reports import BrokerLogs, MovesReport, Partition
+from state.kafka.partition_table import PartitionTable
+from state.kafka_reports import BrokerLogs, MovesReport
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A partition's log at its leader at one moment."""
-
-    at_ms: int
-    leader: int
-    log_size_bytes: int
-    end_offset: int
-    """Or ``UNKNOWN``."""
-
-
-class KnownRate(NamedTuple):
-    """What was written to a partition when that was known last."""
-
-    write_bytes_per_s: int
-    at_ms: int
+READING = ("at_ms", "leader", "log_size_bytes", "end_offset")
+"""Numbers of a partition's log at its leader at one moment; the end offset may be ``UNKNOWN``."""
+KNOWN_RATE = ("write_bytes_per_s", "at_ms")
+"""Numbers of what was written to a partition when that was known last."""
 
 
 class Pending(msgspec.Struct, frozen=True, array_like=True):
@@ -57,9 +44,10 @@ class KafkaMemory:
 
     last_ms: dict[str, int] = field(default_factory=dict)
     """Time of each broker's newest report."""
-    readings: dict[Partition, Reading] = field(default_factory=dict)
-    rates: dict[Partition, KnownRate] = field(default_factory=dict)
-    """Write rates of the partitions that move, for rounds in which none is reported."""
+    readings: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(READING)))
+    """The columns of ``READING``."""
+    rates: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(KNOWN_RATE)))
+    """The columns of ``KNOWN_RATE``, of the partitions that move, for rounds in which none is reported."""
     pacing: PacingMemory = field(default_factory=PacingMemory)
     pending: Pending | None = None
     attempted: ThrottledLists = field(default_factory=ThrottledLists)
@@ -143,17 +131,10 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
     """Bytes of a memory; 80 bytes a moving partition, and the throttled replica lists."""
-    topics = sorted({topic for topic, _ in memory.readings})
-    place = {topic: at for at, topic in enumerate(topics)}
-    rows = [
-        (place[topic], partition, found.at_ms, found.leader, found.log_size_bytes, found.end_offset)
-        for (topic, partition), found in sorted(memory.readings.items())
-    ]
     return seal(
         _MemoryBytes(
             memory.last_ms,
-            topics,
-            np.array(rows, dtype="<i8").tobytes(),
+            *_bytes_of(memory.readings),
             memory.pacing,
             memory.pending,
             memory.attempted,
@@ -165,7 +146,7 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
             memory.tells_rates,
             memory.tells_lists,
             memory.changed_rates,
-            *_rates_bytes(memory.rates),
+            *_bytes_of(memory.rates),
         )
     )
 
@@ -173,15 +154,9 @@ def encode_kafka(memory: KafkaMemory) -> bytes:
 def decode_kafka(value: bytes) -> KafkaMemory:
     """Memory from bytes. Raises what ``unseal`` does."""
     body = _memory.decode(unseal("kafka", value))
-    columns = np.frombuffer(body.columns, dtype="<i8").reshape(-1, 6).tolist()
     return KafkaMemory(
         last_ms=body.last_ms,
-        readings={
-            (body.topics[topic], partition): Reading(
-                at_ms=at_ms, leader=leader, log_size_bytes=size, end_offset=offset
-            )
-            for topic, partition, at_ms, leader, size, offset in columns
-        },
+        readings=_table_of(body.topics, body.columns, READING),
         pacing=body.pacing,
         pending=body.pending,
         attempted=body.attempted,
@@ -193,22 +168,16 @@ def decode_kafka(value: bytes) -> KafkaMemory:
         tells_rates=body.tells_rates,
         tells_lists=body.tells_lists,
         changed_rates=body.changed_rates,
-        rates=_rates_of(body.rated_topics, body.rates),
+        rates=_table_of(body.rated_topics, body.rates, KNOWN_RATE),
     )
 
 
-def _rates_bytes(rates: dict[Partition, KnownRate]) -> tuple[list[str], bytes]:
-    topics = sorted({topic for topic, _ in rates})
-    place = {topic: at for at, topic in enumerate(topics)}
-    rows = [(place[topic], partition, *rate) for (topic, partition), rate in sorted(rates.items())]
-    return topics, np.array(rows, dtype="<i8").tobytes()
+def _bytes_of(table: PartitionTable) -> tuple[list[str], bytes]:
+    return list(table.topics), table.columns.astype("<i8").tobytes()
 
 
-def _rates_of(topics: list[str], columns: bytes) -> dict[Partition, KnownRate]:
-    return {
-        (topics[topic], partition): KnownRate(rate, at_ms)
-        for topic, partition, rate, at_ms in np.frombuffer(columns, dtype="<i8").reshape(-1, 4).tolist()
-    }
+def _table_of(topics: list[str], columns: bytes, numbers: tuple[str, ...]) -> PartitionTable:
+    return PartitionTable(tuple(topics), np.frombuffer(columns, dtype="<i8").reshape(-1, 2 + len(numbers)))
 
 
 def encode_logs(waiting: WaitingLogs) -> bytes:

@@ -43,7 +43,7 @@ def decide(
 ) -> list[Output]:
     """The outputs of a round that somebody reported in. Changes ``memory``."""
     if closing.restarted:
-        memory.readings, memory.rates = {}, {}
+        memory.readings, memory.rates = KafkaMemory().readings, KafkaMemory().rates
     if closing.mode == "act" and memory.real is not None:
         # What a dry-run decided never happened; what was in force before it still is.
         memory.pacing, memory.real = memory.real, None
@@ -67,9 +67,7 @@ def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
     times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in closed.reports.items()}}
     oldest_ms = closed.closing.end_ms - closed.settings.rounds.max_report_age_ms
     memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
-    memory.readings = {
-        where: reading for where, reading in memory.readings.items() if reading.at_ms >= oldest_ms
-    }
+    memory.readings = memory.readings.take(memory.readings.columns[:, 2] >= oldest_ms)
 
 
 _REMOVAL_BYTES = 100_000

@@ -7,18 +7,19 @@ partition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.columns import Ints
+from policies.columns import Bools, Ints
 from policies.throttle.lists import ThrottledLists, without
-from policies.throttle.moves import NO_LEADER, UNKNOWN, MoveColumns, Moves, read_moves
+from policies.throttle.moves import NO_LEADER, UNKNOWN, Moves
 from policies.throttle.network import NetworkUse
 from policies.throttle.rates import BrokerRole, Role
+from policies.throttle.replicas import key_of
 from policies.throttle.write_rates import MIN_INTERVAL_MS, LogReading, write_rates
-from state.kafka.memory import KnownRate, Reading, WaitingLogs, WaitingMoves
-from state.kafka_reports import MoveRow, Partition, ReplicaRow
+from state.kafka.memory import READING, WaitingLogs, WaitingMoves
+from state.kafka.partition_table import MISSING, PartitionTable, find_places, partition_keys, places_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,9 +41,9 @@ class Observation:
     brokers: frozenset[int]
     """Brokers that reported."""
     use: Mapping[int, NetworkUse]
-    readings: dict[Partition, Reading]
+    readings: PartitionTable
     """To be remembered for the next round's rates."""
-    rates: dict[Partition, KnownRate]
+    rates: PartitionTable
     """Write rates known now or lately, to be remembered for rounds that tell none."""
     held_over_count: int
     """Partitions whose write rate is one of a round before."""
@@ -51,62 +52,94 @@ class Observation:
 
 
 def observe(
-    before: Mapping[Partition, Reading],
+    before: PartitionTable,
     moves: WaitingMoves | None,
     reports: Mapping[str, WaitingLogs],
     *,
     end_ms: int,
-    known: Mapping[Partition, KnownRate],
+    known: PartitionTable,
     hold_ms: int,
 ) -> Observation:
     """The round that ends at ``end_ms``; ``before`` are the readings it is compared with.
 
     ``known`` are write rates of rounds before, which count for ``hold_ms``.
     """
-    logs = _Logs.of(reports)
     times = [waiting.time_ms for waiting in reports.values()]
     at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
-    rows = [] if moves is None else moves.report.moves
-    wheres = [row.where for row in rows]
-    now = {
-        where: reading
-        for where, row in zip(wheres, rows, strict=True)
-        if (reading := logs.reading(where, row.leader)) is not None
-    }
-    measured = _measured_rates(wheres, _write_rates(wheres, before, now), at_ms)
-    recent = {
-        where: rate
-        for where in wheres
-        if where not in measured and (rate := known.get(where)) and at_ms - rate.at_ms <= hold_ms
-    }
-    held = {where: rate for where, rate in recent.items() if where in now}
-    return Observation(
+    observation = Observation(
         at_ms=at_ms,
-        moves=None if moves is None else _moves(rows, wheres, now, logs, measured | held),
-        is_running=any(row.running_adding for row in rows),
-        lists=ThrottledLists() if moves is None else moves.report.throttled,
+        moves=None,
+        is_running=False,
+        lists=ThrottledLists(),
         rates_there=dict(_rates(reports)),
         defaults_there=_defaults(reports),
-        brokers=frozenset(logs.times_ms),
+        brokers=frozenset(waiting.logs.broker for waiting in reports.values()),
         use={
             waiting.logs.broker: NetworkUse(
                 in_bytes_per_s=waiting.logs.in_bytes_per_s, out_bytes_per_s=waiting.logs.out_bytes_per_s
             )
             for waiting in reports.values()
         },
-        readings=dict(before) if moves is None else _keep_readings(wheres, before, now),
-        rates=dict(known) if moves is None else measured | recent,
-        held_over_count=len(held),
-        why_unknown=_Reasons(rows, before, now, logs),
+        readings=before,
+        rates=known,
+        held_over_count=0,
+        why_unknown=_why_nothing_is_known,
+    )
+    if moves is None:
+        return observation
+    table = moves.report.moves
+    return replace(
+        _observe_moves(observation, table.read(), before, reports, known=known, hold_ms=hold_ms),
+        is_running=table.is_running,
+        lists=moves.report.throttled,
     )
 
 
-def _measured_rates(wheres: list[Partition], rates: Ints, at_ms: int) -> dict[Partition, KnownRate]:
-    return {
-        where: KnownRate(rate, at_ms)
-        for where, rate in zip(wheres, rates.tolist(), strict=True)
-        if rate != UNKNOWN
-    }
+def _why_nothing_is_known(name: str) -> str:
+    return f"nobody said whether {name} moves"
+
+
+def _observe_moves(
+    observation: Observation,
+    moves: Moves,
+    before: PartitionTable,
+    reports: Mapping[str, WaitingLogs],
+    *,
+    known: PartitionTable,
+    hold_ms: int,
+) -> Observation:
+    logs = _Logs.of(reports, moves)
+    old, new = _Readings.remembered(before, moves), logs.readings_of_leaders(moves)
+    measured = write_rates(old.logs(), new.logs())
+    measured[~(old.is_there & new.is_there)] = UNKNOWN
+    is_measured = measured != UNKNOWN
+    places = known.places_of(moves)
+    earlier = _rows_at(known.columns[:, 2:], places)
+    is_recent = ~is_measured & (places != MISSING) & (observation.at_ms - earlier[:, 1] <= hold_ms)
+    is_held = is_recent & new.is_there
+    rates = np.where(is_measured, measured, np.where(is_held, earlier[:, 0], UNKNOWN))
+    now = np.column_stack([measured, np.full(len(moves), observation.at_ms)])
+    return replace(
+        observation,
+        moves=replace(
+            moves,
+            write_bytes_per_s=rates,
+            log_size_bytes=np.where(new.is_there, new.columns[:, READING.index("log_size_bytes")], UNKNOWN),
+            present_bytes=logs.present_bytes(moves),
+        ),
+        readings=_keep_readings(moves, old, new),
+        rates=PartitionTable.of(moves, np.where(is_measured[:, None], now, earlier), is_measured | is_recent),
+        held_over_count=int(np.count_nonzero(is_held)),
+        why_unknown=_Reasons(moves, old, new, observation.brokers),
+    )
+
+
+def _rows_at(columns: Ints, places: Ints) -> Ints:
+    """The rows at ``places``, (len(places), k); of a ``MISSING`` place zeros, which say nothing."""
+    found = np.zeros((len(places), columns.shape[1]), dtype=np.int64)
+    is_there = places != MISSING
+    found[is_there] = columns[places[is_there]]
+    return found
 
 
 def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int]]:
@@ -131,145 +164,119 @@ def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Logs:
-    """Replicas by broker; a broker that is not in it did not report."""
+class _Readings:
+    """A reading of the log at the leader of each of n partitions that move."""
 
-    times_ms: dict[int, int]
-    replicas: dict[int, dict[Partition, ReplicaRow]]
+    is_there: Bools
+    """(n,)."""
+    columns: Ints
+    """The columns of ``READING``, (n, 4); zeros where there is none."""
 
     @classmethod
-    def of(cls, reports: Mapping[str, WaitingLogs]) -> "_Logs":
-        return cls(
-            {waiting.logs.broker: waiting.time_ms for waiting in reports.values()},
-            {
-                waiting.logs.broker: {row.where: row for row in waiting.logs.replicas}
-                for waiting in reports.values()
-            },
+    def remembered(cls, before: PartitionTable, moves: Moves) -> "_Readings":
+        """Those of rounds before."""
+        places = before.places_of(moves)
+        return cls(places != MISSING, _rows_at(before.columns[:, 2:], places))
+
+    def logs(self) -> LogReading:
+        """What write rates are reckoned from."""
+        at_ms, leader, log_size_bytes, end_offset = self.columns.T
+        return LogReading(at_ms=at_ms, leader=leader, log_size_bytes=log_size_bytes, end_offset=end_offset)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Logs:
+    """Replicas of the partitions that move, as their brokers reported them; m rows in any order."""
+
+    row: Ints
+    """Row of the partition among the moves, (m,)."""
+    broker: Ints
+    """(m,)."""
+    columns: Ints
+    """Time of the report, broker, log size, end offset: the columns of ``READING`` if that broker leads, (m, 4)."""
+    brokers: Ints
+    """Those that reported."""
+
+    @classmethod
+    def of(cls, reports: Mapping[str, WaitingLogs], moves: Moves) -> "_Logs":
+        topics = {name: place for place, name in enumerate(moves.topics)}
+        tables = [(each.logs.broker, each.time_ms, each.logs.replicas) for each in reports.values()]
+        brokers = np.array([broker for broker, _, _ in tables], dtype=np.int64)
+        times_ms = np.array([time_ms for _, time_ms, _ in tables], dtype=np.int64)
+        counts = np.array([len(table) for _, _, table in tables], dtype=np.int64)
+        read = [np.zeros((4, 0), dtype=np.int64), *(table.read() for _, _, table in tables)]
+        topic, partition, log_size_bytes, end_offset = np.concatenate(read, axis=1)
+        places = np.concatenate(
+            [places_in(topics, ()), *(places_in(topics, each.topics) for *_, each in tables)]
         )
+        starts = np.cumsum([0, *(len(each.topics) for *_, each in tables)])[:-1]
+        keys = partition_keys(places[topic + np.repeat(starts, counts)], partition)
+        rows = find_places(partition_keys(moves.topic, moves.partition), keys)
+        found = rows != MISSING
+        broker = np.repeat(brokers, counts)
+        columns = np.column_stack([np.repeat(times_ms, counts), broker, log_size_bytes, end_offset])
+        return cls(rows[found], broker[found], columns[found], brokers)
 
-    def reading(self, where: Partition, leader: int) -> Reading | None:
-        """The leader's log; None where nobody said how big it is."""
-        found = self.replicas.get(leader, {}).get(where)
-        if found is None:
-            return None
-        return Reading(
-            at_ms=self.times_ms[leader],
-            leader=leader,
-            log_size_bytes=found.log_size_bytes,
-            end_offset=UNKNOWN if found.log_end_offset is None else found.log_end_offset,
-        )
+    def readings_of_leaders(self, moves: Moves) -> _Readings:
+        """The log at each partition's leader, where that reported it."""
+        leads = self.broker == moves.leader[self.row]
+        is_there = np.zeros(len(moves), dtype=np.bool_)
+        columns = np.zeros((len(moves), len(READING)), dtype=np.int64)
+        is_there[self.row[leads]] = True
+        columns[self.row[leads]] = self.columns[leads]
+        return _Readings(is_there, columns)
 
-    def present(self, where: Partition, adding: tuple[int, ...]) -> dict[int, int]:
-        """What each added replica has; a broker that reported without it has nothing of it yet."""
-        sizes = {}
-        for broker in adding:
-            replicas = self.replicas.get(broker)
-            if replicas is not None:
-                found = replicas.get(where)
-                sizes[broker] = 0 if found is None else found.log_size_bytes
-        return sizes
-
-
-def _moves(
-    rows: list[MoveRow],
-    wheres: list[Partition],
-    now: Mapping[Partition, Reading],
-    logs: _Logs,
-    rates: Mapping[Partition, KnownRate],
-) -> Moves:
-    columns = MoveColumns(
-        topics=[row.topic for row in rows],
-        partitions=[row.partition for row in rows],
-        current=[row.replicas for row in rows],
-        adding=[row.running_adding for row in rows],
-        target=[row.target for row in rows],
-        leaders=[row.leader for row in rows],
-        write_bytes_per_s=[
-            None if (rate := rates.get(where)) is None else rate.write_bytes_per_s for where in wheres
-        ],
-        log_size_bytes=[None if (at := now.get(where)) is None else at.log_size_bytes for where in wheres],
-        in_sync=[row.isr for row in rows],
-        present_bytes=[logs.present(where, row.adding) for where, row in zip(wheres, rows, strict=True)],
-    )
-    return read_moves(columns).moves
+    def present_bytes(self, moves: Moves) -> Ints:
+        """What each added replica has, (k,), or UNKNOWN; a broker that reported without it has nothing of it yet."""
+        keys = key_of(self.row, self.broker)
+        order = np.argsort(keys, kind="stable")
+        places = find_places(keys[order], moves.added.keys)
+        missing = np.where(np.isin(moves.added.brokers, self.brokers), 0, UNKNOWN)
+        return np.where(places == MISSING, missing, _rows_at(self.columns[order], places)[:, 2])
 
 
-def _write_rates(
-    wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
-) -> Ints:
-    """Write rate of each partition, (n,), or UNKNOWN; those whose two readings are of the same moments are taken together."""
-    rates = np.full(len(wheres), UNKNOWN, dtype=np.int64)
-    pairs = [(before.get(where), now.get(where)) for where in wheres]
-    moments: dict[tuple[int, int], list[int]] = {}
-    for place, (old, new) in enumerate(pairs):
-        if old is not None and new is not None:
-            moments.setdefault((old.at_ms, new.at_ms), []).append(place)
-    for (old_ms, new_ms), places in moments.items():
-        old_reading = _column([pairs[place][0] for place in places], old_ms)
-        new_reading = _column([pairs[place][1] for place in places], new_ms)
-        rates[places] = write_rates(old_reading, new_reading)
-    return rates
-
-
-def _column(readings: list[Reading | None], at_ms: int) -> LogReading:
-    found = np.array(
-        [
-            (each.leader, each.log_size_bytes, each.end_offset) if each is not None else (NO_LEADER, -1, -1)
-            for each in readings
-        ],
-        dtype=np.int64,
-    )
-    return LogReading(at_ms=at_ms, leader=found[:, 0], log_size_bytes=found[:, 1], end_offset=found[:, 2])
-
-
-def _keep_readings(
-    wheres: list[Partition], before: Mapping[Partition, Reading], now: Mapping[Partition, Reading]
-) -> dict[Partition, Reading]:
+def _keep_readings(moves: Moves, old: _Readings, new: _Readings) -> PartitionTable:
     """Of the partitions that move: the new reading, or the old one while it is too young to tell a rate, or all there is."""
-    kept = {}
-    for where in wheres:
-        old, new = before.get(where), now.get(where)
-        if old is not None and (new is None or _is_too_soon(old, new)):
-            kept[where] = old
-        elif new is not None:
-            kept[where] = new
-    return kept
-
-
-def _is_too_soon(old: Reading, new: Reading) -> bool:
-    return old.leader == new.leader and new.at_ms - old.at_ms < MIN_INTERVAL_MS
+    is_too_soon = (old.columns[:, 1] == new.columns[:, 1]) & (
+        new.columns[:, 0] - old.columns[:, 0] < MIN_INTERVAL_MS
+    )
+    keeps_old = old.is_there & (~new.is_there | is_too_soon)
+    columns = np.where(keeps_old[:, None], old.columns, new.columns)
+    return PartitionTable.of(moves, columns, old.is_there | new.is_there)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reasons:
     """Why a partition lacks a write rate or a size."""
 
-    rows: list[MoveRow]
-    before: Mapping[Partition, Reading]
-    now: Mapping[Partition, Reading]
-    logs: _Logs
+    moves: Moves
+    old: _Readings
+    new: _Readings
+    brokers: frozenset[int]
 
     def __call__(self, name: str) -> str:
         topic, _, partition = name.rpartition("-")
-        row = next(row for row in self.rows if row.where == (topic, int(partition)))
-        if row.leader == NO_LEADER:
+        is_row = (self.moves.topic == self.moves.topics.index(topic)) & (
+            self.moves.partition == int(partition)
+        )
+        row = int(np.flatnonzero(is_row)[0])
+        leader = int(self.moves.leader[row])
+        if leader == NO_LEADER:
             return "it has no leader: nothing of it is written or copied, and no minimum counts it until it has one"
-        if row.leader not in self.logs.times_ms:
-            return f"its leader, broker {row.leader}, did not report"
-        new = self.now.get(row.where)
-        if new is None:
-            return f"its leader, broker {row.leader}, did not report its log"
-        return self._why_no_rate(row, new)
-
-    def _why_no_rate(self, row: MoveRow, new: Reading) -> str:
-        old = self.before.get(row.where)
-        if old is None:
+        if leader not in self.brokers:
+            return f"its leader, broker {leader}, did not report"
+        if not self.new.is_there[row]:
+            return f"its leader, broker {leader}, did not report its log"
+        if not self.old.is_there[row]:
             return "its log was read for the first time"
-        if old.leader != new.leader:
-            return f"its leader was broker {old.leader} before, and is {new.leader}"
-        if new.at_ms - old.at_ms < MIN_INTERVAL_MS:
+        return self._why_no_rate(self.old.columns[row].tolist(), self.new.columns[row].tolist())
+
+    def _why_no_rate(self, old: list[int], new: list[int]) -> str:
+        if old[1] != new[1]:
+            return f"its leader was broker {old[1]} before, and is {new[1]}"
+        if new[0] - old[0] < MIN_INTERVAL_MS:
             return f"its log was read twice within {MIN_INTERVAL_MS // 1000} s"
-        return f"its log shrank by {old.log_size_bytes - new.log_size_bytes} bytes (retention or compaction)"
+        return f"its log shrank by {old[2] - new[2]} bytes (retention or compaction)"
 
 
 def others_lists(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:

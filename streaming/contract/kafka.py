@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta
 
 from policies.throttle.lists import EVERYTHING, BadList, ThrottledLists, entries_of
-from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, BadMove, MoveColumns, read_moves
+from policies.throttle.moves import LARGEST_NUMBER, LARGEST_PARTITION, BadMove
 from policies.throttle.replicas import LARGEST_BROKER
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 
 TOPIC_PATTERN = r"^[A-Za-z0-9._-]{1,249}(?![\s\S])"
 
@@ -119,12 +119,15 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
     """The report as the state keeps it. Raises ``BadReport``."""
     if subject != str(data.broker):
         raise BadReport(f"subject is {subject[:200]!r}, and data.broker is {data.broker}: they must be equal")
-    replicas = [
-        ReplicaRow(each.topic, each.partition, each.leader, each.log_size_bytes, each.log_end_offset)
-        for each in data.replicas
-    ]
-    if len({row.where for row in replicas}) < len(replicas):
-        raise BadReport(f"{_first_twice(replicas)} is reported twice; report each replica once")
+    rows = data.replicas
+    if len({(row.topic, row.partition) for row in rows}) < len(rows):
+        raise BadReport(f"{_first_twice(rows)} is reported twice; report each replica once")
+    replicas = ReplicaTable.of(
+        [row.topic for row in rows],
+        [row.partition for row in rows],
+        [row.log_size_bytes for row in rows],
+        [row.log_end_offset for row in rows],
+    )
     return BrokerLogs(
         data.broker,
         replicas,
@@ -138,50 +141,38 @@ def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:
 
 
 def moves_report(data: ReassignmentData) -> MovesReport:
-    """The reassignments as the state keeps them, in order. Raises ``BadReport``."""
-    rows = [
-        MoveRow(
-            each.topic,
-            each.partition,
-            tuple(each.replicas),
-            tuple(each.adding),
-            tuple(each.removing),
-            each.leader,
-            tuple(each.isr),
-        )
-        for each in data.moves
-    ]
-    _check_moves(rows)
+    """The reassignments as the state keeps them. Raises ``BadReport``."""
+    moves = _move_table(data.moves)
     for lists in (data.throttled.leader, data.throttled.follower):
         for topic, text in lists.items():
             _check_list(topic, text)
     return MovesReport(
-        sorted(rows, key=lambda row: row.where),
+        moves,
         ThrottledLists(leader=data.throttled.leader, follower=data.throttled.follower),
     )
 
 
-def _check_moves(rows: list[MoveRow]) -> None:
+def _move_table(rows: list[Move]) -> MoveTable:
     for row in rows:
         strangers = sorted(set(row.removing) - set(row.replicas))
         if strangers:
             raise BadReport(
-                f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {list(row.replicas)}"
+                f"{row.topic}-{row.partition}: removing has {strangers}, which are not among replicas {row.replicas}"
             )
-    unknown = [None] * len(rows)
     try:
-        read_moves(
-            MoveColumns(
-                topics=[row.topic for row in rows],
-                partitions=[row.partition for row in rows],
-                current=[row.replicas for row in rows],
-                adding=[row.running_adding for row in rows],
-                target=[row.target for row in rows],
-                leaders=[row.leader for row in rows],
-                write_bytes_per_s=unknown,
-                log_size_bytes=unknown,
-                in_sync=[row.isr for row in rows],
-            )
+        return MoveTable.of_rows(
+            [
+                MoveRow(
+                    topic=row.topic,
+                    partition=row.partition,
+                    replicas=row.replicas,
+                    adding=row.adding,
+                    removing=row.removing,
+                    leader=row.leader,
+                    isr=row.isr,
+                )
+                for row in rows
+            ]
         )
     except BadMove as error:
         raise BadReport(str(error)) from error
@@ -195,6 +186,6 @@ def _check_list(topic: str, text: str) -> None:
         raise BadReport(f"throttled list of topic {topic}: {error}") from error
 
 
-def _first_twice(replicas: list[ReplicaRow]) -> str:
+def _first_twice(replicas: list[Replica]) -> str:
     names = sorted(f"{row.topic}-{row.partition}" for row in replicas)
     return next(name for name, following in pairwise(names) if name == following)

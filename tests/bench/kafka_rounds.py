@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.throttle.lists import ThrottledLists
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import Event, KafkaLoadReport, Reassignment, Tick
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, MoveTable, ReplicaTable
 from streaming.settings import ClusterSettingsSource, Settings
 from tests.bench.report import Row, Section
 from tests.bench.timing import best_cpu_s
@@ -77,20 +76,19 @@ def _events(brokers_count: int, count: int, number: int) -> Iterator[Event]:
     time_ms = number * _ROUND_MS + _ROUND_MS // 2
     names = [(f"topic-{row // _PARTITIONS_OF_A_TOPIC}", row % _PARTITIONS_OF_A_TOPIC) for row in range(count)]
     moves = [
-        MoveRow(topic, partition, tuple(four), (four[3],), (four[0],), four[0], tuple(four[:3]))
+        MoveRow(topic, partition, four, four[3:], four[:1], four[0], four[:3])
         for (topic, partition), four in zip(names, brokers, strict=True)
     ]
-    yield Reassignment(
-        id=str(number), time_ms=time_ms, report=MovesReport(moves, ThrottledLists(leader={}, follower={}))
-    )
-    logs: list[list[ReplicaRow]] = [[] for _ in range(brokers_count)]
+    yield Reassignment(id=str(number), time_ms=time_ms, report=MovesReport(MoveTable.of_rows(moves)))
+    logs: list[list[tuple[str, int, int, None]]] = [[] for _ in range(brokers_count)]
     for (topic, partition), four, rate in zip(names, brokers, writes, strict=True):
         size = 10**10 + rate * number * _ROUND_MS // 1000
         for broker in four[:3]:
-            logs[broker].append(ReplicaRow(topic, partition, broker == four[0], size))
-        logs[four[3]].append(ReplicaRow(topic, partition, leader=False, log_size_bytes=number * 10**6))
+            logs[broker].append((topic, partition, size, None))
+        logs[four[3]].append((topic, partition, number * 10**6, None))
     for broker, replicas in enumerate(logs):
+        table = ReplicaTable.of(*zip(*replicas, strict=True))
         yield KafkaLoadReport(
-            id=str(number), time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, replicas)
+            id=str(number), time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, table)
         )
     yield Tick(id=str(number), time_ms=time_ms + 5_000 + _ROUND_MS // 2, asked=(), failed=())

@@ -37,7 +37,14 @@ def group_of(path: Path) -> str:
     return "alone" if path.stem in ALONE else "kafka"
 
 
-ALONE = {"test_demo", "test_faults", "test_local_kafka", "test_run_crash", "test_run_damage", "test_run_standalone"}
+ALONE = {
+    "test_demo",
+    "test_faults",
+    "test_local_kafka",
+    "test_run_crash",
+    "test_run_damage",
+    "test_run_standalone",
+}
 """Tests that start brokers or controllers of their own."""
 
 

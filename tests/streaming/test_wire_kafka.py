@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from policies.throttle.lists import ThrottledLists
+from policies.throttle.replicas import ReplicaSet
 from state.events import KafkaLoadReport, Reassignment, Rejection
-from state.kafka_reports import MoveRow, ReplicaRow
+from state.kafka_reports import ReplicaTable
 from streaming.contract.decode import decode
 from tests.streaming.events import KAFKA_LOAD_REPORT, REASSIGNMENT, event
 
@@ -37,10 +38,15 @@ def moves(*rows: dict[str, Any], **lists: Any) -> bytes:
     return event(REASSIGNMENT, data=data, subject="reassignments")
 
 
+def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
+    """Row and broker of each."""
+    return list(zip(replicas.rows.tolist(), replicas.brokers.tolist(), strict=True))
+
+
 def test_a_report_keeps_what_is_known_and_nothing_else() -> None:
     _, found = decode(logs())
     assert isinstance(found, KafkaLoadReport)
-    assert found.logs.replicas == [ReplicaRow("t", 0, leader=True, log_size_bytes=10)]
+    assert found.logs.replicas == ReplicaTable.of(["t"], [0], [10], [None])
     assert (found.logs.leader_rate_bytes_per_s, found.logs.follower_rate_bytes_per_s) == (5, None)
     assert (found.logs.in_bytes_per_s, found.logs.out_bytes_per_s) == (None, 7)
 
@@ -49,10 +55,15 @@ def test_moves_come_in_order_and_say_what_they_are_in_the_end() -> None:
     planned = MOVE | {"partition": 1, "replicas": [1, 2], "adding": [4], "removing": [2]}
     _, found = decode(moves(planned, MOVE, leader={"t": "0:1"}))
     assert isinstance(found, Reassignment)
-    running, waiting = found.report.moves
-    assert running == MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-    assert (running.target, running.running_adding) == ((2, 3), (3,))
-    assert (waiting.target, waiting.running_adding) == ((1, 4), ())
+    table = found.report.moves.read()
+    assert (table.names(), table.leader.tolist()) == (["t-0", "t-1"], [1, 1])
+    assert [brokers_of(each) for each in (table.sources, table.added, table.target, table.in_sync)] == [
+        [(0, 1), (0, 2), (1, 1), (1, 2)],
+        [(0, 3), (1, 4)],
+        [(0, 2), (0, 3), (1, 1), (1, 4)],
+        [(0, 1), (0, 2), (1, 1), (1, 2)],
+    ]
+    assert found.report.moves.is_running
     assert found.report.throttled == ThrottledLists(leader={"t": "0:1"}, follower={})
 
 

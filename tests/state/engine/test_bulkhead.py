@@ -19,11 +19,12 @@ from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
 from state.kafka import drift, pursuit
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow
 from state.pulsar import effects, findings, fleet, masks, rounds
 from state.pulsar.encoding import encode_fleet
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import compose
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import CLUSTER, ROUNDS, Run, load, overlay, run, settings_of, sweep
 
 _SHEDDER = {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 1.0}
@@ -66,10 +67,10 @@ def kafka_trace(rounds_count: int) -> list[Event]:
     for number in range(rounds_count):
         time_ms = 10_000 * number + 5000
         row = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=MovesReport([row])))
+        events.append(Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row)))
         for broker in (1, 2, 3):
             size = 1000 * (number + 1000) if broker < 3 else 10
-            logs = BrokerLogs(broker, [ReplicaRow("t", 0, broker == 1, size, size)])
+            logs = BrokerLogs(broker, replica_table(Replica("t", 0, size, size)))
             events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
     return events
 
@@ -133,8 +134,8 @@ def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_
 
 
 KAFKA_STEPS = [
-    (pursuit, "look"),
-    (drift, "look"),
+    (pursuit, "settle_pending"),
+    (drift, "observe_drift"),
     (kafka_rounds, "pace"),
     (kafka_rounds, "throttle_action"),
     (kafka_rounds, "round_summary"),

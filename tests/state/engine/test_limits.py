@@ -10,8 +10,9 @@ from state.engine.closing import Identity
 from state.engine.encoding import decode_header
 from state.engine.store import DictStore
 from state.events import ActionResult, Event, KafkaLoadReport
-from state.kafka_reports import BrokerLogs, ReplicaRow
+from state.kafka_reports import BrokerLogs
 from state.round_settings import RoundSettings
+from tests.state.kafka.reporting import Replica, replica_table
 from tests.state.traces import CLUSTER, load, overlay, run, settings_of, statistics, sweep
 
 SETTINGS = settings_of()
@@ -26,7 +27,7 @@ def result(id_: str, time_s: float = 5.0) -> ActionResult:
 
 
 def logs(broker: int, count: int, time_s: float = 5.0) -> KafkaLoadReport:
-    replicas = [ReplicaRow("t", at, True, 1) for at in range(count)]
+    replicas = replica_table(*(Replica("t", at, 1) for at in range(count)))
     return KafkaLoadReport(
         id=f"{broker}/{time_s:g}",
         time_ms=round(time_s * 1000),

@@ -25,9 +25,7 @@ from state.engine.memory import (
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
     KafkaMemory,
-    KnownRate,
     Pending,
-    Reading,
     WaitingLogs,
     WaitingMoves,
     decode_kafka,
@@ -37,7 +35,8 @@ from state.kafka.memory import (
     encode_logs,
     encode_moves,
 )
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka.partition_table import PartitionTable
+from state.kafka_reports import BrokerLogs, MoveRow
 from state.pulsar.encoding import (
     decode_fleet,
     decode_report,
@@ -47,6 +46,7 @@ from state.pulsar.encoding import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 
 BUNDLES = {"t/ü/0x0_0x1": 1.5, "t/n/0x1_0x2": None, "t/n/0x2_0x3": 0.0}
@@ -187,8 +187,8 @@ def kafka_memory() -> KafkaMemory:
     )
     return KafkaMemory(
         last_ms={"1": 70_000, "3": 69_000},
-        readings={("t", 0): Reading(at_ms=70_000, leader=1, log_size_bytes=2**40, end_offset=-1)},
-        rates={("t", 0): KnownRate(5000, 70_000), ("u", 12): KnownRate(0, 60_000)},
+        readings=PartitionTable(("t",), np.array([[0, 0, 70_000, 1, 2**40, -1]])),
+        rates=PartitionTable(("t", "u"), np.array([[0, 0, 5000, 70_000], [1, 12, 0, 60_000]])),
         pacing=pacing,
         pending=Pending("a1", 99_000, PacingMemory(), pacing.added, {1: 7}, {3: 8}, [("leader", 1)]),
         attempted=ThrottledLists(leader={"u": "*"}),
@@ -214,14 +214,14 @@ def waiting_topics() -> WaitingTopics:
 
 
 def waiting_logs() -> WaitingLogs:
-    replicas = [ReplicaRow("t", 0, True, 2**40, 17), ReplicaRow("t", 1, False, 0)]
+    replicas = replica_table(Replica("t", 0, 2**40, 17), Replica("t", 1, 0))
     return WaitingLogs(5, "l", BrokerLogs(1, replicas, 1000, 2000, 3, 4, 5, 6))
 
 
 def waiting_moves() -> WaitingMoves:
     row = MoveRow("t", 0, (1, 2, 3), (3,), (2,), 1, (1, 2))
     return WaitingMoves(
-        5, "m", MovesReport([row], ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}))
+        5, "m", moves_report(row, lists=ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"}))
     )
 
 

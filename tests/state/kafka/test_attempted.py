@@ -5,9 +5,10 @@ from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import Event, KafkaLoadReport, Reassignment
 from state.kafka.memory import KafkaMemory, decode_kafka
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import compose
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import CLUSTER, ROUNDS
 
 SETTINGS = ClusterSettingsSource(
@@ -26,10 +27,10 @@ def moving(topic: str, number: int) -> list[Event]:
     """A round in which a partition of brokers 1 and 2 moves to 3."""
     time_ms = 10_000 * number + 5000
     row = MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-    events: list[Event] = [Reassignment(id=f"m{number}", time_ms=time_ms, report=MovesReport([row]))]
+    events: list[Event] = [Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row))]
     for broker in (1, 2, 3):
         size = 1000 * (number + 1000) if broker < 3 else 10
-        logs = BrokerLogs(broker, [ReplicaRow(topic, 0, broker == 1, size, size)])
+        logs = BrokerLogs(broker, replica_table(Replica(topic, 0, size, size)))
         events.append(KafkaLoadReport(id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=logs))
     return events
 

@@ -38,8 +38,8 @@ def seen_of(lists: ThrottledLists = OURS, rates: Mapping[BrokerRole, int] = RATE
         defaults_there={},
         brokers=frozenset({1, 2, 3}),
         use={},
-        readings={},
-        rates={},
+        readings=KafkaMemory().readings,
+        rates=KafkaMemory().rates,
         held_over_count=0,
         why_unknown=str,
     )

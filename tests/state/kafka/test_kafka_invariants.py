@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from policies.throttle.lists import ThrottledLists, entries_of
 from state.controller import LATE, REJECTED, SUPERSEDED, USED
 from state.events import Event, KafkaLoadReport, Reassignment, Tick
-from state.kafka_reports import BrokerLogs, MoveRow, MovesReport, ReplicaRow
+from state.kafka_reports import BrokerLogs, MoveRow
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.tree import compose
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import (
     ROUNDS,
     Run,
@@ -56,17 +57,16 @@ def _move(random: Random, partition: int) -> MoveRow:
 
 def _logs(random: Random, time_s: float) -> BrokerLogs:
     rows = [
-        ReplicaRow(
+        Replica(
             "t",
             partition,
-            random.random() < 0.5,
             random.choice([0, int(1000 * time_s), int(1000 * time_s)]),
             random.choice([None, 5]),
         )
         for partition in random.sample(range(3), random.choice([1, 3, 3, 3]))
     ]
     rate = random.choice([None, 1, 1000])
-    return BrokerLogs(random.choice(BROKERS), rows, rate, rate)
+    return BrokerLogs(random.choice(BROKERS), replica_table(*rows), rate, rate)
 
 
 def _event(random: Random, usual: list[MoveRow]) -> Event:
@@ -80,7 +80,9 @@ def _event(random: Random, usual: list[MoveRow]) -> Event:
         odd = [_move(random, partition) for partition in range(random.randrange(4))]
         moves = random.choice([usual, usual, usual, odd, []])
         lists = random.choice([{}, {"t": "0:1,1:2,9:9"}, {"t": "*"}])
-        return Reassignment(**about, report=MovesReport(moves, ThrottledLists(leader=lists, follower={})))
+        return Reassignment(
+            **about, report=moves_report(*moves, lists=ThrottledLists(leader=lists, follower={}))
+        )
     if kind < 0.95:
         return Tick(**about, asked=("1", "2"), failed=())
     return overlay(
