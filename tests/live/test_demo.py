@@ -168,6 +168,7 @@ def test_a_child_that_fails_is_shown_with_the_end_of_its_log(tmp_path: Path) -> 
         trimtab.create_topics()
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.timeout(420)
 def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_path: Path) -> None:

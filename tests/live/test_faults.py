@@ -60,6 +60,7 @@ def test_a_killed_jvm_a_cut_network_and_a_leader_that_moves_lose_nothing_and_wha
     assert any("epochs" in difference for difference in found), "an old controller's voice"
 
 
+@pytest.mark.slow
 def test_a_restored_pulsar_broker_and_killed_collector_and_executor_lose_nothing(
     pulsar_world: World, tmp_path: Path
 ) -> None:

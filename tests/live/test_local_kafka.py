@@ -66,6 +66,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         yield running
 
 
+@pytest.mark.slow
 @linux_only
 def test_what_was_produced_survives_a_restart_at_the_same_address_and_a_kill(tmp_path: Path) -> None:
     before = brokers_of(os.getpid())
@@ -104,6 +105,7 @@ def test_a_broker_that_does_not_come_up_is_reported_with_the_end_of_its_log(tmp_
         LocalKafka(tmp_path).start()
 
 
+@pytest.mark.slow
 def test_a_port_lost_between_choosing_and_binding_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,9 @@ def test_a_broker_restart_between_batches_needs_no_help_from_the_caller(
     assert [value for value, _ in setting.visible()] == values(0) + values(1)
 
 
-@pytest.mark.parametrize("moment", ["begin_transaction", "commit_transaction"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("begin_transaction", marks=pytest.mark.slow), "commit_transaction"]
+)
 def test_while_the_broker_is_away_publishing_fails_in_time_and_goes_on_afterwards(
     kafka: LocalKafka, setting: Setting, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -46,9 +46,9 @@ def changelog(checkpoint: Path) -> Path:
 
 QUICK_ONES: dict[str, Damage] = {
     "an empty offsets file": lambda at: emptied(newest(at / "offsets")),
-    "an empty card": lambda at: emptied(at / "trimtab.json"),
 }
 SLOW_ONES: dict[str, Damage] = {
+    "an empty card": lambda at: emptied(at / "trimtab.json"),
     "a torn offsets file": lambda at: torn(newest(at / "offsets")),
     "an empty commits file": lambda at: emptied(newest(at / "commits")),
     "a torn commits file": lambda at: torn(newest(at / "commits")),
@@ -107,6 +107,7 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
         assert "west-1" not in run.said
 
 
+@pytest.mark.slow
 def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_controller(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_tol
         stage.close()
 
 
+@pytest.mark.slow
 def test_an_executor_and_a_collector_wait_for_brokers_that_are_down_at_the_start_alive_unready_and_told(
     own_kafka: LocalKafka, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def expected(config: Path, events: list[bytes]) -> Outputs:
     return wanted
 
 
+@pytest.mark.slow
 def test_two_workers_decide_many_clusters_as_replay_does(stage: Stage, spark: Standalone) -> None:
     config, events = settings_of(stage, spark, records_per_trigger=2000), fleet(4)
     wanted = expected(config, events)

@@ -83,6 +83,7 @@ def long_ago(checkpoint: Path) -> None:
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage, warm: Warm) -> None:
     config = stage.settings()
     stage.send(played(range(2)))

@@ -212,6 +212,7 @@ def _others_touch_the_throttle(
     assert moving.throttle().rates_bytes_per_s[F3] >= changed
 
 
+@pytest.mark.slow
 def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
     brokers: LocalKafka, moving: Moving, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ AVG = AvgShedderSettings(
 THRESHOLD = ThresholdShedderSettings(min_unload_bytes_per_s=0.5, lower_boundary_shedding=True)
 OVERLOAD = OverloadShedderSettings(threshold_points=60.0)
 UNIFORM = UniformLoadShedderSettings(min_unload_messages_per_s=1.0, min_unload_bytes_per_s=1.0)
-CHECKED = settings(max_examples=100, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=40, deadline=None, derandomize=True)
 TIMES_1024 = 1024.0
 """A power of two, so that scaling traffic is exact in binary floating point."""
 

@@ -15,6 +15,7 @@ from tests.live.stage import Stage
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.slow
 def test_a_killed_broker_fails_by_name_its_actions_fail_with_the_remedy_and_the_others_are_read_without_waiting(
     pulsar: LocalPulsar, stage: Stage
 ) -> None:

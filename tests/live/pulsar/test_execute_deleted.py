@@ -61,7 +61,7 @@ def test_a_namespace_deleted_between_decision_and_execution_is_left_alone_and_th
     assert commander.results_count() == 3, "none is told again"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize("kind", ["unload", "split"])
 def test_a_namespace_deleted_around_the_call_itself_is_named_at_once_and_the_others_go_on(
     pulsar: LocalPulsar, commander: Commander, monkeypatch: pytest.MonkeyPatch, kind: str, when: str

@@ -48,6 +48,7 @@ def become(role: Role) -> PulsarStage:
     return role.stage
 
 
+@pytest.mark.slow
 def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and_operates_it_over_tls(
     secured: SecurePulsar, stage: PulsarStage, warm: Warm, tmp_path: Path
 ) -> None:

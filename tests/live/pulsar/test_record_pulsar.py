@@ -14,6 +14,7 @@ from tests.live.test_record import check_equal, pause
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
+@pytest.mark.slow
 def test_a_replay_of_the_record_repeats_garbage_and_a_pause(
     pulsar: LocalPulsar, warm: Warm, tmp_path: Path
 ) -> None:

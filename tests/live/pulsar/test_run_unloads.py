@@ -72,6 +72,7 @@ def test_every_topic_may_be_unloaded_while_partitions_and_the_control_topic_are_
     )
 
 
+@pytest.mark.slow
 def test_input_that_was_taken_away_unread_is_refused_and_passed_over_when_told_to(
     stage: PulsarStage, warm: Warm
 ) -> None:

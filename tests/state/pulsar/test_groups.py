@@ -125,7 +125,7 @@ def decided(found: Run) -> set[tuple[int, str, str, str, float | None]]:
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=[choice["shedding_policy"] for choice in CHOICES])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=seeds)
 def test_a_group_decides_as_if_it_were_a_cluster_of_its_own(choice: dict[str, str], seed: int):
     source = settings_of(**FREE, **choice)

@@ -31,7 +31,7 @@ from tests.state.traces import (
     with_results,
 )
 
-CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=25, deadline=None, derandomize=True)
 EAGER: dict[str, Any] = {
     "avg_shedder": {
         "low_hit_count": 2,
@@ -356,7 +356,7 @@ def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_inef
     ],
     ids=str,
 )
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(trace=some_reports)
 def test_a_budget_only_takes_actions_away(
     policy: str, placement: str, constraint: dict[str, Any], trace: list[Event]
@@ -376,7 +376,7 @@ def test_a_budget_only_takes_actions_away(
     assert constrained == [action for action in everything if action in constrained]
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(some_reports, st.sampled_from(["t/a", "t/b"]))
 def test_an_excluded_namespace_never_acts_whatever_takes_its_place(trace: list[Event], namespace: str):
     source = settings_of(
