@@ -9,7 +9,6 @@ is run again; its message and the paths of a machine are not.
 """
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 from traceback import walk_tb
 from types import FrameType
@@ -84,23 +83,28 @@ def draft_of(header: Header) -> Header:
         value = getattr(header, name)
         if name == "rounds":
             draft.rounds = dict(header.rounds)
-        elif isinstance(value, dict | list | msgspec.Struct):
+        elif isinstance(value, _OWNED):
             setattr(draft, name, _own(value))
     return draft
 
 
 def _own(value: Any) -> Any:
-    """The same value in containers of its own; frozen values are shared."""
-    if isinstance(value, Mapping):
-        return {key: _own(each) for key, each in value.items()}
+    """The same value in containers of its own; frozen values are shared. Called for every field of every decision, so it is quick."""
+    if isinstance(value, dict):
+        return {key: _own(each) if isinstance(each, _OWNED) else each for key, each in value.items()}
     if isinstance(value, list):
-        return [_own(each) for each in value]
-    if not isinstance(value, msgspec.Struct) or value.__struct_config__.frozen:
+        return [_own(each) if isinstance(each, _OWNED) else each for each in value]
+    if value.__struct_config__.frozen:
         return value
     own = copy.copy(value)
     for name in value.__struct_fields__:
-        setattr(own, name, _own(getattr(value, name)))
+        each = getattr(value, name)
+        if isinstance(each, _OWNED):
+            setattr(own, name, _own(each))
     return own
+
+
+_OWNED = (dict, list, msgspec.Struct)
 
 
 def count_error(header: Header, error: Exception, *, end_ms: int) -> None:

@@ -33,6 +33,8 @@ class _Listings:
     traffic: Floats
     has_traffic: Bools
     counts: Ints
+    is_as_before: bool
+    """Whether the same brokers list the same bundles as in the round before, in the order of the fleet's rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def advance(
     after.brokers = sorted([*names, *(name for name, _ in absent)])
     place = {name: row for row, name in enumerate(after.brokers)}
     places = np.array([place[name] for name in names], dtype=np.int64)
-    old = _match(before.bundles, owned)
+    old = _rows(len(owned)) if listings.is_as_before else _match(before.bundles, owned)
     _carry_bundles(
         before,
         after,
@@ -160,30 +162,48 @@ def inherit(fleet: Fleet, splits: Iterable[tuple[str, list[Child]]], listed: Cal
 def _listings(
     before: Fleet, reports: dict[str, WaitingReport], names: list[str], max_age_ms: int
 ) -> _Listings:
-    known = {name: row for row, name in enumerate(before.brokers)}
     bundles: list[str] = []
-    runs: list[Ints] = []
     for name in names:
-        waiting = reports[name]
-        row = known.get(name)
-        if row is not None and waiting.time_ms - int(before.broker_last_ms[row]) > max_age_ms:
-            row = None
-        runs.append(_run_starts(before, row, waiting))
-        bundles.extend(waiting.report.bundles)
+        bundles.extend(reports[name].report.bundles)
     counts = [len(reports[name].report.bundles) for name in names]
     times = np.array([reports[name].time_ms for name in names], dtype=np.int64)
+    is_as_before = (
+        names == before.brokers
+        and bool((times - before.broker_last_ms <= max_age_ms).all())
+        and np.array_equal(before.starts, np.cumsum([0, *counts]))
+        and np.array_equal(before.listed_rows, _rows(len(bundles)))
+        and before.bundles[: len(bundles)] == bundles
+    )
     return _Listings(
         broker=np.repeat(np.arange(len(names), dtype=np.int64), counts),
         bundles=bundles,
-        run_start_ms=np.concatenate(runs),
+        run_start_ms=before.run_start_ms if is_as_before else _run_starts(before, reports, names, max_age_ms),
         time_ms=np.repeat(times, counts),
         traffic=np.concatenate([reports[name].report.traffic for name in names]),
         has_traffic=np.concatenate([reports[name].report.has_traffic for name in names]),
         counts=np.concatenate([reports[name].report.counts for name in names]),
+        is_as_before=is_as_before,
     )
 
 
-def _run_starts(before: Fleet, row: int | None, waiting: WaitingReport) -> Ints:
+def _rows(count: int) -> Ints:
+    """All of the first rows, in order."""
+    return np.arange(count, dtype=np.int64)
+
+
+def _run_starts(before: Fleet, reports: dict[str, WaitingReport], names: list[str], max_age_ms: int) -> Ints:
+    """When each listing of the snapshot began."""
+    known = {name: row for row, name in enumerate(before.brokers)}
+    runs = []
+    for name in names:
+        waiting, row = reports[name], known.get(name)
+        if row is not None and waiting.time_ms - int(before.broker_last_ms[row]) > max_age_ms:
+            row = None
+        runs.append(_run_starts_at(before, row, waiting))
+    return np.concatenate(runs)
+
+
+def _run_starts_at(before: Fleet, row: int | None, waiting: WaitingReport) -> Ints:
     """When each listing of a broker began: kept where its last snapshot report listed the bundle too."""
     bundles = waiting.report.bundles
     if row is None:
@@ -209,8 +229,8 @@ def _pick(names: list[str], rows: Ints) -> list[str]:
 def _owner_rows(listings: _Listings) -> Ints:
     """Row of the listing that owns each bundle, ascending by (broker, bundle)."""
     count = len(listings.bundles)
-    if len(set(listings.bundles)) == count:
-        return np.arange(count, dtype=np.int64)
+    if listings.is_as_before or len(set(listings.bundles)) == count:
+        return _rows(count)
     order = np.lexsort((listings.broker, listings.run_start_ms))
     newest = dict(zip(itemgetter(*order.tolist())(listings.bundles), order.tolist(), strict=True))
     return np.sort(np.fromiter(newest.values(), dtype=np.int64, count=len(newest)))
@@ -219,7 +239,7 @@ def _owner_rows(listings: _Listings) -> Ints:
 def _match(known: list[str], wanted: list[str]) -> Ints:
     """Row in ``known`` of each wanted name, -1 where there is none."""
     if known[: len(wanted)] == wanted:
-        return np.arange(len(wanted), dtype=np.int64)
+        return _rows(len(wanted))
     index = dict(zip(known, range(len(known)), strict=True))
     return np.fromiter(map(index.get, wanted, repeat(NOBODY)), dtype=np.int64, count=len(wanted))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming.contract.envelope import EPOCH_HEADER
 from tests.faults.oracle import differences
 from tests.faults.pulsar_world import PulsarWorld
 from tests.faults.running import run_schedule, seen_of
@@ -52,7 +53,8 @@ def test_a_killed_jvm_a_cut_network_and_a_leader_that_moves_lose_nothing_and_wha
     assert stage is not None
     actions = stage.topics.actions
     first = stage.read(actions)[0]
-    stage.send_raw(first.key, first.value, to=actions, headers=first.headers)
+    older = [(EPOCH_HEADER, b"1")]
+    stage.send_raw(first.key, first.value, to=actions, headers=older)
     stage.flush()
     found = differences(seen_of(stage), wanted)
     stage.close()

@@ -218,21 +218,20 @@ def test_a_sweep_reports_what_moves_and_names_the_broker_that_is_down(
     moving.begin({0: (1, 3)})
     found = swept(brokers, tmp_path)
     (moves,) = (each.report for each in found if isinstance(each, Reassignment))
-    (move,) = moves.moves
-    assert (move.topic, set(move.replicas), move.adding, move.removing) == (
-        moving.topic,
-        {1, 2, 3},
-        (3,),
-        (2,),
-    )
+    move = moves.moves.read()
+    assert move.names() == [f"{moving.topic}-0"]
+    assert [each.brokers.tolist() for each in (move.sources, move.added, move.target)] == [
+        [1, 2],
+        [3],
+        [1, 3],
+    ]
     assert moves.throttled == ThrottledLists(leader={moving.topic: "0:1,0:2"}, follower={moving.topic: "0:3"})
     logs = {each.broker: each.logs for each in found if isinstance(each, KafkaLoadReport)}
     assert logs.keys() == {"1", "2", "3"}
     assert (logs["1"].leader_rate_bytes_per_s, logs["3"].follower_rate_bytes_per_s) == (20_000, 20_000)
-    (leader,) = logs["1"].replicas
-    assert leader.leader
-    assert leader.log_size_bytes >= 5_000_000
-    assert leader.log_end_offset == 50
+    ((_,), (partition,), (log_size_bytes,), (end_offset,)) = logs["1"].replicas.read().tolist()
+    assert (partition, end_offset) == (0, 50)
+    assert log_size_bytes >= 5_000_000
 
     brokers.stop_node(3)
     try:

@@ -47,9 +47,7 @@ hit_count = 1
 
 [pulsar.guards]
 hold_unsettled_brokers = true
-bundle_cooldown_s = 30
 """
-"""A bundle that Pulsar puts at another broker than it was told to has to be moved once more, so the cooldown is short."""
 BUNDLES = 9
 """Of equal traffic, and an odd number: half of the difference is never close to a whole number of them, so noise in the
 rates does not choose how many move. From 9/0/0 AvgShedder goes to 5/4/0, then to 3/4/2."""

@@ -23,9 +23,14 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 HOT_TOPICS = 6
 
 
-def is_balanced(loads: Sequence[float]) -> bool:
-    """Every broker carries some of it, none as much as half."""
-    return bool(loads) and min(loads) > 0 and max(loads) < sum(loads) / 2
+def is_balanced(loads: Sequence[float], *, share: float = 0.5) -> bool:
+    """Every broker carries some of it, none as much as ``share``."""
+    return bool(loads) and min(loads) > 0 and max(loads) < share * sum(loads)
+
+
+def went_astray(result: dict[str, object]) -> bool:
+    """Whether Pulsar put the bundle at another broker than it was told to; it rests there until its cooldown is over."""
+    return "it landed on" in str(result["reason"])
 
 
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
@@ -40,7 +45,8 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
 
             def balanced() -> list[float]:
                 found = rates(lab, pulsar.broker_ids)
-                return found if is_balanced(found) else []
+                astray = any(went_astray(result) for _, result in three.results())
+                return found if is_balanced(found, share=0.6 if astray else 0.5) else []
 
             after = until(balanced, what="balance", running=three.alive)
             with hot.traffic(hot_topics):
@@ -55,9 +61,8 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
     put_back = [str(result["reason"]) for id_, result in results if id_ not in done]
     assert all("still on" in reason for reason in put_back), "Pulsar may give it back"
     assert not any(result["was_done_before"] for _, result in results)
-    astray = {decided[id_]["bundle"] for id_, result in results if "it landed on" in str(result["reason"])}
-    targets = Counter(decided[id_]["bundle"] for id_ in done if decided[id_]["bundle"] not in astray)
-    assert set(targets.values()) == {1}, "no bundle is moved or cut twice, but where Pulsar put it elsewhere"
+    targets = Counter(decided[id_]["bundle"] for id_ in done)
+    assert set(targets.values()) == {1}, "no bundle is moved or cut twice"
     (cut,) = (each for each in decided.values() if each["type"].endswith("split.v1"))
     _assert_as_predicted(hot, cut)
 
