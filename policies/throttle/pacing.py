@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from policies.throttle.failover_rates import fallback_rates, safe_loads, safe_minimums, stretch_rates
 from policies.throttle.lists import ThrottledLists, difference, union
 from policies.throttle.moves import Moves
 from policies.throttle.needs import Needs, capped_needs_of
@@ -92,7 +93,7 @@ class _Round:
     ) -> "_Round":
         loads = loads_of(needs)
         in_force = plan_in_force(memory.rates(), loads) if memory.is_active else None
-        safe_leader_mins, safe_follower_mins = _safe_mins(memory, needs)
+        safe_leader_mins, safe_follower_mins = safe_minimums(memory, needs)
         memory = replace(
             memory,
             safe_leader_mins=safe_leader_mins,
@@ -152,7 +153,7 @@ def _with_reports(now: _Round) -> Step:
     if plan.feasible is False:
         if not (now.memory.is_active and trigger in _AS_FAR_AS_IT_GOES):
             return None, now.memory, _explain(now, "infeasible", trigger, plan)
-        stretched = _stretch(now.memory.rates(), now.lists)
+        stretched = stretch_rates(now.memory.rates(), now.lists)
         wanted = {role: stretched[role] for role in now.lists.roles()}
     if trigger is None:
         return None, now.memory, _explain(now, "kept", None, in_force)
@@ -182,7 +183,7 @@ def _wanted_rates(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
         rate = found.rate_bytes_per_s or 0
         return dict.fromkeys(now.lists.roles(), rate), found.plan
     plan = per_broker_plan(now.led_loads, rule)
-    spare = per_broker_plan(_safe_loads(now.memory), replace(rule, deadline_s=None)).rates
+    spare = per_broker_plan(safe_loads(now.memory), replace(rule, deadline_s=None)).rates
     rates = {role: plan.rates.get(role) or spare[role] or 0 for role in now.lists.roles()}
     return rates, plan
 
@@ -297,9 +298,9 @@ def _without_reports(
     rates = memory.rates()
     trigger: Trigger | None = "throttle-lost" if _is_lost(snapshot) else None
     if lists is not None and lists.is_joined:
-        trigger, rates = "moves-joined", _stretch(rates, lists)
+        trigger, rates = "moves-joined", stretch_rates(rates, lists)
     if memory.stale_rounds >= settings.stale_rounds_count and not memory.is_fallback:
-        trigger, rates = "stale-reports", {**rates, **_fallback(memory, settings, rates)}
+        trigger, rates = "stale-reports", {**rates, **fallback_rates(memory, settings, rates)}
         memory = replace(memory, is_fallback=True)
     add = ThrottledLists() if lists is None else lists.add
     is_nothing = rates == memory.rates() and add == ThrottledLists() and not _is_lost(snapshot)
@@ -309,33 +310,6 @@ def _without_reports(
     decision = ThrottleDecision(trigger=trigger, add=add, set_rates=rates)
     explanation = replace(explanation, outcome="decided", wanted_trigger=trigger)
     return decision, _remember(snapshot, memory, None, added, rates), explanation
-
-
-def _stretch(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
-    """The same for brokers that join, of which nobody knows what they need: the highest that anyone has."""
-    return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
-
-
-def _fallback(
-    memory: PacingMemory, settings: ThrottleSettings, rates: Mapping[BrokerRole, int]
-) -> dict[BrokerRole, int]:
-    """Rates for the failover-safe minimums; no cap, because nobody measures the network now."""
-    rule = RateRule(
-        headroom_ratio=exact(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
-    )
-    loads = _safe_loads(memory)
-    if settings.rates == "uniform":
-        rate = uniform_plan(loads, rule).rate_bytes_per_s
-        return {} if rate is None or not loads else dict.fromkeys(rates, rate)
-    return {role: rate for role, rate in per_broker_plan(loads, rule).rates.items() if rate is not None}
-
-
-def _safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
-    leaders = ((BrokerRole("leader", broker), need) for broker, need in memory.safe_leader_mins.items())
-    followers = ((BrokerRole("follower", broker), need) for broker, need in memory.safe_follower_mins.items())
-    return tuple(
-        Load(role=role, bytes_left=None, min_bytes_per_s=need) for role, need in (*leaders, *followers)
-    )
 
 
 def _remember(
@@ -399,22 +373,3 @@ def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists
     if memory.is_active:
         return memory.differs_from_plan or lists.is_joined
     return moves.fingerprint() != snapshot.planned_fingerprint
-
-
-def _safe_mins(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
-    """Of leaders and followers; what a partition needed that has just lost its leader is not forgotten."""
-    leaders, followers = (
-        _known_values(needs.failover_safe_min_bytes_per_s),
-        _known_values(needs.follower_min_bytes_per_s),
-    )
-    if not needs.without_leader:
-        return leaders, followers
-    return _at_least(leaders, memory.safe_leader_mins), _at_least(followers, memory.safe_follower_mins)
-
-
-def _known_values(values: Mapping[int, int | None]) -> dict[int, int]:
-    return {broker: value for broker, value in values.items() if value is not None}
-
-
-def _at_least(values: Mapping[int, int], least: Mapping[int, int]) -> dict[int, int]:
-    return {broker: max(value, least.get(broker, 0)) for broker, value in values.items()}
