@@ -1,0 +1,253 @@
+"""What a round's reports of a Kafka cluster come to: rates, sizes and progress of what moves, or why a number is missing."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.moves import UNKNOWN
+from policies.throttle.network import NetworkUse
+from policies.throttle.rates import BrokerRole
+from state.kafka.memory import KNOWN_RATE, READING, WaitingLogs, WaitingMoves
+from state.kafka.partition_table import PartitionTable
+from state.kafka.snapshot import Observation, observe, others_lists
+from state.kafka_reports import BrokerLogs, MoveRow
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
+
+NOW_MS, EARLIER_MS = 20_000, 10_000
+HOLD_MS = 30_000
+MOVE = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
+"""Of brokers 1 and 2, led by 1, to 3."""
+NO_READINGS, NO_RATES = PartitionTable.empty(len(READING)), PartitionTable.empty(len(KNOWN_RATE))
+
+
+def table(*rows: tuple[str, int, tuple[int, ...]], numbers_count: int) -> PartitionTable:
+    """Topic, partition and numbers of each row."""
+    topics = sorted({topic for topic, _, _ in rows})
+    columns = [[topics.index(topic), partition, *numbers] for topic, partition, numbers in rows]
+    return PartitionTable(tuple(topics), np.array(columns, dtype=np.int64).reshape(-1, 2 + numbers_count))
+
+
+def readings(*rows: tuple[str, int, tuple[int, ...]]) -> PartitionTable:
+    return table(*rows, numbers_count=len(READING))
+
+
+def rates(*rows: tuple[str, int, tuple[int, ...]]) -> PartitionTable:
+    return table(*rows, numbers_count=len(KNOWN_RATE))
+
+
+def logs(broker: int, *replicas: Replica, at_ms: int = NOW_MS, **more: int) -> WaitingLogs:
+    return WaitingLogs(at_ms, f"l{broker}", BrokerLogs(broker, replica_table(*replicas), **more))
+
+
+def observed(
+    *reports: WaitingLogs,
+    moves: tuple[MoveRow, ...] | None = (MOVE,),
+    before: PartitionTable = NO_READINGS,
+    known: PartitionTable = NO_RATES,
+    lists: ThrottledLists | None = None,
+) -> Observation:
+    waiting = None if moves is None else WaitingMoves(NOW_MS - 1, "m", moves_report(*moves, lists=lists))
+    by_name: Mapping[str, WaitingLogs] = {str(each.logs.broker): each for each in reports}
+    return observe(before, waiting, by_name, end_ms=30_000, known=known, hold_ms=HOLD_MS)
+
+
+def numbers_of(observation: Observation) -> tuple[list[int], list[int], list[int]]:
+    """Write rates, log sizes, and what the added replicas have."""
+    moves = observation.moves
+    assert moves is not None
+    return (
+        moves.write_bytes_per_s.tolist(),
+        moves.log_size_bytes.tolist(),
+        moves.present_bytes.tolist(),
+    )
+
+
+def test_a_rate_is_the_growth_of_the_leaders_log_and_an_added_replica_has_what_its_broker_reports() -> None:
+    found = observed(
+        logs(1, Replica("t", 0, 60_000, 7)),
+        logs(2, Replica("t", 0, 99_000)),
+        logs(3, Replica("t", 0, 25)),
+        before=readings(("t", 0, (EARLIER_MS, 1, 10_000, 3))),
+    )
+    assert numbers_of(found) == ([5_000], [60_000], [25])
+    assert found.readings == readings(("t", 0, (NOW_MS, 1, 60_000, 7)))
+    assert found.rates == rates(("t", 0, (5_000, NOW_MS)))
+    assert (found.at_ms, found.is_running, found.held_over_count) == (NOW_MS, True, 0)
+    assert found.brokers == {1, 2, 3}
+
+
+def test_a_broker_that_reports_without_the_replica_has_nothing_of_it_and_a_silent_one_is_unknown() -> None:
+    both = MoveRow("t", 1, (1, 2, 3, 4), (3, 4), (1,), 1, (1, 2))
+    found = observed(logs(1, Replica("t", 1, 10)), logs(3), moves=(both,))
+    assert numbers_of(found) == ([UNKNOWN], [10], [0, UNKNOWN])
+
+
+def test_replicas_of_partitions_that_do_not_move_and_of_other_topics_are_left_aside() -> None:
+    found = observed(
+        logs(1, Replica("s", 0, 1), Replica("t", 0, 60_000), Replica("t", 5, 2), Replica("u", 0, 3)),
+        before=readings(("s", 0, (EARLIER_MS, 1, 0, 0)), ("t", 0, (EARLIER_MS, 1, 10_000, -1))),
+    )
+    assert numbers_of(found) == ([5_000], [60_000], [UNKNOWN])
+    assert found.readings == readings(("t", 0, (NOW_MS, 1, 60_000, UNKNOWN)))
+
+
+def test_many_partitions_of_many_topics_each_get_their_own_numbers() -> None:
+    moves = [
+        MoveRow(topic, partition, (1, 2, 3), (3,), (1,), leader, ())
+        for topic in ("b", "a")
+        for partition, leader in ((1, 2), (0, 1))
+    ]
+    sizes = {("a", 0): 11, ("a", 1): 12, ("b", 0): 21, ("b", 1): 22}
+    found = observed(
+        logs(1, *(Replica(*where, size) for where, size in sizes.items())),
+        logs(2, *(Replica(*where, 100 * size) for where, size in reversed(sizes.items()))),
+        moves=tuple(moves),
+    )
+    assert found.moves is not None
+    assert found.moves.names() == ["a-0", "a-1", "b-0", "b-1"]
+    assert numbers_of(found)[1] == [11, 1200, 21, 2200]
+
+
+KNOWN = rates(("t", 0, (700, EARLIER_MS)))
+BEFORE = readings(("t", 0, (EARLIER_MS, 1, 10_000, 3)))
+
+
+@pytest.mark.parametrize(
+    ("reports", "known", "held_over_count", "expected_rates"),
+    [
+        pytest.param(
+            (logs(1, Replica("t", 0, 9_000, 4)),), KNOWN, 1, KNOWN, id="a log that shrank: held over"
+        ),
+        pytest.param((logs(2),), KNOWN, 0, KNOWN, id="the leader is silent: kept, not used"),
+        pytest.param(
+            (logs(1, Replica("t", 0, 9_000, 4)),),
+            rates(("t", 0, (700, NOW_MS - HOLD_MS))),
+            1,
+            rates(("t", 0, (700, NOW_MS - HOLD_MS))),
+            id="as old as is still held",
+        ),
+        pytest.param(
+            (logs(1, Replica("t", 0, 9_000, 4)),),
+            rates(("t", 0, (700, NOW_MS - HOLD_MS - 1))),
+            0,
+            NO_RATES,
+            id="too old",
+        ),
+    ],
+)
+def test_a_rate_that_is_not_told_is_held_over_for_a_while(
+    reports: tuple[WaitingLogs, ...],
+    known: PartitionTable,
+    held_over_count: int,
+    expected_rates: PartitionTable,
+) -> None:
+    found = observed(*reports, before=BEFORE, known=known)
+    assert found.held_over_count == held_over_count
+    assert numbers_of(found)[0] == [700 if held_over_count else UNKNOWN]
+    assert len(found.rates) == len(expected_rates)
+    assert not len(expected_rates) or found.rates == expected_rates
+
+
+@pytest.mark.parametrize(
+    ("move", "reports", "before", "why"),
+    [
+        (MOVE._replace(leader=-1), (logs(1),), BEFORE, "it has no leader"),
+        (MOVE, (logs(2),), BEFORE, "its leader, broker 1, did not report"),
+        (MOVE, (logs(1),), BEFORE, "its leader, broker 1, did not report its log"),
+        (MOVE, (logs(1, Replica("t", 0, 5)),), NO_READINGS, "its log was read for the first time"),
+        (
+            MOVE._replace(leader=2),
+            (logs(2, Replica("t", 0, 5)),),
+            BEFORE,
+            "its leader was broker 1 before, and is 2",
+        ),
+        (
+            MOVE,
+            (logs(1, Replica("t", 0, 50_000), at_ms=EARLIER_MS + 4_999),),
+            BEFORE,
+            "its log was read twice within 5 s",
+        ),
+        (
+            MOVE,
+            (logs(1, Replica("t", 0, 9_990, 4)),),
+            BEFORE,
+            "its log shrank by 10 bytes (retention or compaction)",
+        ),
+    ],
+)
+def test_a_number_that_is_missing_has_its_reason(
+    move: MoveRow, reports: tuple[WaitingLogs, ...], before: PartitionTable, why: str
+) -> None:
+    found = observed(*reports, moves=(move,), before=before)
+    assert numbers_of(found)[0] == [UNKNOWN]
+    assert found.why_unknown("t-0").startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        pytest.param((logs(2),), BEFORE, id="no new reading: the old one stays"),
+        pytest.param(
+            (logs(1, Replica("t", 0, 11_000, 4), at_ms=EARLIER_MS + 4_999),),
+            BEFORE,
+            id="too soon: the old one stays",
+        ),
+        pytest.param(
+            (logs(1, Replica("t", 0, 11_000, 4), at_ms=EARLIER_MS + 5_000),),
+            readings(("t", 0, (EARLIER_MS + 5_000, 1, 11_000, 4))),
+            id="late enough",
+        ),
+    ],
+)
+def test_the_reading_that_the_next_rate_is_measured_from(
+    reports: tuple[WaitingLogs, ...], expected: PartitionTable
+) -> None:
+    assert observed(*reports, before=BEFORE).readings == expected
+
+
+def test_another_leaders_reading_replaces_the_old_one_however_soon_it_comes() -> None:
+    report = logs(2, Replica("t", 0, 11_000, 4), at_ms=EARLIER_MS + 1)
+    found = observed(report, moves=(MOVE._replace(leader=2),), before=BEFORE)
+    assert found.readings == readings(("t", 0, (EARLIER_MS + 1, 2, 11_000, 4)))
+
+
+def test_without_word_on_moves_all_that_is_remembered_stays() -> None:
+    found = observed(logs(1, Replica("t", 0, 60_000)), moves=None, before=BEFORE, known=KNOWN)
+    assert found.moves is None
+    assert (found.readings, found.rates, found.is_running) == (BEFORE, KNOWN, False)
+    assert found.lists == ThrottledLists()
+
+
+def test_without_reports_the_moment_is_that_of_the_moves_or_the_rounds_end() -> None:
+    assert observed().at_ms == NOW_MS - 1
+    assert observed(moves=None).at_ms == 30_000
+
+
+def test_a_planned_move_does_not_run() -> None:
+    planned = MoveRow("t", 0, (1, 2), (3,), (1,), 1, (1, 2))
+    found = observed(logs(1), moves=(planned,))
+    assert not found.is_running
+    assert found.moves is not None
+    assert found.moves.added.brokers.tolist() == [3]
+
+
+def test_rates_and_network_of_the_brokers_that_reported() -> None:
+    one = logs(
+        1, leader_rate_bytes_per_s=10, in_bytes_per_s=3, leader_default_bytes_per_s=8, at_ms=NOW_MS - 5
+    )
+    two = logs(2, follower_rate_bytes_per_s=20, out_bytes_per_s=4, follower_default_bytes_per_s=9)
+    found = observed(one, two)
+    assert found.rates_there == {BrokerRole("leader", 1): 10, BrokerRole("follower", 2): 20}
+    assert found.defaults_there == {"follower": 9}, "as the newest report says"
+    assert found.use == {
+        1: NetworkUse(in_bytes_per_s=3, out_bytes_per_s=None),
+        2: NetworkUse(in_bytes_per_s=None, out_bytes_per_s=4),
+    }
+
+
+def test_entries_that_are_not_ours_are_told_and_topics_without_any_are_left_out() -> None:
+    there = ThrottledLists(leader={"t": "0:1,0:2", "u": "0:5"}, follower={"t": "0:3"})
+    ours = ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
+    assert others_lists(there, ours) == ThrottledLists(leader={"t": "0:2", "u": "0:5"}, follower={})
