@@ -1,0 +1,249 @@
+"""The frame of a round's summary, and the cut to its greatest size."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from state.engine.closing import Closing, obstacle
+from state.engine.memory import ControlRecord, Header, OpenRound, TickRecord
+from state.engine.summary import MAX_BYTES, MAX_REMARK_CHARACTERS, SHOWN_ROWS, fit, frame
+from state.engine.throttle_cuts import SHOWN_CHARACTERS, cut_throttle
+from state.outputs import BrokerLoad, ExaminedRow, OtherBalancers, RoundSummary, Section, canonical
+from state.round_settings import RoundSettings
+from state.settings import ClusterSettings
+from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
+
+TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
+
+
+def control(**fields: Any) -> ControlRecord:
+    usual: dict[str, Any] = {
+        "time_ms": 1_000,
+        "id": "c",
+        "paused": True,
+        "mode": None,
+        "overlay": b"{}",
+        "applies_from": 0,
+    }
+    usual |= {"who": "ann", "why": "test", "resumed_ms": None, "arrived_late": False}
+    known = {name: usual[name] for name in ControlRecord.__struct_fields__ if name in usual}
+    return ControlRecord(**known | fields)
+
+
+def closing(**fields: Any) -> Closing:
+    usual: dict[str, Any] = {
+        "cluster": "east-1",
+        "number": 7,
+        "start_ms": 420_000,
+        "end_ms": 480_000,
+        "expires_ms": 660_000,
+        "open_round": OpenRound(),
+        "settings": ClusterSettings(),
+        "record": None,
+        "settings_problem": None,
+        "mode": "act",
+        "gap_rounds": 2,
+        "restarted": False,
+        "max_action_bytes": 1_000,
+    }
+    return Closing(**usual | fields)
+
+
+def framed(
+    *, header: Header | None = None, live: tuple[str, ...] = ("b1", "b2", "b4"), **fields: Any
+) -> RoundSummary:
+    return frame(
+        closing(**fields),
+        header or Header(length_ms=60_000),
+        policy="avg-shedder",
+        digest="d",
+        outcome="decided",
+        reason="why",
+        reports_ms={"b2": 450_000, "b1": 441_000},
+        live=live,
+    )
+
+
+def test_it_says_which_round_it_is_who_reported_and_who_did_not() -> None:
+    found = framed(open_round=OpenRound(tick=TICK))
+    assert (found.cluster, found.round, found.gap_rounds, found.system) == ("east-1", 7, 2, "pulsar")
+    assert (found.start, found.end) == ("1970-01-01T00:07:00.000Z", "1970-01-01T00:08:00.000Z")
+    assert (found.brokers_reporting, found.brokers_reporting_count) == (["b1", "b2"], 2)
+    assert (found.brokers_missing, found.brokers_missing_count, found.brokers_live_count) == (["b4"], 1, 3)
+    assert (found.brokers_asked, found.brokers_failed) == (["b1", "b2"], {"b3": "no answer"})
+    assert (found.reports_used_count, found.oldest_report_age_s) == (2, 39.0)
+    assert (found.control, found.failing_since, found.paused) == (None, None, False)
+
+
+def test_without_a_tick_nobody_was_asked() -> None:
+    found = framed()
+    assert (found.brokers_asked, found.brokers_failed) == ([], {})
+
+
+def test_the_control_event_in_force_is_named_and_long_remarks_are_cut() -> None:
+    long = "x" * (MAX_REMARK_CHARACTERS + 1)
+    found = framed(record=control(who=long, why="w", resumed_ms=2_000), settings_problem=long)
+    assert found.paused
+    assert found.control is not None
+    assert (found.control.id, found.control.why, found.control.time) == ("c", "w", "1970-01-01T00:00:01.000Z")
+    assert found.control.who == found.control.problem == long[:-1]
+    assert found.control.resumed_at == "1970-01-01T00:00:02.000Z"
+
+
+def test_a_control_event_without_a_problem_or_a_resumption_says_neither() -> None:
+    found = framed(record=control())
+    assert found.control is not None
+    assert (found.control.problem, found.control.resumed_at) == (None, None)
+
+
+def test_a_cluster_held_after_errors_is_failing_for_both_kinds() -> None:
+    header = Header(length_ms=60_000, error_held_since_ms=60_000)
+    found = framed(header=header)
+    assert found.failing_since == found.splits_failing_since == "1970-01-01T00:01:00.000Z"
+    assert (
+        framed(
+            header=Header(length_ms=60_000, system="kafka", error_held_since_ms=60_000)
+        ).splits_failing_since
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("rounds_since_start", "reporting_count", "live_count", "expected"),
+    [
+        (0, 3, 3, ("warm-up", "round 1 of 2 of warm-up")),
+        (1, 3, 3, ("warm-up", "round 2 of 2 of warm-up")),
+        (2, 3, 3, None),
+        (2, 2, 4, None),
+        (2, 1, 4, ("no-quorum", "1 of 4 live brokers reported, 0.5 of them are needed")),
+        (2, 0, 0, None),
+        (0, 0, 4, ("warm-up", "round 1 of 2 of warm-up")),
+    ],
+)
+def test_no_policy_runs_in_the_warm_up_nor_without_a_quorum(
+    rounds_since_start: int, reporting_count: int, live_count: int, expected: tuple[str, str] | None
+) -> None:
+    header = Header(length_ms=60_000, rounds_since_start=rounds_since_start)
+    reporting = [f"b{number}" for number in range(reporting_count)]
+    rounds = RoundSettings(warmup_rounds=2, quorum_ratio=0.5)
+    assert obstacle(header, rounds, reporting, live_count=live_count) == expected
+
+
+def broker(name: str) -> BrokerLoad:
+    return BrokerLoad(
+        broker=name,
+        usage_points=1.0,
+        resources={},
+        messages_per_s=1.0,
+        bytes_per_s=1.0,
+        bundles_count=1,
+        excluded=False,
+        group=None,
+    )
+
+
+def examined(name: str) -> ExaminedRow:
+    return ExaminedRow(
+        high_broker=name, low_broker=None, group="", outcome="calm", detail="calm", trigger=None, evidence={}
+    )
+
+
+def test_of_each_table_the_first_hundred_rows_are_shown_and_the_counts_stay() -> None:
+    names = [f"b{number:03}" for number in range(SHOWN_ROWS + 1)]
+    whole = msgspec.structs.replace(
+        framed(live=tuple(names)),
+        brokers_reporting=names,
+        brokers_excluded=names,
+        brokers_asked=names,
+        brokers_failed=dict.fromkeys(names, "x"),
+        other_balancers=OtherBalancers(
+            shedding_brokers=names, splitting_brokers=names, unknown_brokers=names
+        ),
+        brokers=[broker(name) for name in names],
+        examined=Section(count=101, outcomes={"calm": 101}, heaviest=[examined(name) for name in names]),
+        actions=names,
+    )
+    found = fit(whole)
+    assert found.brokers_reporting == found.brokers_excluded == found.brokers_asked == names[:-1]
+    assert found.actions == list(found.brokers_failed) == names[:-1]
+    assert [row.broker for row in found.brokers] == names[:-1]
+    assert (found.examined.count, len(found.examined.heaviest)) == (101, SHOWN_ROWS)
+    assert found.other_balancers is not None
+    assert found.other_balancers.shedding_brokers == found.other_balancers.splitting_brokers == names[:-1]
+    assert found.other_balancers.unknown_brokers == names[:-1]
+    assert found.brokers_missing == sorted(set(names) - {"b1", "b2"})[:SHOWN_ROWS]
+    assert found.brokers_missing_count == 101
+
+
+def test_tables_are_halved_until_the_summary_fits() -> None:
+    names = [f"{number:02}" + "x" * 5_000 for number in range(SHOWN_ROWS)]
+    found = fit(msgspec.structs.replace(framed(), brokers_excluded=names))
+    assert found.brokers_excluded == names[:50]
+    assert len(canonical(found)) <= MAX_BYTES < 51 * 5_000 + 10_000
+
+
+def test_a_name_that_is_too_long_by_itself_leaves_empty_tables() -> None:
+    found = fit(msgspec.structs.replace(framed(), actions=["x" * MAX_BYTES]))
+    assert found.actions == []
+
+
+def throttle(**fields: Any) -> ThrottleSummary:
+    usual: dict[str, Any] = {
+        "outcome": "kept",
+        "trigger": None,
+        "as_of": "",
+        "partitions_moving_count": 1,
+        "fingerprint": None,
+        "differs_from_plan": False,
+        "bytes_left": None,
+        "feasible": None,
+        "eta_s": None,
+        "eta_basis": None,
+        "eta_predicted_s": None,
+        "eta_observed_low_s": None,
+        "eta_observed_high_s": None,
+        "bottleneck": None,
+        "late": False,
+        "held_over_count": 0,
+        "unknown_count": 0,
+        "failures_count": 0,
+        "retry_at": None,
+        "violations": [],
+        "unknown": [],
+    }
+    tables = {name: {} for name in ThrottleSummary.__struct_fields__ if name not in usual}
+    return ThrottleSummary(**usual | tables | fields)
+
+
+def test_rates_are_shown_ten_times_as_many_and_lists_of_others_are_cut_in_length() -> None:
+    roles = {f"leader:{broker}": broker for broker in range(21)}
+    lists = {"a": "x" * SHOWN_CHARACTERS, "b": "y" * (SHOWN_CHARACTERS + 1), "c": "z"}
+    violation = RateViolation(role="leader:1", rate_bytes_per_s=1, required_more_than_bytes_per_s=2)
+    unknown = UnknownNumber(partition="t-0", lacks=[], why="")
+    found = cut_throttle(
+        throttle(
+            rates_bytes_per_s=roles,
+            min_bytes_per_s=roles,
+            others_rates_bytes_per_s=roles,
+            changed_rates_bytes_per_s=roles,
+            others_leader_throttled_replicas=lists,
+            others_follower_throttled_replicas=lists,
+            lost_leader_throttled_replicas=lists,
+            lost_follower_throttled_replicas=lists,
+            violations=[violation] * 3,
+            unknown=[unknown] * 3,
+            unknown_count=3,
+        ),
+        2,
+    )
+    assert len(found.rates_bytes_per_s) == len(found.min_bytes_per_s) == 20
+    assert found.others_rates_bytes_per_s == found.changed_rates_bytes_per_s == {"leader:0": 0, "leader:1": 1}
+    assert found.others_leader_throttled_replicas == found.others_follower_throttled_replicas
+    assert found.lost_leader_throttled_replicas == found.lost_follower_throttled_replicas
+    assert (
+        found.others_leader_throttled_replicas
+        == found.lost_leader_throttled_replicas
+        == {"a": "x" * SHOWN_CHARACTERS, "b": "y" * SHOWN_CHARACTERS + "…"}
+    )
+    assert (len(found.violations), len(found.unknown), found.unknown_count) == (2, 2, 3)

@@ -1,0 +1,87 @@
+"""What no action of ours can help: which actions had no effect, who landed elsewhere, which topics are too hot."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from policies.splitting.plan import TopicTable
+from policies.splitting.settings import SplitSettings
+from state.engine.ledger import Decision, Verdict
+from state.outputs import Finding
+from state.pulsar import findings
+from state.pulsar.effects import Elsewhere
+from tests.state.engine.test_ledger import decision
+
+
+def ineffective(bundle: str, *, judged: bool = True) -> Decision:
+    found = decision(bundle=bundle)
+    found.verdict = Verdict("ineffective", 1, "b1", 3) if judged else None
+    return found
+
+
+def test_actions_without_effect_come_by_name_and_those_without_a_verdict_are_none() -> None:
+    found = findings.of_actions(
+        {"t/b": ineffective("t/b"), "t/a": ineffective("t/a"), "t/c": ineffective("t/c", judged=False)}, []
+    )
+    assert [(each.kind, each.subject, each.broker) for each in found] == [
+        ("ineffective", "t/a", "b1"),
+        ("ineffective", "t/b", "b1"),
+    ]
+    assert found[0].advice.startswith(
+        "its unload is said to have succeeded, 3 rounds of reports show no effect"
+    )
+
+
+def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> None:
+    (found,) = findings.of_actions({}, [Elsewhere("t/a", "b2", "b3")])
+    assert (found.kind, found.subject, found.broker) == ("landed-elsewhere", "t/a", "b2")
+    assert found.advice.startswith("it was to go to b3: ")
+
+
+def finding(number: int) -> Finding:
+    return Finding(kind=f"kind-{number % 2}", subject=str(number), broker=None, bytes_per_s=None, advice="")
+
+
+def test_a_section_counts_all_and_shows_the_first_hundred() -> None:
+    found = findings.section([finding(number) for number in range(101)])
+    assert (found.count, found.outcomes) == (101, {"kind-0": 51, "kind-1": 50})
+    assert [each.subject for each in found.heaviest] == [str(number) for number in range(100)]
+
+
+def table(*spans: tuple[int, int], rates: tuple[float, ...]) -> TopicTable:
+    """Topics of each bundle row from start to end; ``rates`` in bytes/s by topic."""
+    count = len(rates)
+    known: dict[str, Any] = {
+        "names": tuple(f"persistent://t/a/{row}" for row in range(count)),
+        "bytes_per_s": np.array(rates),
+        "messages_per_s": np.zeros(count),
+        "starts": np.array([start for start, _ in spans]),
+        "ends": np.array([end for _, end in spans]),
+    }
+    fields = TopicTable.__dataclass_fields__
+    more = {name: np.zeros(count, dtype=np.int64) for name in fields if name not in known}
+    return TopicTable(**known | more)
+
+
+def hot(found: TopicTable) -> list[tuple[str, str | None]]:
+    view: Any = SimpleNamespace(broker_of=lambda row: f"broker of {row}")
+    settings = SplitSettings(hot_partition_bytes_per_s=10.0)
+    return [(each.subject[-1], each.broker) for each in findings.of_topics(view, found, settings)]
+
+
+def test_a_hot_partition_is_named_with_the_owner_of_its_bundle_the_hottest_first() -> None:
+    assert hot(table((0, 1), (1, 1), (1, 4), rates=(11.0, 1.0, 12.0, 13.0))) == [
+        ("3", "broker of 2"),
+        ("2", "broker of 2"),
+        ("0", "broker of 0"),
+    ]
+
+
+def test_bundles_out_of_order_and_topics_of_no_bundle_are_told_apart() -> None:
+    assert hot(table((3, 4), (0, 2), rates=(11.0, 12.0, 13.0, 14.0))) == [
+        ("3", "broker of 0"),
+        ("1", "broker of 1"),
+        ("0", "broker of 1"),
+    ], "topic 2 is in no bundle's span"
+    assert hot(table((0, 0), rates=(11.0,))) == []
