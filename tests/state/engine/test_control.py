@@ -1,0 +1,113 @@
+"""Which control event is in force in which round, whatever order they come in."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from state.engine import control
+from state.engine.memory import ControlRecord, Header
+from state.events import Control
+from state.settings import RoundSettings
+
+ROUNDS = RoundSettings(length_s=60.0, lateness_s=15.0)
+
+
+def event(time_s: float, *, id_: str = "", **fields: Any) -> Control:
+    usual: dict[str, Any] = {"paused": False, "mode": None, "overlay": b"{}", "who": "ann", "why": ""}
+    return Control(id=id_ or f"c{time_s:g}", time_ms=round(1000 * time_s), **usual | fields)
+
+
+def header(**fields: Any) -> Header:
+    return Header(length_ms=60_000, **{"system": "pulsar"} | fields)
+
+
+def taken(found: Header) -> list[tuple[str, int]]:
+    return [(record.id, record.applies_from) for record in found.control]
+
+
+@pytest.mark.parametrize(
+    ("time_s", "expected"), [(0, 1), (29.999, 1), (30, 1), (30.001, 2), (89.9, 2), (90, 2), (91, 3)]
+)
+def test_it_holds_from_the_first_round_that_starts_two_latenesses_after_it(
+    time_s: float, expected: int
+) -> None:
+    assert control.first_round(round(1000 * time_s), lateness_ms=15_000, length_ms=60_000) == expected
+
+
+def test_one_that_comes_after_its_round_has_closed_holds_from_the_first_open_one() -> None:
+    found = header(next_round=5)
+    assert control.take(found, event(30), ROUNDS)
+    (record,) = found.control
+    assert (record.applies_from, record.arrived_late) == (5, True)
+    assert control.take(found, event(300), ROUNDS)
+    assert (found.control[-1].applies_from, found.control[-1].arrived_late) == (6, False)
+
+
+def test_a_repeat_and_what_a_newer_one_makes_pointless_are_not_taken() -> None:
+    found = header()
+    assert control.take(found, event(20), ROUNDS)
+    assert not control.take(found, event(20), ROUNDS)
+    assert not control.take(found, event(10), ROUNDS), "older, and for the same round"
+    assert taken(found) == [("c20", 1)]
+    assert control.take(found, event(100), ROUNDS)
+    assert control.take(found, event(40), ROUNDS), "older, and for an earlier round"
+    assert taken(found) == [("c20", 1), ("c40", 2), ("c100", 3)]
+    assert control.take(found, event(31), ROUNDS) is False
+
+
+def test_of_equal_times_the_greater_id_is_newer() -> None:
+    found = header()
+    control.take(found, event(20, id_="b"), ROUNDS)
+    assert not control.take(found, event(20, id_="a"), ROUNDS)
+    assert control.take(found, event(20, id_="c"), ROUNDS)
+    assert taken(found) == [("c", 1)]
+
+
+def test_before_anybody_knows_the_system_no_event_makes_another_pointless() -> None:
+    found = header(system=None)
+    assert control.take(found, event(20), ROUNDS)
+    assert control.take(found, event(10), ROUNDS)
+    assert [name for name, _ in taken(found)] == ["c10", "c20"]
+
+
+def test_a_silent_cluster_remembers_the_one_in_force_and_the_newest() -> None:
+    found = header()
+    for number in range(control.MAX_WAITING_COUNT + 2):
+        assert control.take(found, event(60 * number), ROUNDS)
+    assert len(found.control) == control.MAX_WAITING_COUNT
+    assert [name for name, _ in taken(found)][:2] == ["c0", "c180"]
+    assert taken(found)[-1] == ("c6060", 102)
+
+
+def test_the_newest_that_applies_is_in_force_and_older_ones_are_forgotten() -> None:
+    found = header()
+    for time_s in (0, 60, 120):
+        control.take(found, event(time_s), ROUNDS)
+    assert control.in_force(found, 0) is None
+    newest = control.in_force(found, 2)
+    assert newest is not None
+    assert newest.id == "c60"
+    assert taken(found) == [("c60", 2), ("c120", 3)]
+    assert control.in_force(found, 2) == newest
+
+
+def record(*, applies_from: int, arrived_late: bool = False) -> ControlRecord:
+    made = header()
+    control.take(made, event(30), ROUNDS)
+    return msgspec.structs.replace(made.control[0], applies_from=applies_from, arrived_late=arrived_late)
+
+
+@pytest.mark.parametrize(
+    ("arrived_late", "first_open", "expected"),
+    [(False, 7, 6), (True, 7, 7), (True, 5, 6), (True, None, 6)],
+)
+def test_with_rounds_of_another_length_it_holds_from_the_round_it_would_have_had(
+    *, arrived_late: bool, first_open: int | None, expected: int
+) -> None:
+    moved = control.move_to_round(
+        record(applies_from=2, arrived_late=arrived_late),
+        RoundSettings(length_s=10.0, lateness_s=15.0),
+        first_open=first_open,
+    )
+    assert moved.applies_from == expected
