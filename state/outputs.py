@@ -173,6 +173,36 @@ class SplitRow(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers it was judged on, units in their names."""
 
 
+class BrokerTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Load of a broker."""
+
+    messages_per_s: float
+    """Message rate in + out."""
+    bytes_per_s: float
+    """Throughput in + out."""
+
+
+class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An action whose effect became known."""
+
+    id: str
+    """Id of the action."""
+    kind: Literal["unload", "split"]
+    """What it did."""
+    bundle: str
+    """Full name of its bundle."""
+    outcome: Literal["good", "failed", "ineffective"]
+    """How it ended."""
+    brokers: dict[Literal["source", "destination"], str]
+    """The brokers of an unload; no destination where Pulsar chose. Empty for a split."""
+    before: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load of these brokers in the round that decided it."""
+    expected: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load they should have now: that of then, moved by this and later unloads that were carried out. Empty where it failed."""
+    seen: dict[Literal["source", "destination"], BrokerTraffic]
+    """Load they report now; a broker that has not reported since the action's result is left out."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
@@ -315,6 +345,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Bundles of those that fired."""
     splits: Section[SplitRow]
     """Bundles that stand out for a split."""
+    judged: Section[JudgedRow] | None = None
+    """Earlier actions whose effect became known in this round; left out where there is none."""
     findings: Section[Finding]
     """What no action can help, by kind."""
     actions_count: int

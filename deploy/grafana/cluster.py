@@ -142,8 +142,8 @@ def _expected_and_achieved() -> list[Graph]:
     return [
         graph(
             "Messages: expected and achieved",
-            "Traffic that the last unloads were to take from their brokers, and what those brokers lost three rounds "
-            "later. Traffic moves by itself too, so look at the trend.",
+            "Traffic that the unloads judged last were to take from their brokers, and what those brokers had lost by "
+            "then. Traffic changes by itself too, so look at the trend.",
             Query(latest(families.UNLOADED_MESSAGES, by="cluster, effect"), "{{cluster}} {{effect}}"),
             unit=units.MessagesPerSecond,
             least=None,

@@ -11,7 +11,7 @@ never changes these arrays. In a plan every examined row has exactly one outcome
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -122,7 +122,18 @@ class UnloadInFlight:
     """None: Pulsar chooses it, or it is not known any more."""
 
 
-@dataclass(frozen=True, slots=True)
+class Traffic(NamedTuple):
+    """Load of a bundle or broker, in + out."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
+
+Side = Literal["source", "destination"]
+"""Which broker of an unload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedAction:
     """An action of ours whose effect is known."""
 
@@ -130,6 +141,14 @@ class JudgedAction:
     outcome: Literal["good", "failed", "ineffective"]
     age_s: float
     """From the judgement to the end of the round."""
+    brokers: Mapping[Side, str]
+    """The brokers of an unload; no destination where Pulsar chooses. Empty for a split."""
+    before: Mapping[Side, Traffic]
+    """Load of these brokers when it was decided; so far as it is known."""
+    expected: Mapping[Side, Traffic]
+    """Load that they should have had at the judgement, by the unloads that were carried out until then."""
+    seen: Mapping[Side, Traffic]
+    """Load that they reported then; a broker without a report since the action's result is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

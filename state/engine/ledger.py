@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from policies.shedding.contract import Side, Traffic
 from state.events import ActionOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 
@@ -43,6 +44,12 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """Owner of the bundle then; of a failed action the owner when it was decided."""
     rounds_count: int
     """Rounds that saw no effect."""
+    expected: dict[Side, Traffic] = {}
+    """Load that the brokers of an unload should have had then."""
+    seen: dict[Side, Traffic] = {}
+    """Load that they reported then, so far as they had reported since the result."""
+    is_listed: bool = False
+    """Whether the summary of a round has it."""
 
 
 class Decision(msgspec.Struct, array_like=True):
@@ -76,6 +83,14 @@ class Decision(msgspec.Struct, array_like=True):
     rounds_count: int = 0
     """Rounds since then that saw no effect."""
     verdict: Verdict | None = None
+    traffic: Traffic | None = None
+    """Load of the bundle of an unload when it was decided."""
+    before: dict[Side, Traffic] = {}
+    """Load of its brokers then."""
+
+    def broker_of(self, side: Side) -> str | None:
+        """A broker of an unload."""
+        return self.source if side == "source" else self.destination
 
     def is_in_flight(self, end_ms: int) -> bool:
         """Whether it may still be carried out."""
@@ -204,6 +219,24 @@ class Ledger(msgspec.Struct, array_like=True):
                 found |= {each.source, each.destination}
         return frozenset(name for name in found if name is not None)
 
+    def expected_traffic(self, decision: Decision) -> dict[Side, Traffic]:
+        """Load its brokers should have by now: that of then, moved by the unloads since then that were carried out."""
+        moves = [
+            each
+            for each in self.decisions
+            if each.result == "succeeded" and each.decided_ms >= decision.decided_ms and not each.dry_run
+        ]
+        return {
+            side: _moved(before, decision.broker_of(side), moves) for side, before in decision.before.items()
+        }
+
+    def list_verdicts(self) -> list[Decision]:
+        """Decisions judged since this was asked last, the oldest verdict first."""
+        found = [each for each in self._judged_decisions() if each.verdict and not each.verdict.is_listed]
+        for each in found:
+            each.verdict = each.verdict and msgspec.structs.replace(each.verdict, is_listed=True)
+        return found
+
     def judged(self, kind: ActionKind | None = None) -> list[Decision]:
         """The last judged actions, of one kind or of both, at most ten of each kind, the oldest first."""
         if kind is None:
@@ -224,6 +257,16 @@ _KINDS: tuple[ActionKind, ...] = ("unload", "split")
 
 def _judged_ms(decision: Decision) -> int:
     return decision.verdict.judged_ms if decision.verdict else 0
+
+
+def _moved(before: Traffic, broker: str | None, moves: Iterable[Decision]) -> Traffic:
+    messages_per_s, bytes_per_s = before
+    for each in moves:
+        if each.traffic is not None:
+            sign = (each.destination == broker) - (each.source == broker)
+            messages_per_s += sign * each.traffic.messages_per_s
+            bytes_per_s += sign * each.traffic.bytes_per_s
+    return Traffic(max(0.0, messages_per_s), max(0.0, bytes_per_s))
 
 
 def _apply(decision: Decision, outcome: ActionOutcome, time_ms: int) -> None:

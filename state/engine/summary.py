@@ -13,7 +13,7 @@ from state.engine import holds
 from state.engine.closing import Closing, Outcome
 from state.engine.memory import ControlRecord, Header
 from state.engine.throttle_cuts import cut_throttle
-from state.outputs import ControlInForce, OtherBalancers, RoundSummary, Section, canonical, rfc3339
+from state.outputs import ControlInForce, JudgedRow, OtherBalancers, RoundSummary, Section, canonical, rfc3339
 from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
@@ -120,6 +120,10 @@ def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers |
     )
 
 
+def _cut_judged(found: Section[JudgedRow] | None, shown: int) -> Section[JudgedRow] | None:
+    return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
+
+
 def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
     return msgspec.structs.replace(
         summary,
@@ -133,6 +137,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         examined=msgspec.structs.replace(summary.examined, heaviest=summary.examined.heaviest[:shown]),
         candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
+        judged=_cut_judged(summary.judged, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
         throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),

@@ -26,8 +26,14 @@ _FIELDS = (
     "succeeded_ms",
     "rounds_count",
     "verdict",
+    "traffic",
+    "before",
 )
 """Of a decision in version 3."""
+
+
+_LISTED: tuple[Any, ...] = ({}, {}, True)
+"""Of a verdict: version 2 knows no loads, and its summaries have been published."""
 
 
 class _Decisions:
@@ -39,7 +45,7 @@ class _Decisions:
 
     def add(self, action_id: str, kind: str, bundle: str, decided_ms: int) -> dict[str, Any]:
         found = dict.fromkeys(_FIELDS)
-        found |= {"id": action_id, "kind": kind, "bundle": bundle, "source": "", "children": []}
+        found |= {"id": action_id, "kind": kind, "bundle": bundle, "source": "", "children": [], "before": {}}
         found |= {
             "decided_ms": decided_ms,
             "expires_ms": decided_ms,
@@ -116,12 +122,13 @@ def _add_children(found: _Decisions, inheritances: dict[str, Any]) -> None:
 
 def _add_verdicts(found: _Decisions, verdicts: list[Any], ineffective: dict[str, Any]) -> None:
     for action_id, kind, outcome, judged_ms in verdicts:
-        found.of(action_id, kind, "", judged_ms)["verdict"] = [outcome, judged_ms, "", 0]
+        found.of(action_id, kind, "", judged_ms)["verdict"] = [outcome, judged_ms, "", 0, *_LISTED]
     for bundle, (kind, broker, judged_ms, rounds_count) in ineffective.items():
         same = [
             each
             for each in found.all
-            if each["verdict"] == ["ineffective", judged_ms, "", 0] and each["bundle"] in ("", bundle)
+            if each["verdict"] == ["ineffective", judged_ms, "", 0, *_LISTED]
+            and each["bundle"] in ("", bundle)
         ]
         each = same[0] if same else found.add("", kind, bundle, judged_ms)
-        each |= {"bundle": bundle, "verdict": ["ineffective", judged_ms, broker, rounds_count]}
+        each |= {"bundle": bundle, "verdict": ["ineffective", judged_ms, broker, rounds_count, *_LISTED]}

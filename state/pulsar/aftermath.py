@@ -1,13 +1,17 @@
 """What the decided actions of a round leave in the ledger."""
 
+from collections.abc import Sequence
+
+from policies.shedding.contract import Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
-from state.outputs import Output
+from state.outputs import Output, Unload
 from state.pulsar import splits
 from state.pulsar.closing import Decided
+from state.pulsar.tables import Loads
 
 
-def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[Output]) -> None:
+def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, actions: list[Output]) -> None:
     """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
     unloads = decided.admitted.unloads
     for action, unload in zip(actions, unloads, strict=False):
@@ -18,7 +22,11 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[O
                 closing,
                 source=unload.source_broker,
                 destination=unload.destination_broker,
-                children=[],
+                traffic=Traffic(
+                    float(unload.evidence["bundle_messages_per_s"]),
+                    float(unload.evidence["bundle_bytes_per_s"]),
+                ),
+                before=_before(unload, loads),
             )
         )
     cuts = decided.splits.admitted if decided.splits is not None else ()
@@ -30,10 +38,16 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, actions: list[O
                 action,
                 closing,
                 source=decided.splits.broker_of(cut.row),
-                destination=None,
                 children=splits.children_of(decided.splits, cut),
             )
         )
+
+
+def _before(unload: Unload, loads: Loads) -> dict[Side, Traffic]:
+    found: dict[Side, Traffic] = {"source": loads.traffic_of(unload.source_broker)}
+    if unload.destination_broker is not None:
+        found["destination"] = loads.traffic_of(unload.destination_broker)
+    return found
 
 
 def _decision(
@@ -42,8 +56,10 @@ def _decision(
     closing: Closing,
     *,
     source: str,
-    destination: str | None,
-    children: list[Child],
+    destination: str | None = None,
+    children: Sequence[Child] = (),
+    traffic: Traffic | None = None,
+    before: dict[Side, Traffic] | None = None,
 ) -> Decision:
     return Decision(
         id=action.id,
@@ -51,7 +67,9 @@ def _decision(
         bundle=action.subject,
         source=source,
         destination=destination,
-        children=children,
+        children=list(children),
+        traffic=traffic,
+        before=before or {},
         decided_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
         # An action carried out just before it expires is reported, and seen in the next reports, by then.

@@ -12,9 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
+from policies.shedding.contract import Side, Traffic
 from state.engine.ledger import ActionKind, Decision, Ledger, Verdict, end_watch
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingReport
+from state.pulsar.tables import Loads
 from state.settings import GuardSettings, PulsarSettings
 
 
@@ -43,6 +47,7 @@ def judge(
     ledger: Ledger,
     advanced: Advanced,
     reports: Mapping[str, WaitingReport],
+    loads: Loads,
     pulsar: PulsarSettings,
     *,
     length_ms: int,
@@ -53,7 +58,7 @@ def judge(
     for each in ledger.decisions:
         last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
         each.is_watched = each.is_watched and end_ms < last_ms
-    elsewhere = _judge_all(ledger, advanced, reports, pulsar.guards, end_ms=end_ms)
+    elsewhere = _judge_all(ledger, advanced, reports, loads, pulsar.guards, end_ms=end_ms)
     leaving = _see_departures(ledger, advanced, end_ms=end_ms)
     for kind in _failing_kinds(ledger, pulsar.guards):
         ledger.failing_since_ms.setdefault(kind, end_ms)
@@ -69,6 +74,7 @@ def _judge_all(
     ledger: Ledger,
     advanced: Advanced,
     reports: Mapping[str, WaitingReport],
+    loads: Loads,
     guards: GuardSettings,
     *,
     end_ms: int,
@@ -90,7 +96,20 @@ def _judge_all(
             each.rounds_count += 1
             if each.rounds_count >= guards.ineffective_after_rounds_count:
                 end_watch(each, Verdict("ineffective", end_ms, owner, each.rounds_count))
+        if each.verdict is not None and each.kind == "unload":
+            each.verdict = msgspec.structs.replace(
+                each.verdict, expected=ledger.expected_traffic(each), seen=_seen(each, reports, loads)
+            )
     return elsewhere
+
+
+def _seen(decision: Decision, reports: Mapping[str, WaitingReport], loads: Loads) -> dict[Side, Traffic]:
+    found: dict[Side, Traffic] = {}
+    for side in decision.before:
+        broker = decision.broker_of(side)
+        if broker is not None and _has_reported_since(decision, reports, broker):
+            found[side] = loads.traffic_of(broker)
+    return found
 
 
 def _elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:

@@ -82,11 +82,11 @@ def _decide(
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = _live(advanced.fleet, closing, pulsar)
+    round_loads = loads(reports, pulsar, end_ms=closing.end_ms)
     effects_found = effects.judge(
-        ledger, advanced, reports, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
+        ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
     budget = Budget.of(ledger, pulsar.guards, effects_found.leaving, end_ms=closing.end_ms)
-    round_loads = loads(reports, pulsar, end_ms=closing.end_ms)
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     table = eligible(
         round_loads,
@@ -106,7 +106,7 @@ def _decide(
         else _judge(circumstances, header, table, advanced, topics, pulsar, budget=budget)
     )
     actions = _actions(closing, circumstances, decided)
-    remember(ledger, closing, decided, actions)
+    remember(ledger, closing, decided, round_loads, actions)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
     found = findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     found += findings.of_topics(table, topics, pulsar.split)
@@ -147,6 +147,7 @@ def _summary(
         usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
         resources=summary.resource_summaries(round_loads),
         brokers=summary.broker_rows(round_loads, table),
+        judged=summary.judged_section(header.ledger.list_verdicts()),
         findings=found,
     )
     if decided.splits is not None:

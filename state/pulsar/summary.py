@@ -2,25 +2,29 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
+from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan, Side, Traffic
 from policies.shedding.registry import AnyPolicy
 from policies.usage import RESOURCES
 from state.engine.holds import Hold
+from state.engine.ledger import Decision, Verdict
 from state.engine.summary import SHOWN_ROWS
 from state.outputs import (
     BrokerLoad,
+    BrokerTraffic,
     CandidateRow,
     ExaminedRow,
+    JudgedRow,
     Section,
     UsageSummary,
 )
 from state.pulsar.masks import MASK_REASONS
 from state.pulsar.shedding import Shed
-from state.pulsar.tables import Eligible, Loads, mean_points
+from state.pulsar.tables import Eligible, Loads, brokers_of, mean_points
 
 
 def usage_summary(points: Floats) -> UsageSummary | None:
@@ -63,6 +67,35 @@ def broker_rows(loads: Loads, table: Eligible) -> list[BrokerLoad]:
         )
         for row, group in zip(order.tolist(), groups.tolist(), strict=True)
     ]
+
+
+def judged_section(decisions: Sequence[Decision]) -> Section[JudgedRow] | None:
+    """Earlier actions whose effect became known, the oldest verdict first; None without one."""
+    if not decisions:
+        return None
+    outcomes = Counter(each.verdict.outcome for each in decisions if each.verdict)
+    rows = [_judged_row(each, each.verdict) for each in decisions[:SHOWN_ROWS] if each.verdict]
+    return Section(count=len(decisions), outcomes=dict(sorted(outcomes.items())), heaviest=rows)
+
+
+def _judged_row(decision: Decision, verdict: Verdict) -> JudgedRow:
+    return JudgedRow(
+        id=decision.id,
+        kind=decision.kind,
+        bundle=decision.bundle,
+        outcome=verdict.outcome,
+        brokers=brokers_of(decision),
+        before=_traffic(decision.before),
+        expected=_traffic(verdict.expected),
+        seen=_traffic(verdict.seen),
+    )
+
+
+def _traffic(loads: Mapping[Side, Traffic]) -> dict[Side, BrokerTraffic]:
+    return {
+        side: BrokerTraffic(messages_per_s=load.messages_per_s, bytes_per_s=load.bytes_per_s)
+        for side, load in loads.items()
+    }
 
 
 def examined_section(eligible: Eligible, shed: Shed, policy: AnyPolicy) -> Section[ExaminedRow]:

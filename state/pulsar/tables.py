@@ -13,10 +13,12 @@ from policies.shedding.contract import (
     BundleTable,
     JudgedAction,
     RoundView,
+    Side,
+    Traffic,
     UnloadInFlight,
 )
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
-from state.engine.ledger import Ledger
+from state.engine.ledger import Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport
@@ -44,6 +46,11 @@ class Loads:
     """From the report to the end of the round, (n,)."""
     included: Bools
     """False for excluded brokers: neither paired nor averaged."""
+
+    def traffic_of(self, broker: str) -> Traffic:
+        """Load of a broker that reported. Raises ``ValueError`` for another."""
+        row = self.names.index(broker)
+        return Traffic(float(self.messages_per_s[row]), float(self.bytes_per_s[row]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -181,8 +188,22 @@ def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
 
 
 def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
-    return [
-        JudgedAction(each.kind, each.verdict.outcome, (end_ms - each.verdict.judged_ms) / MS_PER_S)
-        for each in ledger.judged()
-        if each.verdict
-    ]
+    return [_judged_action(each, each.verdict, end_ms) for each in ledger.judged() if each.verdict]
+
+
+def _judged_action(decision: Decision, verdict: Verdict, end_ms: int) -> JudgedAction:
+    return JudgedAction(
+        kind=decision.kind,
+        outcome=verdict.outcome,
+        age_s=(end_ms - verdict.judged_ms) / MS_PER_S,
+        brokers=brokers_of(decision),
+        before=decision.before,
+        expected=verdict.expected,
+        seen=verdict.seen,
+    )
+
+
+def brokers_of(decision: Decision) -> dict[Side, str]:
+    """The brokers of an unload, so far as they are known."""
+    sides: tuple[Side, ...] = ("source", "destination") if decision.kind == "unload" else ()
+    return {side: broker for side in sides if (broker := decision.broker_of(side))}

@@ -115,8 +115,8 @@ NEEDED_HIT_COUNT = _gauge(
 )
 UNLOADED_MESSAGES = _gauge(
     "unloaded_messages_per_second",
-    "Traffic that the unloads looked back on last were to take from their brokers (`expected`) and what those brokers "
-    "lost three rounds later (`achieved`); NaN: none so far.",
+    "Traffic that the unloads judged last were to take from their brokers (`expected`) and what those brokers had lost "
+    "by then (`achieved`); NaN: none so far.",
     "cluster",
     "effect",
 )

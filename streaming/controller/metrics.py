@@ -8,6 +8,7 @@ labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except 
 
 import math
 import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
@@ -18,10 +19,10 @@ from policies.shedding.contract import Stand
 from policies.shedding.registry import find_policy
 from policies.usage import RESOURCES
 from state.engine.closing import Outcome
-from state.outputs import RoundSummary
+from state.outputs import JudgedRow, RoundSummary
 from streaming.contract import families
 from streaming.contract.families import Family
-from streaming.controller.followup import Effect, Repeat, Source
+from streaming.controller.followup import Repeat, Source
 from streaming.controller.published import Published
 from streaming.controller.throttle_metrics import ThrottleGauges
 from streaming.intake.observation import EventObservation, EventResult
@@ -42,7 +43,8 @@ Part = Literal["log", "metrics", "follow-up", "progress"]
 
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
-_EFFECTS = ("expected", "achieved")
+_EFFECTS: Mapping[str, Literal["expected", "seen"]] = {"expected": "expected", "achieved": "seen"}
+"""Label, and the field of a judged unload that tells it."""
 _FOREMOST = (families.DIFFERENCE, families.THRESHOLD, families.HIT_COUNT, families.NEEDED_HIT_COUNT)
 _PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
 
@@ -153,6 +155,8 @@ class Metrics:
             self._actions.labels(cluster, kind, _flag(dry_run=observed.mode == "dry-run")).inc(count)
         self._lag.observe(max(0.0, published_s - event.time_s))
         self._show_state(observed, event.time_s)
+        if observed.judged is not None:
+            self._show_effects(cluster, observed.judged.heaviest)
         if observed.throttle is not None:
             self._throttles.show(cluster, observed.throttle)
         elif observed.outcome == "decided":
@@ -193,6 +197,19 @@ class Metrics:
         # Rounds are numbered by their start divided by their length, so the end tells the length.
         self._round_length.labels(cluster).set(end_s / (observed.round + 1))
 
+    def _show_effects(self, cluster: str, judged: Sequence[JudgedRow]) -> None:
+        sources: dict[str, JudgedRow] = {}
+        for row in judged:
+            if "source" in row.seen:
+                sources.setdefault(
+                    row.brokers["source"], row
+                )  # the oldest decision tells of the later ones as well
+        if not sources:
+            return
+        for gauge, field in zip(self._effects, ("messages_per_s", "bytes_per_s"), strict=True):
+            for effect, after in _EFFECTS.items():
+                gauge.labels(cluster, effect).set(sum(_loss(row, after, field) for row in sources.values()))
+
     def _show_balance(self, observed: RoundSummary) -> None:
         outliers = sum(
             count
@@ -224,19 +241,10 @@ class Metrics:
         for outcome, count in observed.action_results.items():
             self._results.labels(cluster, outcome).inc(count)
 
-    def observe_followup(self, observed: Repeat | Effect) -> None:
-        """Count what later decisions and rounds say about earlier unloads."""
-        self._introduce(observed.cluster)
-        if isinstance(observed, Repeat):
-            self._repeated.labels(observed.cluster, observed.source).inc()
-            return
-        amounts = (
-            (observed.expected_messages_per_s, observed.achieved_messages_per_s),
-            (observed.expected_bytes_per_s, observed.achieved_bytes_per_s),
-        )
-        for gauge, values in zip(self._effects, amounts, strict=True):
-            for effect, value in zip(_EFFECTS, values, strict=True):
-                gauge.labels(observed.cluster, effect).set(value)
+    def count_repeat(self, repeat: Repeat) -> None:
+        """Count an unload of a bundle that was unloaded before."""
+        self._introduce(repeat.cluster)
+        self._repeated.labels(repeat.cluster, repeat.source).inc()
 
     def show_progress(
         self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
@@ -323,6 +331,13 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
         return {"throttle": observed.actions_count}
     splits_count = observed.splits.outcomes.get("acted", 0)
     return {"unload": observed.actions_count - splits_count, "split": splits_count}
+
+
+def _loss(row: JudgedRow, after: Literal["expected", "seen"], field: str) -> float:
+    """Traffic that the source of an unload lost, or should have lost."""
+    left: float = getattr(getattr(row, after)["source"], field)
+    before: float = getattr(row.before["source"], field)
+    return before - left
 
 
 def _foremost(observed: RoundSummary) -> Stand | None:

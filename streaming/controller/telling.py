@@ -93,5 +93,6 @@ class Telling:
         self._metrics.observe_events(observed)
 
     def _follow_up(self, event: Published) -> None:
-        for observed in self._followup.observe(event):
-            self._metrics.observe_followup(observed)
+        repeat = self._followup.observe(event)
+        if repeat is not None:
+            self._metrics.count_repeat(repeat)

@@ -8,8 +8,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.docs import metrics_page
+from state.outputs import BrokerTraffic, JudgedRow, Section
 from streaming.contract import families
-from streaming.controller.followup import Effect, Repeat
+from streaming.controller.followup import Repeat
 from streaming.controller.metrics import KnownLabels, Metrics
 from streaming.intake.observation import EventCount, EventObservation, decode, encode
 from tests.streaming.summaries import ROUND, examined, published, section
@@ -221,25 +222,43 @@ def test_results_of_actions_are_counted_by_outcome() -> None:
     assert value(metrics, "trimtab_action_results_total", cluster="east-1", outcome="succeeded") == 0
 
 
-def test_repeated_unloads_and_their_effect_are_shown() -> None:
+def judged(
+    source: str, *, before: float, expected: float, seen: float | None, outcome: str = "good"
+) -> JudgedRow:
+    loads = {"before": before, "expected": expected, "seen": seen}
+    sides = {
+        name: {} if rate is None else {"source": BrokerTraffic(messages_per_s=rate, bytes_per_s=100 * rate)}
+        for name, rate in loads.items()
+    }
+    return JudgedRow(
+        id="a", kind="unload", bundle="t/n/0x0_0x1", outcome=outcome, brokers={"source": source}, **sides
+    )
+
+
+def test_what_brokers_lost_is_compared_with_what_their_unloads_were_to_take() -> None:
+    metrics = new_metrics()
+    rows = [
+        judged("b1", before=100.0, expected=70.0, seen=75.0),
+        judged("b1", before=90.0, expected=70.0, seen=75.0),
+        judged("b2", before=50.0, expected=40.0, seen=80.0, outcome="ineffective"),
+        judged("b3", before=50.0, expected=0.0, seen=None),
+    ]
+    section = Section(count=4, outcomes={"good": 3, "ineffective": 1}, heaviest=rows)
+    for shown in (section, None):  # a round that judges nothing leaves the figures as they are
+        metrics.observe_round(published(msgspec.structs.replace(ROUND, judged=shown)), published_s=490.5)
+        for name, factor in (("messages", 1), ("bytes", 100)):
+            family = f"trimtab_unloaded_{name}_per_second"
+            assert value(metrics, family, cluster="east-1", effect="expected") == 40.0 * factor
+            assert value(metrics, family, cluster="east-1", effect="achieved") == -5.0 * factor
+
+
+def test_repeated_unloads_are_counted() -> None:
     metrics = new_metrics()
     metrics.observe_round(published(ROUND), published_s=490.5)
     repeated = {"cluster": "east-1", "source": "other"}
     assert value(metrics, "trimtab_repeated_unloads_total", **repeated) == 0
-    metrics.observe_followup(Repeat(cluster="east-1", source="other"))
-    metrics.observe_followup(
-        Effect(
-            cluster="east-1",
-            expected_messages_per_s=40.0,
-            achieved_messages_per_s=-5.0,
-            expected_bytes_per_s=4000.0,
-            achieved_bytes_per_s=3500.0,
-        )
-    )
+    metrics.count_repeat(Repeat(cluster="east-1", source="other"))
     assert value(metrics, "trimtab_repeated_unloads_total", **repeated) == 1
-    achieved = {"cluster": "east-1", "effect": "achieved"}
-    assert value(metrics, "trimtab_unloaded_messages_per_second", **achieved) == -5.0
-    assert value(metrics, "trimtab_unloaded_bytes_per_second", **achieved) == 3500.0
 
 
 def test_what_spark_has_not_said_yet_is_not_zero() -> None:
@@ -263,7 +282,7 @@ def test_a_cluster_that_is_forgotten_leaves_no_series_and_begins_anew() -> None:
     metrics.observe_round(published(ROUND), published_s=490.5)
     metrics.observe_events(events("west-1", used))
     assert value(metrics, "trimtab_clusters") == 2
-    metrics.observe_followup(Repeat(cluster="east-1", source="same"))
+    metrics.count_repeat(Repeat(cluster="east-1", source="same"))
     metrics.forget("east-1")
     page = generate_latest(metrics.registry).decode()
     assert "east-1" not in page

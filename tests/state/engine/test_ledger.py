@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from policies.shedding.contract import Traffic
 from state.engine.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
 from state.settings import GuardSettings, PulsarSettings
 
@@ -176,3 +177,58 @@ def test_a_bundle_without_effect_is_left_alone_for_its_rest(end_ms: int, *, rest
     assert (A in ledger.ineffective(7200.0, end_ms=end_ms)) is rests
     ledger.forget_old(PULSAR, end_ms=end_ms)
     assert len(ledger.decisions) == 1, "one of the last ten that were judged"
+
+
+def unload(id_: str, source: str, destination: str | None, rate: float, **fields: Any) -> Decision:
+    known = {"traffic": Traffic(rate, 100 * rate), "result": "succeeded"}
+    return decision(id_, source=source, destination=destination, **known | fields)
+
+
+@pytest.mark.parametrize(
+    ("others", "source", "destination"),
+    [
+        ([], 70.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0)], 60.0, 50.0),
+        ([unload("b", "b3", "b1", 15.0, decided_ms=DECIDED_MS + 1)], 85.0, 50.0),
+        ([unload("b", "b2", None, 5.0, decided_ms=DECIDED_MS + 1)], 70.0, 45.0),
+        ([unload("b", "b1", "b3", 90.0)], 0.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0, decided_ms=DECIDED_MS - 1)], 70.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0, result="failed")], 70.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0, result=None)], 70.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0, dry_run=True)], 70.0, 50.0),
+        ([unload("b", "b1", "b3", 10.0, traffic=None)], 70.0, 50.0),
+    ],
+    ids=[
+        "alone",
+        "another of the same round",
+        "a later one brings load",
+        "a later one to a broker of Pulsar's choice",
+        "never below nothing",
+        "an earlier one is in the load of then",
+        "a failed one moved nothing",
+        "one on its way moved nothing yet",
+        "a dry-run moved nothing",
+        "one of an older trimtab tells no load",
+    ],
+)
+def test_brokers_should_have_the_load_of_then_moved_by_what_was_carried_out_since(
+    others: list[Decision], source: float, destination: float
+) -> None:
+    before = {"source": Traffic(100.0, 10_000.0), "destination": Traffic(20.0, 2_000.0)}
+    judged = unload("a", "b1", "b2", 30.0, before=before)
+    found = ledger_of(judged, *others).expected_traffic(judged)
+    assert found == {
+        "source": Traffic(source, 100 * source),
+        "destination": Traffic(destination, 100 * destination),
+    }
+
+
+def test_a_verdict_is_listed_once() -> None:
+    first, second = decision("a"), decision("b", bundle=B)
+    ledger = ledger_of(first, second)
+    assert ledger.list_verdicts() == []
+    end_watch(second, Verdict("good", 2000, "b2", 0))
+    assert ledger.list_verdicts() == [second]
+    end_watch(first, Verdict("failed", 1500, "b1", 0))
+    assert ledger.list_verdicts() == [first]
+    assert ledger.list_verdicts() == []

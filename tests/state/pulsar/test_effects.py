@@ -137,6 +137,43 @@ def test_a_split_is_good_once_a_child_is_listed_and_the_parent_is_not(
     assert judged(found) == expected
 
 
+def test_the_summary_of_the_judging_round_shows_the_load_expected_and_seen():
+    summaries = after([BEFORE, MOVED, MOVED]).summaries
+    assert [summary.get("judged", {}).get("outcomes") for summary in summaries] == [
+        None,
+        None,
+        {"good": 1},
+        None,
+    ]
+    (row,) = summaries[2]["judged"]["heaviest"]
+    assert (row["id"], row["bundle"]) == first_action(UNLOADING)
+    assert row["brokers"] == {"source": "b1", "destination": "b2"}
+    rates = {
+        name: {side: load["messages_per_s"] for side, load in row[name].items()}
+        for name in ("before", "expected", "seen")
+    }
+    assert rates == {
+        "before": {"source": 200.0, "destination": 10.0},
+        "expected": {"source": 120.0, "destination": 90.0},
+        "seen": {"source": 200.0, "destination": 10.0},
+    }
+
+
+def test_a_broker_that_has_not_reported_since_the_result_shows_no_load():
+    found = after([{"b2": [COLD, HOT], "b3": []}])
+    (row,) = found.summaries[1]["judged"]["heaviest"]
+    assert set(row["expected"]) == {"source", "destination"}
+    assert set(row["seen"]) == {"destination"}
+
+
+def test_a_failed_unload_and_a_split_show_how_they_ended_and_no_load():
+    failed = after([BEFORE], outcome="failed").summaries[1]["judged"]["heaviest"][0]
+    assert (failed["outcome"], failed["expected"], failed["seen"]) == ("failed", {}, {})
+    cut = after([CUT], pulsar=SPLITTING).summaries[1]["judged"]["heaviest"][0]
+    assert (cut["kind"], cut["outcome"]) == ("split", "good")
+    assert [cut[name] for name in ("brokers", "before", "expected", "seen")] == [{}] * 4
+
+
 def test_a_round_that_was_reported_before_the_result_shows_nothing():
     late = after([BEFORE, BEFORE, BEFORE, BEFORE], result_s=15.001)
     assert judged(late) == [{}, {}, {}, {"ineffective": 1}]
