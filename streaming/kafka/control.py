@@ -51,7 +51,7 @@ class KafkaControl(ControlView):
         """See ``ControlView``."""
         try:
             self._begin()
-            for record in read_to_end(self._consumer, timeout_s=READ_TIMEOUT_S):
+            for record in read_to_end(self._consumer, silence_s=READ_TIMEOUT_S):
                 if record.key == self._cluster.encode():
                     self._take(record.value)
         except KafkaError as error:

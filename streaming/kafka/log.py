@@ -5,7 +5,7 @@ its leader; each of these is bounded here.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
@@ -28,24 +28,32 @@ def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> f
         raise KafkaTimeoutError(str(error)) from error
 
 
-def read_to_end(consumer: KafkaConsumer, *, timeout_s: float) -> Iterator[ConsumerRecord]:
-    """Records of what is assigned, from where it stands to the end there is now. Raises ``KafkaError``, in time."""
-    deadline_s = time.monotonic() + timeout_s
+def read_to_end(
+    consumer: KafkaConsumer, *, silence_s: float, ends: Mapping[TopicPartition, int] | None = None
+) -> Iterator[ConsumerRecord]:
+    """Records of what is assigned, from where it stands to ``ends``, or to the end there is now.
 
-    def left_ms(part: str) -> int:
-        left = round(1000 * (deadline_s - time.monotonic()))
-        if left <= 0:
+    Every partition is asked at least once: Kafka tells the end of a partition to whoever may describe its topic, and only
+    a fetch says who may not read it. Raises ``KafkaError``, and does so after ``silence_s`` without a record.
+    """
+    assigned = sorted(consumer.assignment())
+    ends = ends or consumer.end_offsets(assigned, timeout_ms=round(1000 * silence_s))
+    deadline_s = time.monotonic() + silence_s
+    while not all(_is_read(consumer, partition, ends[partition]) for partition in assigned):
+        polled = consumer.poll(timeout_ms=_POLL_MS)
+        for partition in assigned:
+            yield from polled.get(partition, ())
+        if polled:
+            deadline_s = time.monotonic() + silence_s
+        elif time.monotonic() > deadline_s:
+            topics = ", ".join(sorted({partition.topic for partition in assigned}))
             raise KafkaTimeoutError(
-                f"{part}: not known after {timeout_s:g} s; does each partition have a leader?"
+                f"{topics} could not be read to its end: nothing came for {silence_s:g} s. Does each partition have a leader?"
             )
-        return left
 
-    def is_behind(partition: TopicPartition, end: int) -> bool:
-        position = consumer.position(partition, timeout_ms=left_ms(f"the end of {partition.topic}"))
-        return position is None or position < end
 
-    assigned = consumer.assignment()
-    ends = consumer.end_offsets(assigned, timeout_ms=left_ms("end offsets"))
-    while any(is_behind(partition, end) for partition, end in ends.items()):
-        for records in consumer.poll(timeout_ms=_POLL_MS).values():
-            yield from records
+def _is_read(consumer: KafkaConsumer, partition: TopicPartition, end: int) -> bool:
+    if consumer.highwater(partition) is None:  # it is known from the first answer to a fetch
+        return False
+    position = consumer.position(partition, timeout_ms=_POLL_MS)
+    return position is not None and position >= end

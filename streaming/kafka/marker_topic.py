@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
+from streaming.kafka.log import read_to_end
 from streaming.ports.marker import Marker, decode_marker
 from streaming.ports.publishing import PublishError
 
@@ -53,17 +54,18 @@ class MarkerTopic:
         """The newest marker of all that was in the topic at the time of the call, None without one.
 
         `past_open` waits for transactions that are open now, be it another controller's on the same topic;
-        without it they and what follows them are left out. Raises `PublishError` when the end is not reached
-        within `timeout_s`.
+        without it they and what follows them are left out. Raises `PublishError` when nothing comes for `timeout_s`
+        before the end.
         """
-        deadline = time.monotonic() + timeout_s
         with self._lock:
             try:
                 end = self._end_offset(past_open=past_open)
-                while self._follower().position(self._partition, timeout_ms=self._request_timeout_ms) < end:
-                    self._take()
-                    if time.monotonic() > deadline:
-                        raise PublishError(self._stuck(end, timeout_s))
+                ends = {self._partition: end}
+                try:
+                    for record in read_to_end(self._follower(), silence_s=timeout_s, ends=ends):
+                        self._read(record)
+                except KafkaTimeoutError as error:
+                    raise PublishError(self._stuck(end, timeout_s)) from error
             except KafkaError as error:
                 self._drop_follower()
                 raise PublishError(f"the markers on {self._topic} could not be read: {error!r}") from error

@@ -125,7 +125,7 @@ class ExecutorMemory:
             consumer.assign([at])
             consumer.seek_to_beginning(at)
             found: bytes | None = None
-            for record in read_to_end(consumer, timeout_s=_TIMEOUT_S):
+            for record in read_to_end(consumer, silence_s=_TIMEOUT_S):
                 if record.key == self.cluster.encode():
                     found = record.value
             return found

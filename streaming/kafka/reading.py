@@ -1,6 +1,5 @@
 """Reads a topic on Kafka for a person: committed records only, no consumer group, nothing is left behind on the brokers."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,7 +9,7 @@ from kafka.errors import KafkaError
 
 from streaming.kafka.denied import denied_resource
 from streaming.kafka.link import Link
-from streaming.kafka.log import partitions_of
+from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import Operation, lacking, unseen
 from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
@@ -73,24 +72,9 @@ class TopicReader(Closing):
                 self._seek_to_time(int(begin))
 
     def to_end(self) -> Iterator[ConsumerRecord]:
-        """The records up to the end of the topic at the time of the call.
-
-        A partition without any is asked for them too: Kafka tells its end to whoever may describe it, and only a fetch says
-        who may not read it.
-        """
+        """The records up to the end of the topic at the time of the call."""
         with self._explain_errors():
-            ends = self._consumer.end_offsets(self._partitions)
-        heard_s = time.monotonic()
-        while not self._is_answered() or self._is_before(ends):
-            records = self._poll()
-            yield from records
-            if records:
-                heard_s = time.monotonic()
-            elif time.monotonic() - heard_s > _SILENCE_S:
-                raise Refused(
-                    f"the topic {self.topic} at {self._link.bootstrap} could not be read to its end: nothing came for "
-                    f"{_SILENCE_S:g} s. Check that each of its partitions has a leader."
-                )
+            yield from read_to_end(self._consumer, silence_s=_SILENCE_S)
 
     def follow(self) -> Iterator[ConsumerRecord]:
         """The records from here on, for ever."""
@@ -125,19 +109,6 @@ class TopicReader(Closing):
         ends = self._consumer.end_offsets(self._partitions)
         for at in self._partitions:
             self._consumer.seek(at, ends[at] if found[at] is None else found[at].offset)
-
-    def _is_answered(self) -> bool:
-        """Whether every partition has answered a fetch: the client knows no high watermark before."""
-        return all(self._consumer.highwater(at) is not None for at in self._partitions)
-
-    def _is_before(self, ends: dict[TopicPartition, int]) -> bool:
-        with self._explain_errors():
-            return any(self._position(at) < end for at, end in ends.items())
-
-    def _position(self, at: TopicPartition) -> int:
-        """-1 where it is not known in time."""
-        found = self._consumer.position(at, timeout_ms=_POLL_MS)
-        return -1 if found is None else int(found)
 
     def _poll(self) -> list[ConsumerRecord]:
         with self._explain_errors():

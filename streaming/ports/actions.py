@@ -54,4 +54,4 @@ class Actions(Protocol):
         """Forget what was polled and not committed: it comes again, here or elsewhere. Raises nothing."""
 
     def is_at_end(self) -> bool:
-        """Whether everything there was at this moment has been polled."""
+        """Whether nothing there was at this moment is left to poll, once what was polled is committed."""

@@ -1,6 +1,7 @@
 """What a controller publishes with, whichever system its outputs are on."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from streaming.ports.marker import BatchState, Checkpoint, Marker
@@ -9,7 +10,7 @@ from streaming.ports.outbox import OutboundRecord
 __all__ = ["Publisher"]
 
 
-class Publisher(Protocol):
+class Publisher(AbstractContextManager["Publisher"], Protocol):
     """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
 
     def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:

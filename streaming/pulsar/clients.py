@@ -4,7 +4,6 @@ A client does not survive a fork: it is made in the process that uses it.
 """
 
 import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -53,12 +52,13 @@ def close(client: pulsar.Client) -> None:
         client.close()
 
 
-def read_to_end(reader: pulsar.Reader, *, timeout_s: float) -> Iterator[pulsar.Message]:
-    """Messages from where the reader stands to the end of its topic. Raises ``pulsar.PulsarException``, in time."""
-    deadline_s = time.monotonic() + timeout_s
+def read_to_end(reader: pulsar.Reader, *, silence_s: float) -> Iterator[pulsar.Message]:
+    """Messages from where the reader stands to the end of its topic.
+
+    Raises ``pulsar.PulsarException``, and does so after ``silence_s`` without a message.
+    """
     while reader.has_message_available():
-        left_ms = max(1, round(1000 * (deadline_s - time.monotonic())))
-        yield reader.read_next(timeout_millis=left_ms)
+        yield reader.read_next(timeout_millis=round(1000 * silence_s))
 
 
 @contextmanager

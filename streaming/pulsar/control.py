@@ -1,7 +1,5 @@
 """What a cluster's operators last said, on Pulsar."""
 
-import time
-
 import pulsar
 
 from streaming.contract.messages import ControlData
@@ -27,10 +25,9 @@ class PulsarControl(ControlView):
 
     def newest(self) -> ControlData | None:
         """See ``ControlView``."""
-        deadline_s = time.monotonic() + READ_TIMEOUT_S
         try:
             reader = self._reader or self._open()
-            for message in read_to_end(reader, timeout_s=deadline_s - time.monotonic()):
+            for message in read_to_end(reader, silence_s=READ_TIMEOUT_S):
                 if message.partition_key() == self._cluster:
                     self._take(message.data())
         except pulsar.PulsarException as error:

@@ -38,7 +38,7 @@ class PulsarMarkers:
         with self._lock:
             try:
                 reader = self._follower()
-                for message in read_to_end(reader, timeout_s=self._timeout_s):
+                for message in read_to_end(reader, silence_s=self._timeout_s):
                     self._take(message)
             except pulsar.PulsarException as error:
                 self._drop()  # a reader whose broker was killed may never give out another message

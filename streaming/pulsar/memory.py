@@ -92,7 +92,7 @@ class PulsarExecutorMemory:
         try:
             reader = client.create_reader(self._full_name, pulsar.MessageId.earliest, is_read_compacted=True)
             found: bytes | None = None
-            for message in read_to_end(reader, timeout_s=_TIMEOUT_S):
+            for message in read_to_end(reader, silence_s=_TIMEOUT_S):
                 if message.partition_key() == self.cluster:
                     found = message.data()
             return found

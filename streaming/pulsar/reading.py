@@ -10,7 +10,7 @@ from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.pulsar.admin import AdminError
 from streaming.pulsar.admin.http import CredentialsError
-from streaming.pulsar.clients import close, ctrl_c_kept
+from streaming.pulsar.clients import close, ctrl_c_kept, read_to_end
 from streaming.pulsar.denied import AuthAction, explain_denied, is_denied
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import Position, pack
@@ -74,8 +74,7 @@ class PulsarTopicReader(Closing):
         """The messages up to the end of the topic."""
         with self._explain_errors():
             for reader in self._readers:
-                while reader.has_message_available():
-                    yield record_of(reader.read_next(timeout_millis=_TIMEOUT_MS))
+                yield from map(record_of, read_to_end(reader, silence_s=_TIMEOUT_MS / 1000))
 
     def follow(self) -> Iterator[TopicRecord]:
         """The messages from here on, for ever."""

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,9 +13,7 @@ from streaming.contract.envelope import EPOCH_HEADER
 from streaming.kafka.publisher import KafkaPublisher
 from streaming.ports.marker import UNNAMED, RanWith
 from streaming.ports.outbox import OutboundRecord
-from tests.live.checkpoints import at
 
-QUERY = "11111111-1111-1111-1111-111111111111"
 ROOT = Path(__file__).parents[2]
 
 
@@ -29,7 +27,7 @@ class Setting:
     commits: str
 
     def publisher(
-        self, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+        self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
     ) -> KafkaPublisher:
         return KafkaPublisher(
             self.bootstrap,
@@ -45,6 +43,9 @@ class Setting:
             OutboundRecord(self.actions, "east-1", f"{text} {number}.{place}".encode(), number, place)
             for place in range(count)
         ]
+
+    def another(self) -> "Setting":
+        return replace(self, name=f"{self.name}-other")
 
     def create(self, topic: str) -> None:
         """One partition; that of the commits is compacted."""
@@ -99,13 +100,3 @@ def setting_on(bootstrap: str) -> Setting:
     made.create(made.actions)
     made.create(made.commits)
     return made
-
-
-def values(number: int, text: str = "batch") -> list[str]:
-    return [f"{text} {number}.{place}" for place in range(3)]
-
-
-def opened(setting: Setting, *, last_batch_id: int | None = None, **options: float) -> KafkaPublisher:
-    publisher = setting.publisher(**options)
-    publisher.open(at(None if last_batch_id is None else QUERY, last_batch_id))
-    return publisher

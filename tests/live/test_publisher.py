@@ -11,11 +11,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.local.kafka import LocalKafka
 from streaming.kafka.publisher import KafkaPublisher
-from streaming.ports.marker import BatchState, RanWith
 from streaming.ports.outbox import OutboundRecord
-from streaming.ports.publishing import CheckpointMismatch, PublishError
+from streaming.ports.publishing import PublishError
 from tests.live.checkpoints import at
-from tests.live.publishing import QUERY, Setting, opened, setting_on, values
+from tests.live.publishing import Setting, setting_on
+from tests.live.suites.publisher import QUERY, PublisherSuite, opened, values
 
 pytestmark = pytest.mark.live
 
@@ -31,31 +31,8 @@ def setting(kafka: LocalKafka) -> Setting:
     return setting_on(kafka.bootstrap)
 
 
-def test_a_batch_is_published_in_its_total_order_whatever_the_order_it_was_collected_in(
-    setting: Setting,
-) -> None:
-    with opened(setting) as publisher:
-        assert publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
-    assert [value for value, _ in setting.visible()] == values(0)
-
-
-def test_a_batch_that_is_already_out_is_skipped_even_when_collected_in_another_order(
-    setting: Setting,
-) -> None:
-    with opened(setting) as publisher:
-        publisher.publish(0, QUERY, setting.batch(0))
-        assert not publisher.publish(0, QUERY, list(reversed(setting.batch(0))))
-    with opened(setting, last_batch_id=0) as publisher:
-        assert not publisher.publish(0, QUERY, setting.batch(0))
-    assert [value for value, _ in setting.visible()] == values(0)
-
-
-def test_an_empty_batch_makes_no_transaction_and_leaves_a_gap(setting: Setting) -> None:
-    with opened(setting) as publisher:
-        publisher.publish(0, QUERY, setting.batch(0))
-        assert publisher.publish(1, QUERY, [])
-        assert publisher.publish(2, QUERY, setting.batch(2))
-    assert [value for value, _ in setting.visible()] == values(0) + values(2)
+class TestPublisher(PublisherSuite):
+    """As on Pulsar."""
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -101,46 +78,6 @@ def test_killed_after_the_commit_the_re_run_is_skipped(setting: Setting) -> None
         assert not publisher.publish(0, QUERY, setting.batch(0))
         assert publisher.publish(1, QUERY, setting.batch(1))
     assert [value for value, _ in setting.visible()] == values(0) + values(1)
-
-
-def test_a_re_run_with_other_contents_is_refused_and_adopt_leaves_it_as_it_was_published(
-    setting: Setting,
-) -> None:
-    with opened(setting) as publisher:
-        publisher.publish(0, QUERY, setting.batch(0))
-        with pytest.raises(CheckpointMismatch, match=r"published with other contents.*--adopt"):
-            publisher.publish(0, QUERY, setting.batch(0, "other"))
-        with pytest.raises(CheckpointMismatch, match="published with other contents"):
-            publisher.publish(0, QUERY, [])
-    with setting.publisher() as publisher:
-        publisher.open(at(QUERY, 0), adopt=True)
-        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
-        assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
-    assert [value for value, _ in setting.visible()] == values(0) + values(1)
-
-
-def test_another_version_leaves_a_batch_as_it_was_published(setting: Setting) -> None:
-    with setting.publisher(ran_with=RanWith(version="1", settings="s")) as publisher:
-        publisher.open(at())
-        publisher.publish(0, QUERY, setting.batch(0))
-    with setting.publisher(ran_with=RanWith(version="2", settings="s")) as publisher:
-        publisher.open(at(QUERY, 0))
-        assert publisher.marker.ran_with == RanWith(version="1", settings="s")
-        assert publisher.publish(0, QUERY, setting.batch(0)) is BatchState.OUT
-        assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
-        assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
-        with pytest.raises(CheckpointMismatch, match="published with other contents"):
-            publisher.publish(1, QUERY, setting.batch(1, "other"))
-    assert [value for value, _ in setting.visible()] == values(0) + values(1)
-
-
-def test_a_batch_of_another_query_or_from_the_past_is_refused(setting: Setting) -> None:
-    with opened(setting) as publisher:
-        publisher.publish(5, QUERY, setting.batch(5))
-        with pytest.raises(CheckpointMismatch, match="another query"):
-            publisher.publish(6, "another", setting.batch(6))
-        with pytest.raises(CheckpointMismatch, match="a newer batch is already out"):
-            publisher.publish(4, QUERY, setting.batch(4))
 
 
 def test_a_broker_restart_between_batches_needs_no_help_from_the_caller(

@@ -4,20 +4,19 @@ import os
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.ports.marker import UNNAMED, RanWith
 from streaming.ports.outbox import OutboundRecord
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.publisher import PulsarPublisher
 from streaming.settings import PulsarTopics
-from tests.live.checkpoints import at
 from tests.live.driving import ROOT
 from tests.live.pulsar.lab import Lab, connected
 from tests.live.pulsar.stage import messages
 
-QUERY = "11111111-1111-1111-1111-111111111111"
 ACTIONS, AUDIT, COMMITS = "trimtab.actions", "trimtab.audit", "trimtab.commits"
 
 
@@ -35,23 +34,31 @@ class Setting:
         self.link = PulsarLink(self.lab.pulsar.service_url, "output", place)
         self.client = connected(self.lab.pulsar)
 
-    def publisher(self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0) -> PulsarPublisher:
+    def publisher(
+        self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+    ) -> PulsarPublisher:
         return PulsarPublisher(
-            self.link, name=self.name, commits_topic=COMMITS, timeout_s=timeout_s, claim_wait_s=claim_wait_s
+            self.link,
+            name=self.name,
+            commits_topic=COMMITS,
+            timeout_s=timeout_s,
+            claim_wait_s=claim_wait_s,
+            ran_with=ran_with,
         )
 
-    def opened(self, *, last_batch_id: int | None = None, **options: float) -> PulsarPublisher:
-        publisher = self.publisher(**options)
-        publisher.open(at(None if last_batch_id is None else QUERY, last_batch_id))
-        return publisher
+    def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
+        return [record for record in batch(number, text, count) if record.topic == ACTIONS]
+
+    def another(self) -> "Setting":
+        return replace(self, name=f"{self.name}-other")
 
     def seen(self, topic: str = ACTIONS) -> list[str]:
         """Values of all messages of an output, in order."""
         return [message.value.decode() for message in messages(self.client, self.link.full_name(topic))]
 
-    def epochs(self) -> list[int]:
+    def visible(self) -> list[tuple[str, str]]:
         found = messages(self.client, self.link.full_name(ACTIONS))
-        return [int(dict(message.headers)[EPOCH_HEADER]) for message in found]
+        return [(message.value.decode(), dict(message.headers)[EPOCH_HEADER].decode()) for message in found]
 
     def start(self, body: str) -> "subprocess.Popen[str]":
         """A controller in a process of its own; `at` is what is called after each message that is out."""
@@ -110,5 +117,5 @@ def batch(number: int, text: str = "batch", count: int = 3) -> list[OutboundReco
     ]
 
 
-def values(*numbers: int, text: str = "batch") -> list[str]:
+def values_of(*numbers: int, text: str = "batch") -> list[str]:
     return [f"{text} {number}.{place}" for number in numbers for place in range(3)]

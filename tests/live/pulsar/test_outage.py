@@ -12,7 +12,8 @@ from streaming.pulsar.positions import Position
 from streaming.pulsar.producers import Acknowledged, Producers
 from streaming.pulsar.publisher import PulsarPublisher
 from tests.live.pulsar.lab import Lab, connected
-from tests.live.pulsar.publishing import ACTIONS, AUDIT, QUERY, Setting, batch, values
+from tests.live.pulsar.publishing import ACTIONS, AUDIT, Setting, batch, values_of
+from tests.live.suites.publisher import QUERY, opened
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -44,11 +45,11 @@ def publish_until_it_succeeds(publisher: PulsarPublisher, number: int) -> None:
 
 def test_a_restart_between_batches_needs_no_help_from_the_caller(standalone: StandalonePulsar) -> None:
     setting = Setting(Lab(standalone, bundles_count=1))
-    with setting.opened() as publisher:
+    with opened(setting) as publisher:
         publisher.publish(0, QUERY, batch(0))
         standalone.restart()
         assert publisher.publish(1, QUERY, batch(1))
-    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values(0, 1)
+    assert setting.seen(ACTIONS) == setting.seen(AUDIT) == values_of(0, 1)
 
 
 @pytest.mark.parametrize("killed_at", [1, 2, 4, 6])
@@ -56,7 +57,7 @@ def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_wh
     standalone: StandalonePulsar, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:
     setting = Setting(Lab(standalone, bundles_count=1))
-    with setting.opened(timeout_s=TIMEOUT_S) as publisher:
+    with opened(setting, timeout_s=TIMEOUT_S) as publisher:
         publisher.publish(0, QUERY, batch(0))
         plain, count = Producers.send, 0
 
@@ -79,7 +80,7 @@ def test_killed_in_the_middle_of_a_batch_publishing_fails_in_time_and_goes_on_wh
         assert publisher.publish(2, QUERY, batch(2))
     setting.client.close()
     again = Setting(setting.lab, name=setting.name)
-    assert again.seen(ACTIONS) == again.seen(AUDIT) == values(0, 1, 2)
+    assert again.seen(ACTIONS) == again.seen(AUDIT) == values_of(0, 1, 2)
     again.client.close()
 
 
