@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-pulsar watch test test-slow check faults bench docs locks clean
+.PHONY: help setup demo demo-pulsar watch test test-slow check faults mutate bench docs locks clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 faults: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Fault schedules on real brokers, results in tests/faults/results.tsv
 	$(PYTHON) -m tests.faults --system kafka --seeds 1-150
 	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
+
+mutate: $(PACKAGES) ## Mutants of state that its fast tests do not notice, of a random sample of 60
+	$(PYTHON) -m tests.mutants
 
 bench: $(JARS) $(PULSAR_JARS) ## Measure, and write docs/benchmarks.md
 	$(PYTHON) -m tests.bench

@@ -24,7 +24,7 @@ from streaming.contract.messages import ControlData, ControlMessage, type_of
 from streaming.settings.catalog import values
 from streaming.settings.effective import toml_value
 from streaming.settings.errors import dotted
-from streaming.settings.reader import TreeReader
+from streaming.settings.reader import Unreadable, read_tree
 from streaming.settings.sections import ClusterSection
 from streaming.settings.tree import Tree, merge
 
@@ -238,11 +238,18 @@ def with_settings(assignments: Sequence[str]) -> Edit:
     tree: Tree = {}
     for assignment in assignments:
         tree = merge(tree, _assignment(assignment))
-    reader = TreeReader("")
-    reader.table(tree, ClusterSection)
-    if reader.problems:
-        raise BadChange("; ".join(map(str, reader.problems)))
+    _require_readable(tree)
     return lambda data: msgspec.structs.replace(data, settings=merge(data.settings, tree))
+
+
+def _require_readable(tree: Tree) -> None:
+    """How the values of a section fit together is judged later, with those that are in force."""
+    try:
+        read_tree(tree, ClusterSection)
+    except Unreadable as error:
+        complaints = [str(each) for each in error.complaints if not each.is_about_section]
+        if complaints:
+            raise BadChange("; ".join(complaints)) from error
 
 
 def _assignment(text: str) -> Tree:

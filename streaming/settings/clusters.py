@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
 
 from state.settings import ClusterSettings, OverlayError
 from streaming.settings.errors import Problem
-from streaming.settings.reader import TreeReader, show
+from streaming.settings.reader import Unreadable, read_tree, show
 from streaming.settings.sections import ClusterSection
 from streaming.settings.tree import Settings, Tree, merge
 
@@ -67,18 +66,17 @@ class ClusterSettingsSource:
         base = self.base(cluster)
         tree = {system: dataclasses.asdict(getattr(base, system)) for system in SYSTEMS}
         try:
-            section = _SECTION.validate_python(merge(tree, over))
-            return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
-        except ValidationError as error:
-            raise OverlayError("bad-settings", _contradictions(error)) from error
+            section = read_tree(merge(tree, over), ClusterSection)
+        except Unreadable as error:
+            raise OverlayError("bad-settings", str(error)) from error
+        return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
 
 
-_SECTION = TypeAdapter(ClusterSection)
 SYSTEMS = ("pulsar", "kafka")
 
 
 def _read(overlay: bytes) -> Tree:
-    """The tables of an overlay, their types checked."""
+    """The tables of an overlay."""
     try:
         raw = msgspec.json.decode(overlay)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -86,11 +84,7 @@ def _read(overlay: bytes) -> Tree:
     if not isinstance(raw, Mapping):
         raise OverlayError("bad-settings", f"settings: expected an object, found {show(raw)}")
     _refuse_rounds(raw)
-    reader = TreeReader("")
-    tree = reader.table(raw, ClusterSection)
-    if reader.problems:
-        raise OverlayError("bad-settings", "; ".join(map(str, reader.problems)))
-    return tree
+    return dict(raw)
 
 
 def _refuse_rounds(raw: Mapping[str, Any]) -> None:
@@ -103,11 +97,3 @@ def _refuse_rounds(raw: Mapping[str, Any]) -> None:
                 "", path, "cannot be changed by control; change it in the file and start with --fresh"
             )
             raise OverlayError("not-changeable", str(problem))
-
-
-def _contradictions(error: ValidationError) -> str:
-    problems = [
-        Problem("", tuple(map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
-        for each in error.errors(include_url=False, include_input=False)
-    ]
-    return "; ".join(map(str, problems))

@@ -4,6 +4,8 @@ Beyond them ends of rounds leave the calendar, and ratios and squares in a summa
 any use.
 """
 
+import math
+
 from state.round_settings import LONGEST_S
 
 LARGEST = 1e18
@@ -13,8 +15,8 @@ SMALLEST = 1 / LARGEST
 
 
 def extreme(name: str, value: object) -> str | None:
-    """What is wrong with a number of this name as such; None where nothing is, or where it is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """What is wrong with a number of this name as such; None where nothing is, or where it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if name.endswith("_s") and not name.endswith("_per_s") and value > LONGEST_S:
         return f"expected at most {LONGEST_S:g} seconds, found {value!r}"

@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from streaming.settings.tree import Settings, compose
+from streaming.settings.reader import compose
+from streaming.settings.tree import Settings
 
 __all__ = ["NotReadable", "keep", "kept_digest", "restore"]
 
@@ -47,7 +46,7 @@ def restore(settings: Settings, tree: Mapping[str, Any]) -> Settings:
         deciding = compose({name: tree[name] for name in _WHOLE})
         controller = dataclasses.replace(settings.controller, **tree["controller"])
         topics = dataclasses.replace(settings.topics, **tree["topics"])
-    except (KeyError, TypeError, ValueError, ValidationError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise NotReadable(str(error)) from error
     before = {name: getattr(deciding, name) for name in _WHOLE}
     return settings.model_copy(update={"controller": controller, "topics": topics, **before})

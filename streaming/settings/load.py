@@ -3,26 +3,24 @@
 Everything wrong is reported at once. Nothing is looked up later: what ``load`` returns is fixed for the process.
 """
 
-import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
 
-from pydantic import ValidationError
-
-from streaming.settings.catalog import (
-    ENV_PREFIX,
-    Path,
-    env_name,
-    free_names_of,
-    settings_by_path,
-)
+from streaming.settings.catalog import ENV_PREFIX, Path, env_name, settings_by_path
 from streaming.settings.errors import Problem, SettingsError, dotted, nearest
-from streaming.settings.extremes import extreme
-from streaming.settings.reader import WRONG, TreeReader, describe_found, expectation, read_strictly, read_text
-from streaming.settings.tree import Settings, Tree, compose
+from streaming.settings.reader import (
+    Complaint,
+    Unreadable,
+    compose,
+    convert_text,
+    expectation,
+    is_json,
+    leaves,
+    show,
+)
+from streaming.settings.tree import Settings, Tree, merge
 
 DEFAULT_FILE = FilePath("trimtab.toml")
 """Read from the working directory when no file is named."""
@@ -64,7 +62,7 @@ class _Layer:
         for part in path[:-1]:
             table = table.setdefault(part, {})
         table[path[-1]] = value
-        self.sources.update((each, source) for each in _paths(value, path))
+        self.sources.update((each, source) for each in leaves(value, path))
 
 
 def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
@@ -73,13 +71,16 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
     ``file`` None reads ``trimtab.toml`` of the working directory if there is one. Raises SettingsError with every
     problem found.
     """
-    written = _file_layer(file), _environment_layer(environ), _flag_layer(flags)
-    problems = [problem for layer in written for problem in layer.problems]
-    sources = {path: source for layer in written for path, source in layer.sources.items()}
+    layers = _file_layer(file), _environment_layer(environ), _flag_layer(flags)
+    problems = [problem for layer in layers for problem in layer.problems]
+    sources = {path: source for layer in layers for path, source in layer.sources.items()}
+    tree: Tree = {}
+    for layer in layers:
+        tree = merge(tree, layer.tree)
     try:
-        settings = compose(*(layer.tree for layer in reversed(written)))
-    except ValidationError as error:
-        problems += _contradictions(error, sources, problems)
+        settings = compose(tree)
+    except Unreadable as error:
+        problems += _located(error.complaints, sources, otherwise=str(file or DEFAULT_FILE))
     if problems:
         raise SettingsError(problems)
     return Loaded(settings=settings, sources=_by_key(sources))
@@ -92,15 +93,6 @@ def _by_key(sources: Mapping[Path, str]) -> dict[str, str]:
     return {dotted(path): source for path, source in {**defaults, **sources}.items()}
 
 
-def _paths(value: object, path: Path) -> Iterator[Path]:
-    """The path of every single value; an empty table holds none."""
-    if isinstance(value, dict):
-        for name, below in value.items():
-            yield from _paths(below, (*path, name))
-    else:
-        yield path
-
-
 def _file_layer(file: FilePath | None) -> _Layer:
     if file is None and not DEFAULT_FILE.exists():
         return _Layer()
@@ -111,9 +103,8 @@ def _file_layer(file: FilePath | None) -> _Layer:
         raise SettingsError([Problem(str(path), (), f"cannot be read: {error.strerror}")]) from error
     except ValueError as error:
         raise SettingsError([Problem(str(path), (), f"is not valid TOML: {error}")]) from error
-    reader = TreeReader(str(path))
-    layer = _Layer(problems=reader.problems)
-    for name, value in reader.table(raw, Settings).items():
+    layer = _Layer()
+    for name, value in raw.items():
         layer.put((name,), value, f"file {path}")
     return layer
 
@@ -148,60 +139,41 @@ def _flag_layer(flags: Mapping[str, object]) -> _Layer:
 
 
 def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
-    """Read a value given alone, by variable or option: text is converted, a table is JSON."""
-    kind, origin = settings_by_path()[path].kind, source.split(" ", 1)[1]
+    """Take a value given alone, by variable or option: text is converted, a table is JSON."""
     value = str(value) if isinstance(value, FilePath) else value
-    try:
-        if free_names_of(kind) is not None:
-            reader = TreeReader(origin)
-            read = reader.value(json.loads(value) if isinstance(value, str) else value, kind, path)
-            layer.problems.extend(reader.problems)
-        else:
-            read = read_text(value, kind) if isinstance(value, str) else read_strictly(value, kind)
-    except ValueError:
-        layer.problems.append(
-            Problem(origin, path, f"expected {_in_text(kind)}, found {describe_found(value, kind)}")
+    kind, is_text = settings_by_path()[path].kind, isinstance(value, str)
+    read = convert_text(value, kind) if isinstance(value, str) else value
+    if is_text and is_json(kind) and read is value:
+        complaint = (
+            f'expected {expectation(kind)} as JSON, such as ["a", "b"] or {{"a": "b"}}, found {show(value)}'
         )
-        return
-    complaint = extreme(path[-1], read)
-    if complaint is not None:
-        layer.problems.append(Problem(origin, path, complaint))
-    elif read is not WRONG:
+        layer.problems.append(Problem(source.split(" ", 1)[1], path, complaint))
+    else:
         layer.put(path, read, source)
 
 
-def _in_text(kind: Any) -> str:
-    json_needed = expectation(kind) in {expectation(tuple[str, ...]), expectation(Mapping[str, str])}
-    return expectation(kind) + (' as JSON, such as ["a", "b"] or {"a": "b"}' if json_needed else "")
-
-
-def _contradictions(
-    error: ValidationError, sources: Mapping[Path, str], problems: list[Problem]
+def _located(
+    complaints: Sequence[Complaint], sources: Mapping[Path, str], *, otherwise: str
 ) -> Iterator[Problem]:
-    """What the sections say about values that are well-typed, each once and with where its section was written.
+    """Each complaint once and with where the value was written; ``otherwise`` is where empty tables come from.
 
-    A section of which something could not be read is left out: it would be judged by defaults nobody wrote. A
-    cluster's section is judged with ``[pulsar]`` below it, and not blamed for what is wrong there already.
+    A cluster's section is judged together with ``[pulsar]`` and ``[kafka]`` below it, and not blamed for what is wrong
+    there already.
     """
-    unread = {_without_cluster(problem.path[:-1]) for problem in problems}
-    said: set[tuple[Path, str]] = set()
-    details = error.errors(include_url=False, include_input=False)
-    for detail in sorted(details, key=lambda each: each["loc"][:1] == ("clusters",)):
-        path = tuple(map(str, detail["loc"]))
-        said_before = (_without_cluster(path), detail["msg"]) in said
-        if said_before or _without_cluster(path) in unread:
-            continue
-        if path[:1] != ("clusters",):
-            said.add((path, detail["msg"]))
-        yield Problem(_origins(path, sources), path, detail["msg"].removeprefix("Value error, "))
+    known = {(each.path, each.text) for each in complaints}
+    for each in complaints:
+        is_inherited = each.path[:1] == ("clusters",) and (each.path[2:], each.text) in known
+        if not is_inherited:
+            origin = _origins(each, sources) or otherwise
+            yield Problem(origin, each.path, each.text)
 
 
-def _without_cluster(path: Path) -> Path:
-    return path[2:] if path[:1] == ("clusters",) else path
-
-
-def _origins(section: Path, sources: Mapping[Path, str]) -> str:
-    """Where the values directly in a section, or below it in ``[pulsar]``, were written."""
-    at = {section, _without_cluster(section)}
-    found = {source.split(" ", 1)[1]: None for path, source in sources.items() if path[:-1] in at}
-    return ", ".join(found)
+def _origins(complaint: Complaint, sources: Mapping[Path, str]) -> str:
+    """Where a value was written, or the values directly in a section, or below it in ``[pulsar]``."""
+    path = complaint.path
+    if complaint.is_about_section:
+        below = path[2:] if path[:1] == ("clusters",) else path
+        written = [source for each, source in sources.items() if each[:-1] in (path, below)]
+    else:
+        written = [source for each, source in sources.items() if each[: len(path)] == path]
+    return ", ".join(dict.fromkeys(source.split(" ", 1)[1] for source in written))

@@ -1,24 +1,27 @@
-"""From what somebody wrote to values of the declared types, or a problem that names the key.
+"""From what somebody wrote to validated settings, or complaints that name each key.
 
-Typed sources (TOML, JSON) are read strictly: a number in quotes or a truth value for a number is a mistake that should
-not be guessed away. Text (environment, flags) is converted. Infinity and NaN are never numbers. Whether values fit
-together is not known here; the sections check that themselves.
+pydantic validates, all at once and strictly: a number in quotes or a truth value for a number is a mistake that should not
+be guessed away. Its errors get our words here: what was expected, what was found, the nearest known key. A tree goes through
+JSON, because pydantic is strict about JSON in the way that TOML needs: a list may become a tuple, a table a section. Text
+(environment, flags) is converted beforehand. Infinity and NaN are never numbers.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from pydantic import ConfigDict, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
-from streaming.settings.errors import Problem, dotted, nearest
+from streaming.settings.errors import dotted, nearest
 from streaming.settings.extremes import extreme
-from streaming.settings.sections import NAME_PATTERN
 from streaming.settings.security import is_secret
-from streaming.settings.tree import Tree
+from streaming.settings.tree import Settings, Tree, merge
 
 _TYPE_NAMES: Mapping[Any, str] = {
     float: "a finite number",
@@ -29,83 +32,80 @@ _TYPE_NAMES: Mapping[Any, str] = {
     tuple[str, ...]: "a list of texts",
 }
 
-
-WRONG = object()
-"""Stands for a value that was complained about; no tree holds it."""
+_REFUSED: Tree = {"": None}
+"""Takes the place of what JSON cannot hold, and of what was complained about: no setting is such a table."""
 
 _SHOWN_CHARS_MAX = 80
 
 WHOLE_MAX = 2**53
 """Largest whole number taken, up or down: far beyond any use, and what columns, JSON and doubles hold exactly."""
-PROBLEMS_MAX = 100
-"""Problems told of one source; who has mended so many is told the next."""
+COMPLAINTS_MAX = 100
+"""Complaints about one tree; who has mended so many is told the next."""
+
+SectionT = TypeVar("SectionT")
 
 
-class TreeReader:
-    """Reads one tree of typed values against the declarations, and collects what is wrong with it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complaint:
+    """What is wrong with a setting, or with how those of a section fit together."""
 
-    def __init__(self, origin: str) -> None:
-        self.problems: list[Problem] = []
-        self._origin = origin
+    path: Path
+    text: str
+    is_about_section: bool = False
 
-    def table(self, raw: object, kind: type, path: Path = ()) -> Tree:
-        """The part of ``raw`` that is right, as values of the types of section ``kind``."""
-        if not isinstance(raw, Mapping):
-            self._complain(path, f"expected a table, found {show(raw)}")
-            return {}
-        known = members(kind)
-        tree: Tree = {}
-        for name, value in raw.items():
-            if name in known:
-                tree[name] = self.value(value, known[name].kind, (*path, name))
-            elif len(self.problems) < PROBLEMS_MAX:  # to find the nearest name takes long
-                self._complain((*path, name), f"unknown setting; {_suggestion(name, known, path)}")
-        return {name: value for name, value in tree.items() if value is not WRONG}
-
-    def value(self, raw: object, kind: Any, path: Path) -> object:
-        """``raw`` as type ``kind``, which may be a section or a table of free names; ``WRONG`` after a complaint."""
-        below = free_names_of(kind)
-        if is_section(kind):
-            return self.table(raw, kind, path)
-        if below is not None:
-            return self._free_table(raw, below, path)
-        try:
-            read = read_strictly(raw, kind)
-        except ValidationError:
-            self._complain(path, f"expected {expectation(kind)}, found {describe_found(raw, kind)}")
-            return WRONG
-        complaint = extreme(path[-1], read)
-        if complaint is not None:
-            self._complain(path, complaint)
-            return WRONG
-        return read
-
-    def _free_table(self, raw: object, below: Any, path: Path) -> object:
-        if not isinstance(raw, Mapping):
-            self._complain(path, f"expected a table, found {show(raw)}")
-            return WRONG
-        if path in {("clusters",), ("targets",)}:
-            for name in raw:
-                if not NAME_PATTERN.fullmatch(name):
-                    self._complain((*path, name), "a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
-        tree = {name: self.value(value, below, (*path, name)) for name, value in raw.items()}
-        return {name: value for name, value in tree.items() if value is not WRONG}
-
-    def _complain(self, path: Path, complaint: str) -> None:
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(Problem(self._origin, path, complaint))
+    def __str__(self) -> str:
+        return ": ".join(part for part in (dotted(self.path), self.text) if part)
 
 
-def read_strictly(raw: object, kind: Any) -> object:
-    """A typed value as ``kind``; raises ValidationError. A list becomes a tuple, a whole number may be a float."""
-    return _adapter(kind, strict=True).validate_python(tuple(raw) if isinstance(raw, list) else raw)
+class Unreadable(ValueError):
+    """The settings are wrong."""
+
+    def __init__(self, complaints: Sequence[Complaint]) -> None:
+        super().__init__("; ".join(map(str, complaints)))
+        self.complaints = tuple(complaints)
 
 
-def read_text(text: str, kind: Any) -> object:
-    """A text as a single value of type ``kind``; lists are JSON. Raises ValueError (ValidationError is one)."""
-    if get_origin(kind) is tuple:
-        return read_strictly(json.loads(text), kind)
-    return _adapter(kind, strict=False).validate_python(text)
+def compose(tree: Mapping[str, Any]) -> Settings:
+    """The settings of a tree; each cluster's section is laid over ``[pulsar]`` and ``[kafka]``. Raises ``Unreadable``."""
+    base = {system: tree[system] for system in ("pulsar", "kafka") if system in tree}
+    clusters = tree.get("clusters")
+    if isinstance(clusters, Mapping):
+        over = {name: merge(base, own) if isinstance(own, Mapping) else own for name, own in clusters.items()}
+        tree = {**tree, "clusters": over}
+    return read_tree(tree, Settings)
+
+
+def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:
+    """A tree of typed values as a section. Raises ``Unreadable``."""
+    kind: Any = section
+    complaints: list[Complaint] = []
+    try:
+        text = json.dumps(_json_of(tree, kind, (), complaints))
+    except RecursionError as error:
+        raise Unreadable([Complaint(path=(), text="the settings are nested too deeply")]) from error
+    refused = {each.path for each in complaints}
+    try:
+        return cast("SectionT", _validator(kind).validate_json(text))
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        found = (_complaint(detail, tree, kind) for detail in details)
+        complaints += islice((each for each in found if each.path not in refused), COMPLAINTS_MAX)
+        raise Unreadable(complaints) from error
+
+
+def convert_text(text: str, kind: Any) -> object:
+    """A text as a single value of type ``kind``; lists and tables are JSON. What does not fit stays a text."""
+    try:
+        if is_json(kind):
+            return json.loads(text)
+        return text if is_secret(kind) else _validator(kind).validate_python(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def is_json(kind: Any) -> bool:
+    """Whether a value of this type is written as JSON where only text can be written."""
+    return get_origin(kind) is tuple or free_names_of(kind) is not None
 
 
 def expectation(kind: Any) -> str:
@@ -118,27 +118,84 @@ def expectation(kind: Any) -> str:
     return _TYPE_NAMES.get(kind, "a table")
 
 
-def describe_found(value: object, kind: Any) -> str:
-    """What was found where a value of type ``kind`` belongs, for a message."""
-    if is_secret(kind):
-        return "something else (not shown: it is a secret)"
-    is_too_large = isinstance(value, int) and not -WHOLE_MAX <= value <= WHOLE_MAX
-    return f"{show(value)}, which is too large" if is_too_large else show(value)
-
-
 def show(value: object) -> str:
     """A value as it was written, short enough for a message."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:
         return "something nested too deeply"
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}…"
 
 
 @cache
-def _adapter(kind: Any, *, strict: bool) -> TypeAdapter[Any]:
-    taken: Any = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)] if kind is int else kind
-    return TypeAdapter(taken, config=ConfigDict(strict=strict, allow_inf_nan=False))
+def _validator(kind: Any) -> TypeAdapter[Any]:
+    """Sections say themselves how strict they are."""
+    return TypeAdapter(kind, config=None if is_section(kind) else ConfigDict(allow_inf_nan=False))
+
+
+def _json_of(value: object, kind: Any, path: Path, complaints: list[Complaint]) -> object:
+    """The value as JSON can hold it. Complains of numbers that nothing can be computed with, and of what is not UTF-8."""
+    if isinstance(value, Mapping):
+        return {
+            name: _json_of(each, _kind_below(kind, name), (*path, name), complaints)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_json_of(each, None, path, complaints) for each in value]
+    problem = _problem_of_value(value, kind, path)
+    if problem is not None:
+        complaints.append(Complaint(path=path, text=problem))
+    is_json = isinstance(value, str | int | float | NoneType)
+    return value if problem is None and is_json else _REFUSED
+
+
+def _problem_of_value(value: object, kind: Any, path: Path) -> str | None:
+    if kind is int and isinstance(value, int) and not -WHOLE_MAX <= value <= WHOLE_MAX:
+        return f"expected {expectation(kind)}, found {show(value)}, which is too large"
+    if isinstance(value, str) and not _is_utf8(value):
+        return f"expected a text in UTF-8, found {_describe(value, kind)}"
+    return extreme(path[-1], value) if path else None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Complaint:
+    """An error of pydantic in our words, about the setting it is in."""
+    path: Path = ()
+    kind: Any = root
+    found: Any = tree
+    for part in map(str, detail["loc"]):
+        if part == "[key]":
+            return Complaint(path=path, text="a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
+        below = _kind_below(kind, part)
+        if below is None and is_section(kind):
+            problem = f"unknown setting; {_suggestion(part, members(kind), path)}"
+            return Complaint(path=(*path, part), text=problem)
+        if below is None:
+            break
+        path, kind, found = (*path, part), below, found[part]
+    if detail["type"] == "value_error":
+        return Complaint(path=path, text=detail["msg"].removeprefix("Value error, "), is_about_section=True)
+    return Complaint(path=path, text=f"expected {expectation(kind)}, found {_describe(found, kind)}")
+
+
+def _describe(value: object, kind: Any) -> str:
+    return "something else (not shown: it is a secret)" if is_secret(kind) else show(value)
+
+
+def _kind_below(kind: Any, name: str) -> Any:
+    """Type of what has this name in a section or a table of free names; None where there is nothing."""
+    if is_section(kind):
+        member = members(kind).get(name)
+        return None if member is None else member.kind
+    return free_names_of(kind)
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
@@ -152,3 +209,12 @@ def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
     elif not path:
         elsewhere = tuple(key for key in elsewhere if key.partition(".")[0] in known)
     return nearest(name, known, elsewhere=elsewhere)
+
+
+def leaves(value: object, path: Path = ()) -> Iterator[Path]:
+    """The path of every single value; an empty table holds none."""
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from leaves(below, (*path, name))
+    else:
+        yield path

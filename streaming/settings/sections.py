@@ -7,7 +7,9 @@ loader adds the section's name and where the value was written.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, StringConstraints
 
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
@@ -17,6 +19,10 @@ from streaming.settings.targets import PulsarTarget
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
 """Names that travel as record keys, metric labels and parts of URIs: clusters and the controller itself."""
+ClusterName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN.pattern}$")]
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+"""How pydantic takes a tree of settings; sections below take it over."""
 
 _HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _KAFKA_URL = re.compile(rf"kafka://({_HOST_PORT}(?:,{_HOST_PORT})*)/?")
@@ -286,6 +292,8 @@ class MetricsSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
     """What differs for one cluster: any of ``pulsar.*`` and ``kafka.*`` again; the rest is that of the whole."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)

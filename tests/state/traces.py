@@ -35,7 +35,7 @@ from state.facts import Facts, Isolation
 from state.outputs import Output
 from state.settings import SettingsSource
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import compose
+from streaming.settings.reader import compose
 
 CLUSTER = "east-1"
 LATENESS_S = 5

@@ -30,7 +30,7 @@ from streaming.operators.overlay import (
 )
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.tree import compose
+from streaming.settings.reader import compose
 from tests.streaming.events import control
 
 SETTINGS = ClusterSettingsSource(Settings())

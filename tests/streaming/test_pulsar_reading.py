@@ -6,13 +6,13 @@ import pytest
 from streaming.process.exits import Refused
 from streaming.pulsar.link import PulsarLink, input_on_pulsar
 from streaming.pulsar.reading import explain_errors
-from streaming.settings import Settings
+from streaming.settings.reader import compose
 
 TOPIC = "persistent://ops/trimtab/trimtab.actions"
 
 
 def link() -> PulsarLink:
-    found = input_on_pulsar(Settings.model_validate({"input": {"url": "pulsar://mq:6650"}}))
+    found = input_on_pulsar(compose({"input": {"url": "pulsar://mq:6650"}}))
     assert found is not None
     return found
 

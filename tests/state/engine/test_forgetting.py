@@ -16,7 +16,7 @@ from state.events import Event
 from state.kafka.memory import decode_kafka
 from state.pulsar import rounds
 from streaming.settings import ClusterSettingsSource
-from streaming.settings.tree import compose
+from streaming.settings.reader import compose
 from tests.state.engine.test_bulkhead import failing_in, kafka_trace
 from tests.state.traces import (
     CLUSTER,

@@ -172,7 +172,7 @@ def test_every_problem_is_listed_at_once(tmp_path: Path) -> None:
     toml = '[pulsar.rounds]\nlength = 1\nlateness_s = "1"\n[pulsar.usage]\ncpu_weight = -1\n'
     lines = refusal(tmp_path, toml, flags={"metrics.port": "x"}, TRIMTAB_CONTROLER__MODE="act")
     assert [line.split(":")[0] for line in lines] == [
-        "trimtab.toml", "trimtab.toml", "TRIMTAB_CONTROLER__MODE", "--metrics-port", "trimtab.toml",
+        "TRIMTAB_CONTROLER__MODE", "--metrics-port", "trimtab.toml", "trimtab.toml", "trimtab.toml",
     ]  # fmt: skip
     assert lines[-1] == "trimtab.toml: pulsar.usage: cpu_weight is -1.0; it must be from 0 to 1e+06"
 
