@@ -49,7 +49,7 @@ def round_summary(
     reason: str,
     is_held: bool,
 ) -> RoundSummary:
-    """The summary, at most as large as one may be; ``told`` is None where nothing was judged."""
+    """The summary, at most as large as one may be; ``explanation`` is None where nothing was judged."""
     framed = summary.frame(
         closed.closing,
         header,

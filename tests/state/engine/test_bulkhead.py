@@ -165,6 +165,15 @@ def test_a_kafka_round_that_fails_leaves_the_memory_of_the_throttle_as_it_was(
     assert failed_count > 0
 
 
+def test_a_round_that_fails_says_which_settings_were_in_force(monkeypatch: pytest.MonkeyPatch):
+    control_event = overlay(1, settings={"pulsar": {"avg_shedder": {"low_hit_count": 7}}})
+    failing_in(monkeypatch, fleet, "advance", lambda _number: True)
+    digests = [summary["settings_digest"] for summary in run([[control_event, *trace(4)]], EAGER).summaries]
+    overlaid = EAGER.overlaid(CLUSTER, control_event.overlay).digest
+    assert digests[0] == EAGER.base(CLUSTER).digest
+    assert digests[-1] == overlaid != digests[0]
+
+
 def test_the_summary_names_class_and_place_of_the_error_without_paths(monkeypatch: pytest.MonkeyPatch):
     def overflowing(*_args: Any, **_options: Any) -> None:
         float("1e999").__int__()

@@ -75,6 +75,22 @@ def test_an_unload_on_its_way_is_one_decision() -> None:
     assert ledger.unsettled_brokers(end_ms=60_000) == {"b1", "b2"}
 
 
+def test_an_action_that_ended_without_success_was_skipped() -> None:
+    ledger = ledger_of(
+        actions={A: ["a", 1000, 181_000, False, False, False], B: ["b", 1000, 181_000, False, False, True]},
+        trials={"a": ["unload", A, "b1", "b2", [], 1000, 361_000, None, 0]},
+    )
+    assert {each.bundle: each.result for each in ledger.decisions} == {A: "skipped", B: "failed"}
+
+
+def test_children_of_a_split_that_nothing_else_is_known_of_are_expected() -> None:
+    ledger = ledger_of(inheritances={C: [361_000, [[LEFT, 0.75, 0.5]]]})
+    (decision,) = ledger.decisions
+    assert (decision.kind, decision.bundle, decision.until_ms) == ("split", C, 361_000)
+    ((name, (child,)),) = ledger.expected_children(end_ms=2000)
+    assert (name, child.bundle, child.messages_ratio, child.bytes_ratio) == (C, LEFT, 0.75, 0.5)
+
+
 def test_the_unloads_of_the_last_hour_are_counted_though_nothing_else_is_known_of_them() -> None:
     ledger = ledger_of(
         actions={A: ["a", 120_000, 300_000, False, False, False]},
