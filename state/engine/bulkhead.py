@@ -83,13 +83,15 @@ def draft_of(header: Header) -> Header:
         value = getattr(header, name)
         if name == "rounds":
             draft.rounds = dict(header.rounds)
+        elif name == "ledger":
+            draft.ledger = header.ledger.draft()
         elif isinstance(value, _OWNED):
             setattr(draft, name, _own(value))
     return draft
 
 
 def _own(value: Any) -> Any:
-    """The same value in containers of its own; frozen values are shared. Called for every field of every decision, so it is quick."""
+    """The same value in containers of its own; frozen values are shared."""
     if isinstance(value, dict):
         return {key: _own(each) if isinstance(each, _OWNED) else each for key, each in value.items()}
     if isinstance(value, list):

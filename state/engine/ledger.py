@@ -8,6 +8,7 @@ that act, so that a dry-run shows what would be done, but nobody looks for their
 of the questions may need it.
 """
 
+import copy
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,12 +113,19 @@ class Ledger(msgspec.Struct, array_like=True):
     failing_since_ms: dict[ActionKind, int] = msgspec.field(default_factory=dict)
     """By kind, end of the round since which so many actions failed that no other is done until a person resumes."""
 
-    def record(self, decision: Decision) -> None:
-        """Add a new decision; an older unload of the bundle no longer says that the bundle leaves."""
-        if decision.kind == "unload":
-            for each in self.decisions:
-                each.is_leaving = each.is_leaving and each.bundle != decision.bundle
-        self.decisions.append(decision)
+    def draft(self) -> "Ledger":
+        """The same ledger, to be changed while this one stays."""
+        return Ledger(
+            decisions=[copy.copy(each) for each in self.decisions],
+            failing_since_ms=dict(self.failing_since_ms),
+        )
+
+    def record(self, decisions: Sequence[Decision]) -> None:
+        """Add the decisions of a round; an older unload of a bundle no longer says that the bundle leaves."""
+        unloaded = {each.bundle for each in decisions if each.kind == "unload"}
+        for each in self.decisions:
+            each.is_leaving = each.is_leaving and each.bundle not in unloaded
+        self.decisions.extend(decisions)
 
     def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
         """Note what executors say, in the order of time: action id, outcome, time.

@@ -13,34 +13,33 @@ from state.pulsar.tables import Loads
 
 def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, actions: list[Output]) -> None:
     """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
-    unloads = decided.admitted.unloads
-    for action, unload in zip(actions, unloads, strict=False):
-        ledger.record(
-            _decision(
-                "unload",
-                action,
-                closing,
-                source=unload.source_broker,
-                destination=unload.destination_broker,
-                traffic=Traffic(
-                    float(unload.evidence["bundle_messages_per_s"]),
-                    float(unload.evidence["bundle_bytes_per_s"]),
-                ),
-                before=_before(unload, loads),
-            )
+    unloads, splits_ = decided.admitted.unloads, decided.splits
+    made = [
+        _decision(
+            "unload",
+            action,
+            closing,
+            source=unload.source_broker,
+            destination=unload.destination_broker,
+            traffic=Traffic(
+                float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
+            ),
+            before=_before(unload, loads),
         )
-    cuts = decided.splits.admitted if decided.splits is not None else ()
-    for action, cut in zip(actions[len(unloads) :], cuts, strict=True):
-        assert decided.splits is not None
-        ledger.record(
+        for action, unload in zip(actions, unloads, strict=False)
+    ]
+    if splits_ is not None:
+        made += [
             _decision(
                 "split",
                 action,
                 closing,
-                source=decided.splits.broker_of(cut.row),
-                children=splits.children_of(decided.splits, cut),
+                source=splits_.broker_of(cut.row),
+                children=splits.children_of(splits_, cut),
             )
-        )
+            for action, cut in zip(actions[len(unloads) :], splits_.admitted, strict=True)
+        ]
+    ledger.record(made)
 
 
 def _before(unload: Unload, loads: Loads) -> dict[Side, Traffic]:

@@ -40,7 +40,7 @@ def split(id_: str = "s", bundle: str = A, **fields: Any) -> Decision:
 def ledger_of(*decisions: Decision) -> Ledger:
     found = Ledger()
     for each in decisions:
-        found.record(each)
+        found.record([each])
     return found
 
 

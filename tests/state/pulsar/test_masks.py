@@ -33,7 +33,7 @@ def advanced(**columns: Any) -> Advanced:
 def header_of(*decisions: Any, **fields: Any) -> Header:
     header = Header(length_ms=60_000, **fields)
     for each in decisions:
-        header.ledger.record(each)
+        header.ledger.record([each])
     return header
 
 
