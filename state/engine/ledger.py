@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, array_like=True):
     """Owner of the bundle when it was decided."""
     destination: str | None
     """Of an unload; None where Pulsar chooses."""
-    children: list[Child]
+    children: tuple[Child, ...]
     """Of a split."""
     decided_ms: int
     """End of the round that decided it."""
@@ -206,7 +206,7 @@ class Ledger(msgspec.Struct, array_like=True):
         """Unloads that do not show in the reports yet."""
         return [each for each in self.decisions if each.is_leaving]
 
-    def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, list[Child]]]:
+    def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, Sequence[Child]]]:
         """Split bundles whose children may appear for the first time, with what is known of the children."""
         newest = {each.bundle: each for each in self.decisions if each.kind == "split"}
         for name, each in newest.items():

@@ -66,7 +66,7 @@ def _decision(
         bundle=action.subject,
         source=source,
         destination=destination,
-        children=list(children),
+        children=tuple(children),
         traffic=traffic,
         before=before or {},
         decided_ms=closing.end_ms,

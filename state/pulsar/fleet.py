@@ -6,7 +6,7 @@ Averages belong to the bundle and survive moves. All of it is columns and C-leve
 bundles are not, save those of a broker whose listing changed.
 """
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
@@ -127,7 +127,9 @@ def advance(
     return Advanced(fleet=after, counts=listings.counts[rows])
 
 
-def inherit(fleet: Fleet, splits: Iterable[tuple[str, list[Child]]], listed: Callable[[str], bool]) -> None:
+def inherit(
+    fleet: Fleet, splits: Iterable[tuple[str, Sequence[Child]]], listed: Callable[[str], bool]
+) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
     They become rows of ``fleet`` that the next ``advance`` takes as known: of the parent's owner, last seen with it.

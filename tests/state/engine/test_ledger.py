@@ -19,7 +19,7 @@ def decision(id_: str = "a", bundle: str = A, **fields: Any) -> Decision:
         "kind": "unload",
         "source": "b1",
         "destination": "b2",
-        "children": [],
+        "children": (),
         "decided_ms": DECIDED_MS,
         "expires_ms": EXPIRES_MS,
         "until_ms": UNTIL_MS,
@@ -31,7 +31,7 @@ def decision(id_: str = "a", bundle: str = A, **fields: Any) -> Decision:
 
 
 def split(id_: str = "s", bundle: str = A, **fields: Any) -> Decision:
-    children = [Child(LEFT, 0.25, 0.5), Child(RIGHT, 0.75, 0.5)]
+    children = (Child(LEFT, 0.25, 0.5), Child(RIGHT, 0.75, 0.5))
     return decision(
         id_, bundle, kind="split", destination=None, is_leaving=False, **{"children": children} | fields
     )

@@ -90,7 +90,7 @@ def pulsar_header() -> Header:
                     bundle="t/n/0x1_0x2",
                     source="b1",
                     destination=None,
-                    children=[Child("t/n/0x00000001_0x00000002", 0.5, None)],
+                    children=(Child("t/n/0x00000001_0x00000002", 0.5, None),),
                     decided_ms=1,
                     expires_ms=2,
                     until_ms=9,
