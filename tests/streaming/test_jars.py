@@ -107,7 +107,7 @@ def test_the_connector_lock_is_the_set_that_is_known_to_run() -> None:
         "org.apache.commons:commons-pool2:2.13.1",
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.2.0",
     ]
 
 

@@ -176,6 +176,14 @@ def test_of_each_table_the_first_hundred_rows_are_shown_and_the_counts_stay() ->
     assert found.brokers_missing_count == 101
 
 
+@pytest.mark.parametrize("table", ["examined", "candidates", "splits", "judged", "findings"])
+def test_of_each_section_the_first_hundred_rows_are_shown_and_the_count_stays(table: str) -> None:
+    rows = [examined(f"b{number:03}") for number in range(SHOWN_ROWS + 1)]
+    section = Section(count=len(rows), outcomes={"calm": len(rows)}, heaviest=rows)
+    found = getattr(fit(msgspec.structs.replace(framed(), **{table: section})), table)
+    assert found == Section(count=len(rows), outcomes={"calm": len(rows)}, heaviest=rows[:-1])
+
+
 def test_tables_are_halved_until_the_summary_fits() -> None:
     names = [f"{number:02}" + "x" * 5_000 for number in range(SHOWN_ROWS)]
     found = fit(msgspec.structs.replace(framed(), brokers_excluded=names))
