@@ -161,11 +161,12 @@ def _located(
     there already.
     """
     known = {(each.path, each.text) for each in complaints}
+    wrong = {each.path for each in complaints if not each.is_about_section}
     for each in complaints:
-        is_inherited = each.path[:1] == ("clusters",) and (each.path[2:], each.text) in known
-        if not is_inherited:
-            origin = _origins(each, sources) or otherwise
-            yield Problem(origin, each.path, each.text)
+        origins, below = _origins(each, sources), each.path[2:]
+        is_inherited = (below, each.text) in known or (not origins and below in wrong)
+        if each.path[:1] != ("clusters",) or not is_inherited:
+            yield Problem(origins or otherwise, each.path, each.text)
 
 
 def _origins(complaint: Complaint, sources: Mapping[Path, str]) -> str:

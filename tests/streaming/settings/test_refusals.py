@@ -120,6 +120,11 @@ from tests.streaming.settings.given import refusal
             id="a cluster's section is not blamed for what it inherits",
         ),
         pytest.param(
+            '[clusters."e".pulsar]\nbundle_average_samples = 3\n[pulsar]\nlength_s = 10',
+            "trimtab.toml: pulsar.length_s: unknown setting; did you mean pulsar.rounds.length_s?",
+            id="nor for an unknown key that it inherits",
+        ),
+        pytest.param(
             "[pulsar.rounds]\nlength_s = 1e10",
             "trimtab.toml: pulsar.rounds.length_s: expected at most 1e+09 seconds, found 10000000000.0",
             id="a round whose end no calendar holds",
