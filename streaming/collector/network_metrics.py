@@ -10,7 +10,6 @@ Invariants: nobody waits for a page: they are asked in threads, and who wants to
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contract.kafka import Network
+from streaming.process.deadline import Deadline
 from streaming.settings import KafkaTarget
 
 __all__ = ["NetworkMeter"]
@@ -148,7 +148,7 @@ class NetworkMeter:
         self._say(broker, page, self._missing(url, reading))
 
     def _wanted_lines(self, url: str) -> Iterator[bytes]:
-        deadline_s = time.monotonic() + self._timeout_s
+        deadline = Deadline(self._timeout_s)
         size, rest = 0, b""
         with self._client.stream("GET", url, headers={"Accept": "text/plain;version=0.0.4"}) as response:
             response.raise_for_status()
@@ -156,7 +156,7 @@ class NetworkMeter:
                 size += len(chunk)
                 if size > _PAGE_BYTES_MAX:
                     raise ValueError(f"more than {_PAGE_BYTES_MAX} bytes")
-                if time.monotonic() > deadline_s:
+                if deadline.is_over:
                     raise TimeoutError(f"not complete within {self._timeout_s:g} s")
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (line for line in lines if line.startswith(self._names))

@@ -28,6 +28,7 @@ from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import Begin, NoAnswer
 from streaming.ports.topics import StartError
+from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused
 from streaming.process.serve import HealthServer
 from streaming.process.stopping import stopped_by_signals
@@ -202,9 +203,9 @@ class Application:
 
     def _wait(self, seconds: float) -> bool:
         """Whether to go on after so many seconds; False at once when a stop is asked for."""
-        until = time.monotonic() + seconds
-        while not self._stopping and time.monotonic() < until:
-            time.sleep(min(_LOOK_S, max(0.0, until - time.monotonic())))
+        deadline = Deadline(seconds)
+        while not self._stopping and not deadline.is_over:
+            time.sleep(min(_LOOK_S, deadline.left_s))
         return not self._stopping
 
     def _stop(self, number: signal.Signals) -> None:

@@ -20,6 +20,7 @@ from streaming.controller.watchdog import START_S, STOP_S, Watchdog
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import NoAnswer
+from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused, SparkEnded
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
@@ -204,9 +205,9 @@ class QueryLoop:
     def _drain(self, query: Query) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
         self.watchdog.begin("stopping the query", STOP_S)
-        until = time.monotonic() + _DRAIN_S
+        deadline = Deadline(_DRAIN_S)
         try:
-            while query.is_active and query.is_in_batch and time.monotonic() < until:
+            while query.is_active and query.is_in_batch and not deadline.is_over:
                 query.has_ended_within(_LOOK_S)
             query.stop()
         finally:

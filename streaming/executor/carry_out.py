@@ -24,6 +24,7 @@ from typing import Literal, TypeVar
 from state.facts import Isolation
 from state.pulsar.groups import Groups
 from streaming.executor.orders import Held, Order, Skip, SplitOrder, UnloadOrder
+from streaming.process.deadline import Deadline
 from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
 from streaming.pulsar.admin.bundles import topic_hash
 
@@ -249,7 +250,7 @@ class Executor:
         What a question is answered with is no verdict: it is asked again.
         """
         source, destination = action.precondition.owner, action.destination_broker
-        deadline_s, unloads_count = time.monotonic() + self._verify_timeout_s, 1
+        deadline, unloads_count = Deadline(self._verify_timeout_s), 1
         owner: str | None = None
         while True:
             blind: AdminError | None = None
@@ -266,7 +267,7 @@ class Executor:
                 owner == source and blind is None and (failure is None or failure.failure != "no-answer")
             )
             will_not = is_back and (failure is not None or unloads_count == _ATTEMPTS_MAX)
-            if will_not or time.monotonic() > deadline_s:
+            if will_not or deadline.is_over:
                 return self._fail_unmoved(owner, failure or blind, unloads_count)
             if is_back:
                 unloads_count += 1
@@ -321,7 +322,7 @@ class Executor:
         self, bundle: BundleName, children: list[BundleName], *, failure: AdminError | None
     ) -> Done | Skip:
         wanted = {edge for child in children for edge in (child.low, child.high)}
-        deadline_s = time.monotonic() + self._verify_timeout_s
+        deadline = Deadline(self._verify_timeout_s)
         while True:
             found: list[int] = []
             blind: AdminError | None = None
@@ -334,7 +335,7 @@ class Executor:
             if wanted <= set(found):
                 return Done(outcome="succeeded", bundles=tuple(map(str, children)))
             refused = blind is None and failure is not None and failure.failure != "no-answer"
-            if refused or time.monotonic() > deadline_s:
+            if refused or deadline.is_over:
                 why = str(failure or blind or _NOT_CUT)
                 return Done(outcome="failed", reason=f"the bundles are as before: {why}")
             self._pause(_POLL_S)

@@ -4,13 +4,13 @@ kafka-python waits without limit for metadata of a topic, for a position, and fo
 its leader; each of these is bounded here.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaTimeoutError
 
+from streaming.process.deadline import Deadline
 from streaming.process.within import within
 
 __all__ = ["partitions_of", "read_to_end"]
@@ -38,14 +38,14 @@ def read_to_end(
     """
     assigned = sorted(consumer.assignment())
     ends = ends or consumer.end_offsets(assigned, timeout_ms=round(1000 * silence_s))
-    deadline_s = time.monotonic() + silence_s
+    deadline = Deadline(silence_s)
     while not all(_is_read(consumer, partition, ends[partition]) for partition in assigned):
         polled = consumer.poll(timeout_ms=_POLL_MS)
         for partition in assigned:
             yield from polled.get(partition, ())
         if polled:
-            deadline_s = time.monotonic() + silence_s
-        elif time.monotonic() > deadline_s:
+            deadline = Deadline(silence_s)
+        elif deadline.is_over:
             topics = ", ".join(sorted({partition.topic for partition in assigned}))
             raise KafkaTimeoutError(
                 f"{topics} could not be read to its end: nothing came for {silence_s:g} s. Does each partition have a leader?"

@@ -5,7 +5,6 @@ several threads.
 """
 
 import threading
-import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -16,6 +15,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from streaming.kafka.log import read_to_end
 from streaming.ports.marker import Marker, decode_marker
 from streaming.ports.publishing import PublishError
+from streaming.process.deadline import Deadline
 
 __all__ = ["MarkerTopic"]
 
@@ -76,7 +76,7 @@ class MarkerTopic:
 
         False while the broker cannot be reached: publishing will say so.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
             with self._lock:
                 try:
@@ -85,7 +85,7 @@ class MarkerTopic:
                     self._drop_follower()
                 if self._newest is not None and self._newest.epoch > epoch:
                     return True
-            if time.monotonic() >= deadline:
+            if deadline.is_over:
                 return False
 
     def close(self) -> None:

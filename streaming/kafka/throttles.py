@@ -8,7 +8,6 @@ A rate may also be the default of all brokers (``kafka-configs --entity-default`
 is never touched here. In ``server.properties`` Kafka takes no notice of a rate. Source: ``BrokerConfigHandler``.
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.rates import BrokerRole, Role
 from streaming.kafka.connection import ClusterError
+from streaming.process.deadline import poll
 
 ROLES: tuple[Role, Role] = ("leader", "follower")
 _ALWAYS_THERE = {ConfigResourceType.TOPIC: "cleanup.policy", ConfigResourceType.BROKER: "node.id"}
@@ -212,13 +212,9 @@ def _hint(change: Change, said: str) -> str:
 
 
 def _wait_until_seen(admin: KafkaAdminClient, change: Change) -> None:
-    deadline = time.monotonic() + _SEEN_TIMEOUT_S
-    while (found := _shown(admin, change)) != change.value:
-        if time.monotonic() > deadline:
-            raise ClusterError(
-                f"{change}: accepted by Kafka, but it shows {found} after {_SEEN_TIMEOUT_S:.0f} s"
-            )
-        time.sleep(_POLL_S)
+    if not poll(lambda: _shown(admin, change) == change.value, timeout_s=_SEEN_TIMEOUT_S, pause_s=_POLL_S):
+        found = _shown(admin, change)
+        raise ClusterError(f"{change}: accepted by Kafka, but it shows {found} after {_SEEN_TIMEOUT_S:.0f} s")
 
 
 def _shown(admin: KafkaAdminClient, change: Change) -> str | None:

@@ -5,11 +5,11 @@ ever read, and it need not be compacted. May be used from several threads.
 """
 
 import threading
-import time
 
 import pulsar
 
 from streaming.ports.publishing import PublishError
+from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close, read_to_end
 from streaming.pulsar.commit import Commit, decode_commit
 from streaming.pulsar.link import PulsarLink
@@ -50,11 +50,11 @@ class PulsarMarkers:
 
         False while the broker cannot be reached: publishing will say so.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
             if self._look(_POLL_MS if timeout_s else _LOOK_MS) > epoch:
                 return True
-            if time.monotonic() >= deadline:
+            if deadline.is_over:
                 return False
 
     def close(self) -> None:

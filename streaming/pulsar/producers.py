@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import pulsar
 
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.process.deadline import Deadline
 from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 
@@ -59,13 +60,12 @@ class Acknowledged:
 
     def wait(self, *, timeout_s: float, most: int = 0) -> None:
         """Wait until at most so many are under way; raises ``NotSent``."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         with self._answered:
             while self._failure is None and self._under_way > most:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if deadline.is_over:
                     raise NotSent(f"no answer within {timeout_s:g} s", None)
-                self._answered.wait(left_s)
+                self._answered.wait(deadline.left_s)
             if self._failure is not None:
                 raise NotSent(str(self._failure), self._failure)
 
@@ -102,7 +102,7 @@ class Producers:
 
         A name that is in use is waited for: its holder was fenced on the commits topic, and gives up when it notices.
         """
-        deadline = time.monotonic() + wait_s
+        deadline = Deadline(wait_s)
         for topic, name in topics.items():
             if topic not in self._outputs:
                 self._outputs[topic] = self._take(topic, name, deadline)
@@ -125,7 +125,7 @@ class Producers:
         """Close without waiting: what is not answered by now must not be sent any more."""
         close(self._client)
 
-    def _take(self, topic: str, name: str, deadline: float) -> pulsar.Producer:
+    def _take(self, topic: str, name: str, deadline: Deadline) -> pulsar.Producer:
         while True:
             try:
                 return self._client.create_producer(
@@ -136,6 +136,6 @@ class Producers:
                     compression_type=_COMPRESSION,
                 )
             except pulsar.ProducerBusy:
-                if time.monotonic() > deadline:
+                if deadline.is_over:
                     raise
             time.sleep(_NAME_RETRY_S)

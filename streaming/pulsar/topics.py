@@ -5,7 +5,6 @@ deduplication is ever switched on, because exactly-once publishing needs it, and
 Pulsar's default; no message is changed by either. What else differs is named with the command that mends it.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from streaming.ports.topics import (
     TopicsWrong,
     Unreachable,
 )
+from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, PulsarAdmin
 from streaming.pulsar.admin.errors import PASSING
 from streaming.pulsar.admin.http import CredentialsError
@@ -210,13 +210,10 @@ def _keep(admin: PulsarAdmin, topic: str) -> None:
 
 def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
     """Until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
-    deadline = time.monotonic() + _APPLIED_WITHIN_S
-    while not is_applied():
-        if time.monotonic() > deadline:
-            raise StartError(
-                f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
-            )
-        time.sleep(_POLL_S)
+    if not poll(is_applied, timeout_s=_APPLIED_WITHIN_S, pause_s=_POLL_S):
+        raise StartError(
+            f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
+        )
 
 
 def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
