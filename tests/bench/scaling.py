@@ -63,6 +63,7 @@ LOADS = [
         (1, 30, 1000),
         (30, 10, 100),
         (1, 1000, 100),
+        (300, 10, 100),
     )
 ]
 """Small ones first: memory is what is resident after each, and nothing gives it back."""
