@@ -12,9 +12,6 @@ import copy
 from dataclasses import dataclass
 from traceback import walk_tb
 from types import FrameType
-from typing import Any
-
-import msgspec
 
 from state.engine.memory import Header, OpenRound
 from state.events import Rejection
@@ -81,32 +78,10 @@ def draft_of(header: Header) -> Header:
     draft = copy.copy(header)
     for name in Header.__struct_fields__:
         value = getattr(header, name)
-        if name == "rounds":
-            draft.rounds = dict(header.rounds)
-        elif name == "ledger":
-            draft.ledger = header.ledger.draft()
-        elif isinstance(value, _OWNED):
-            setattr(draft, name, _own(value))
+        if isinstance(value, dict | list):
+            setattr(draft, name, copy.copy(value))
+    draft.ledger = header.ledger.draft()
     return draft
-
-
-def _own(value: Any) -> Any:
-    """The same value in containers of its own; frozen values are shared."""
-    if isinstance(value, dict):
-        return {key: _own(each) if isinstance(each, _OWNED) else each for key, each in value.items()}
-    if isinstance(value, list):
-        return [_own(each) if isinstance(each, _OWNED) else each for each in value]
-    if value.__struct_config__.frozen:
-        return value
-    own = copy.copy(value)
-    for name in value.__struct_fields__:
-        each = getattr(value, name)
-        if isinstance(each, _OWNED):
-            setattr(own, name, _own(each))
-    return own
-
-
-_OWNED = (dict, list, msgspec.Struct)
 
 
 def count_error(header: Header, error: Exception, *, end_ms: int) -> None:
