@@ -51,7 +51,7 @@ def admit(
     """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
     admitted = Admitted()
     view = eligible.view
-    after = _Loads(view)
+    after, groups = _Loads(view), _GroupEvidence(eligible)
     sources = view.bundles.owners_of(plan.unload_rows)
     for place, (row, source, destination, by) in enumerate(
         zip(
@@ -84,6 +84,7 @@ def admit(
                 eligible,
                 plan,
                 circumstances,
+                groups,
                 expected,
                 place=place,
                 row=row,
@@ -158,6 +159,7 @@ def _unload(
     eligible: Eligible,
     plan: SheddingPlan,
     circumstances: Circumstances,
+    groups: "_GroupEvidence",
     expected: dict[str, dict[str, float]],
     *,
     place: int,
@@ -168,7 +170,7 @@ def _unload(
 ) -> Unload:
     view = eligible.view
     bundle, owner = view.bundles.names[row], view.brokers.names[source]
-    evidence = _evidence(eligible, plan, place=place, row=row, by=by, source=source)
+    evidence = _evidence(eligible, plan, groups, place=place, row=row, by=by, source=source)
     target, trigger = _name(view, destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
@@ -200,16 +202,44 @@ def _name(view: RoundView, broker: int) -> str | None:
 
 
 def _evidence(
-    eligible: Eligible, plan: SheddingPlan, *, place: int, row: int, by: int, source: int
+    eligible: Eligible,
+    plan: SheddingPlan,
+    groups: "_GroupEvidence",
+    *,
+    place: int,
+    row: int,
+    by: int,
+    source: int,
 ) -> dict[str, float | int | str]:
-    bundles, group = eligible.view.bundles, eligible.group_of(source)
-    compared = eligible.broker_groups == eligible.broker_groups[source]
+    bundles = eligible.view.bundles
     return {
         **plan.examined.evidence_of(by),
         **{name: column[place].item() for name, column in plan.unload_evidence.items()},
         "bundle_messages_per_s": float(bundles.messages_per_s[row]),
         "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
-        "brokers_count": int(compared.sum()),
-        "mean_usage_points": mean_points(100.0 * eligible.view.brokers.usage_ratio[compared]),
-        **({} if group is None else {"group": group}),
+        **groups.of(source),
     }
+
+
+class _GroupEvidence:
+    """What the evidence says of the brokers that a broker is compared with; worked out once for each group."""
+
+    def __init__(self, eligible: Eligible) -> None:
+        self._eligible = eligible
+        self._known: dict[int, dict[str, float | int | str]] = {}
+
+    def of(self, broker: int) -> dict[str, float | int | str]:
+        """Of the group of a broker row."""
+        group = int(self._eligible.broker_groups[broker])
+        if group not in self._known:
+            self._known[group] = self._work_out(broker)
+        return self._known[group]
+
+    def _work_out(self, broker: int) -> dict[str, float | int | str]:
+        name = self._eligible.group_of(broker)
+        compared = self._eligible.broker_groups == self._eligible.broker_groups[broker]
+        return {
+            "brokers_count": int(compared.sum()),
+            "mean_usage_points": mean_points(100.0 * self._eligible.view.brokers.usage_ratio[compared]),
+            **({} if name is None else {"group": name}),
+        }

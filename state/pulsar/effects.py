@@ -144,11 +144,13 @@ def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[
     """Bundles that are seen at another broker have left; those that nothing will be heard of any more stay."""
     found: dict[str, set[str]] = defaultdict(set)
     on_their_way = ledger.unloads_on_their_way()
-    owners = advanced.owners_of({each.bundle for each in on_their_way}) if on_their_way else {}
-    for each in on_their_way:
-        is_there = owners.get(each.bundle, each.source) == each.source
-        each.is_leaving = is_there and (end_ms < each.until_ms or each.is_watched)
-        if each.is_leaving and each.bundle in owners:
+    stays = [advanced.owns(each.source, each.bundle) for each in on_their_way]
+    gone = {each.bundle for each, is_there in zip(on_their_way, stays, strict=True) if not is_there}
+    elsewhere = advanced.owners_of(gone) if gone else {}
+    for each, is_there in zip(on_their_way, stays, strict=True):
+        may_leave = is_there or each.bundle not in elsewhere
+        each.is_leaving = may_leave and (end_ms < each.until_ms or each.is_watched)
+        if each.is_leaving and is_there:
             found[each.source].add(each.bundle)
     return found
 

@@ -81,7 +81,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.starts.tobytes(),
             fleet.listed_rows.astype("<u4").tobytes(),
             fleet.run_start_ms.tobytes(),
-            "\n".join(fleet.bundles),
+            _text_of(fleet),
             fleet.owner.astype("<i4").tobytes(),
             fleet.averages.tobytes(),
             fleet.samples.astype("<u4").tobytes(),
@@ -93,6 +93,12 @@ def encode_fleet(fleet: Fleet) -> bytes:
             *_split_columns(fleet),
         )
     )
+
+
+def _text_of(fleet: Fleet) -> str:
+    """Names joined; those that are still as they were stored are not joined again."""
+    names, text = fleet.stored_bundles
+    return text if names is fleet.bundles else "\n".join(fleet.bundles)
 
 
 def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
@@ -116,6 +122,7 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)
     fleet.bundles = _split(body.bundles)
+    fleet.stored_bundles = (fleet.bundles, body.bundles)
     fleet.owner = np.frombuffer(body.owner, dtype="<i4").astype(np.int64)
     fleet.averages = np.frombuffer(body.averages, dtype="<f8").reshape(-1, 4)
     fleet.samples = np.frombuffer(body.samples, dtype="<u4").astype(np.int64)

@@ -6,9 +6,11 @@ Averages belong to the bundle and survive moves. All of it is columns and C-leve
 bundles are not, save those of a broker whose listing changed.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import cached_property
+from itertools import pairwise, repeat
 from operator import itemgetter
 
 import numpy as np
@@ -49,7 +51,7 @@ class Sampling:
     """Leave out the first sample of a bundle's new owner."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Advanced:
     """The fleet after a round."""
 
@@ -63,6 +65,19 @@ class Advanced:
     def owned_count(self) -> int:
         """Leading rows."""
         return len(self.counts)
+
+    def owns(self, broker: str, bundle: str) -> bool:
+        """Whether a broker of the round owns a bundle; quick, for those who know where it should be."""
+        start, end = self._spans.get(broker, (0, 0))
+        names = self.fleet.bundles
+        row = bisect_left(names, bundle, start, end)
+        return row < end and names[row] == bundle
+
+    @cached_property
+    def _spans(self) -> dict[str, tuple[int, int]]:
+        """By broker, its bundles' rows, ascending by name."""
+        edges = np.searchsorted(self.fleet.owner[: self.owned_count], np.arange(len(self.fleet.brokers) + 1))
+        return dict(zip(self.fleet.brokers, pairwise(edges.tolist()), strict=True))
 
     def owners_of(self, bundles: Container[str]) -> dict[str, str]:
         """Owner of each of ``bundles`` that a broker of the round lists."""
@@ -264,7 +279,9 @@ def _carry_bundles(
     kept = np.flatnonzero(unseen & (round_end_ms - before.last_ms <= max_age_ms))
     new_place = {name: row for row, name in enumerate(after.brokers)}
     moved_to = np.array([new_place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
-    after.bundles = owned + [before.bundles[row] for row in kept.tolist()]
+    is_same = listings.is_as_before and len(owned) + len(kept) == len(before.bundles)
+    after.bundles = before.bundles if is_same else owned + [before.bundles[row] for row in kept.tolist()]
+    after.stored_bundles = before.stored_bundles
     after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
@@ -307,17 +324,18 @@ def _sample(
     remembered = old >= 0
     if len(before.bundles):
         remembered &= listings.time_ms[rows] - before.last_ms[old] <= max_age_ms
-    at = old[remembered]
+    is_whole = listings.is_as_before and bool(remembered.all())
+    known, at = (slice(count),) * 2 if is_whole else (np.flatnonzero(remembered), old[remembered])
     owed = np.zeros(count, dtype=np.bool_)
     if sampling.skip_after_move:
         place = {name: row for row, name in enumerate(after.brokers)}
         now_at = np.array([place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
-        owed[remembered] = before.owed_skip[at] | (now_at[before.owner[at]] != owner[remembered])
+        owed[known] = before.owed_skip[at] | (now_at[before.owner[at]] != owner[known])
     reported = listings.has_traffic[rows]
-    taken = reported & ~owed
-    traffic = listings.traffic[rows][taken]
     after.owed_skip[:count] = owed & ~reported
-    known = np.flatnonzero(remembered)
+    is_taken = reported & ~owed
+    taken = slice(count) if is_taken.all() else is_taken  # a slice takes a view, no copy
+    traffic = (listings.traffic if count == len(listings.bundles) else listings.traffic[rows])[taken]
     after.averages[known], after.samples[known] = before.averages[at], before.samples[at]
     _average(after.averages[:count], after.samples[:count], taken, traffic, sampling.samples)
     if sampling.split_samples:
@@ -333,7 +351,7 @@ def _sample(
             column[:] = 0
 
 
-def _average(averages: Floats, samples: Ints, taken: Bools, sample: Floats, most: int) -> None:
+def _average(averages: Floats, samples: Ints, taken: Bools | slice, sample: Floats, most: int) -> None:
     """Put a sample into the running averages of the rows ``taken``, in place: ``avg = ((n - 1) avg + x) / n``."""
     samples[taken] = np.minimum(samples[taken] + 1, most)
     weight = samples[taken, None]
@@ -350,7 +368,9 @@ def _carry_brokers(
     absent: list[tuple[str, int]],
 ) -> None:
     """Listings of the brokers that reported, and of those that are only absent for now."""
-    listed = _match(after.bundles, listings.bundles)
+    listed = (
+        _rows(len(listings.bundles)) if listings.is_as_before else _match(after.bundles, listings.bundles)
+    )
     ends = np.searchsorted(listings.broker, np.arange(len(names) + 1))
     entries: dict[str, tuple[int, Ints, Ints]] = {
         name: (

@@ -34,6 +34,7 @@ class Fleet:
         "split_hits",
         "split_samples",
         "starts",
+        "stored_bundles",
     )
 
     def __init__(self) -> None:
@@ -49,6 +50,8 @@ class Fleet:
         """When the unbroken run of each listing began."""
         self.bundles: list[str] = []
         """Bundle names; b of them."""
+        self.stored_bundles: tuple[list[str], str] = ([], "")
+        """The list of names that was read from the store, and the text it was read from; not stored itself."""
         self.owner: Ints = np.zeros(0, dtype=np.int64)
         """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
         self.averages: Floats = np.zeros((0, 4))

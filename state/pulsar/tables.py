@@ -1,6 +1,7 @@
 """From a round's reports and the fleet to the columns a policy sees."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -49,7 +50,9 @@ class Loads:
 
     def traffic_of(self, broker: str) -> Traffic:
         """Load of a broker that reported. Raises ``ValueError`` for another."""
-        row = self.names.index(broker)
+        row = bisect_left(self.names, broker)
+        if self.names[row : row + 1] != (broker,):
+            raise ValueError(f"{broker} did not report")
         return Traffic(float(self.messages_per_s[row]), float(self.bytes_per_s[row]))
 
 

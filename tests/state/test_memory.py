@@ -39,7 +39,7 @@ def test_a_header_comes_back_as_it_was():
 @pytest.mark.parametrize("build", [full_fleet, fleet_without_splits, Fleet])
 def test_a_fleet_comes_back_as_it_was(build: Callable[[], Fleet]):
     before, after = build(), decode_fleet(encode_fleet(build()))
-    for name in Fleet.__slots__:
+    for name in set(Fleet.__slots__) - {"stored_bundles"}:  # says how it was stored
         was, is_ = getattr(before, name), getattr(after, name)
         if isinstance(was, np.ndarray):
             assert was.dtype == is_.dtype, name
