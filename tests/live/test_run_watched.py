@@ -93,10 +93,13 @@ def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
             )
             stage.send_raw(b"east-1", b"not json")
             stage.send(played(range(2, 8)))
-            action = json.loads(stage.wait_for(stage.topics.actions, 1, running=[run])[0])["id"]
-            stage.send([result(action, "failed", time_s=START_S + 8 * LENGTH_S)])
-            stage.send(played(range(8, 9)))
-            stage.wait_for(stage.topics.audit, 9, running=[run])
+            failing = json.loads(stage.wait_for(stage.topics.actions, 1, running=[run])[0])["id"]
+            stage.send([result(failing, "failed", time_s=START_S + 8 * LENGTH_S)])
+            stage.send(played(range(8, 9)))  # the bundle is unloaded again
+            again = json.loads(stage.wait_for(stage.topics.actions, 2, running=[run])[1])["id"]
+            stage.send([result(again, "succeeded", time_s=START_S + 9 * LENGTH_S)])
+            stage.send(played(range(9, 14)))  # rounds that show no effect, after which the action is judged
+            stage.wait_for(stage.topics.audit, 14, running=[run])
 
             questions = [*asked_by_dashboards(), *asked_for_by_rules()]
             missing = wait_for_answers(prometheus, questions, running=run)

@@ -1,6 +1,7 @@
 """A Kafka cluster's rounds: what caps a throttle, what holds it, and what the summary says of it."""
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -8,10 +9,13 @@ import pytest
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
-from state.events import ActionResult, Event
+from state.events import ActionResult, Event, KafkaLoadReport, Reassignment
+from state.kafka.memory import decode_kafka
+from state.kafka_reports import BrokerLogs, MoveRow
 from state.settings import Mode
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
+from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.kafka.test_attempted import moving
 from tests.state.traces import CLUSTER, ROUNDS, overlay
 
@@ -120,3 +124,49 @@ def test_a_dry_run_decides_once_and_goes_on_as_if_it_were_done() -> None:
     assert sum(each["kind"] == "action" for each in outputs) == 1
     assert next(each for each in outputs if each["kind"] == "action")["dry_run"]
     assert reasons(outputs)[-1] == "no throttle decided: kept"
+
+
+def test_progress_is_watched_also_while_a_change_is_held() -> None:
+    """From the fifth round on a second topic moves, and a pause keeps it from being throttled."""
+    settings = ClusterSettingsSource(
+        compose(
+            {
+                "kafka": {
+                    "rounds": ROUNDS | {"warmup_rounds": 1},
+                    "throttle": {"floor_bytes_per_s": FLOOR},
+                },
+                "pulsar": {"rounds": ROUNDS},
+            }
+        )
+    )
+    store, found = DictStore(), []
+    controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=settings)
+    for event in [
+        overlay(19, paused=True),
+        *both_moving(["t"], range(4)),
+        *both_moving(["t", "u"], range(4, 8)),
+    ]:
+        outputs = controller.step(event).outputs
+        if outputs:
+            controller.commit()
+            watch = decode_kafka(store.fleet() or b"").pacing.watch
+            found.append(
+                (json.loads(outputs[-1].data)["reason"], watch.samples[-1].at_ms if watch.samples else None)
+            )
+    held = [at_ms for reason, at_ms in found if reason.startswith("moves-joined is held, paused")]
+    assert len(held) == 3
+    assert held == sorted(set(held)), "a sample a round"
+
+
+def both_moving(topics: list[str], numbers: Iterable[int]) -> Iterator[Event]:
+    """Rounds in which a partition of each topic moves from brokers 1 and 2 to 3."""
+    for number in numbers:
+        time_ms = 10_000 * number + 5000
+        rows = [MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2)) for topic in topics]
+        yield Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(*rows))
+        for broker in (1, 2, 3):
+            size = 1000 * (number + 1000) if broker < 3 else 10 * number
+            table = replica_table(*(Replica(topic, 0, size, size) for topic in topics))
+            yield KafkaLoadReport(
+                id=f"l{number}", time_ms=time_ms, broker=str(broker), logs=BrokerLogs(broker, table)
+            )
