@@ -8,7 +8,7 @@ from policies.throttle.lists import ThrottledLists
 from policies.throttle.moves import Moves
 from policies.throttle.needs import Needs
 from policies.throttle.progress import Eta, Watch
-from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, RatePlan
+from policies.throttle.rates import NO_CAPS, BrokerRole, Caps, RatePlan, rates_by_role
 
 Trigger = Literal[
     "first-throttle",
@@ -80,10 +80,7 @@ class PacingMemory:
 
     def rates(self) -> dict[BrokerRole, int]:
         """Rates in force by role."""
-        return {
-            **{BrokerRole("leader", broker): rate for broker, rate in self.leader_rates.items()},
-            **{BrokerRole("follower", broker): rate for broker, rate in self.follower_rates.items()},
-        }
+        return rates_by_role(self.leader_rates, self.follower_rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

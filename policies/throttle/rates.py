@@ -28,6 +28,16 @@ class BrokerRole(NamedTuple):
         return f"{self.role}:{self.broker}"
 
 
+def rates_by_role(
+    leader_rates: Mapping[int, int], follower_rates: Mapping[int, int]
+) -> dict[BrokerRole, int]:
+    """One mapping of the rates by broker."""
+    return {
+        **{BrokerRole("leader", broker): rate for broker, rate in leader_rates.items()},
+        **{BrokerRole("follower", broker): rate for broker, rate in follower_rates.items()},
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
     """What may be used at most; None: anything."""

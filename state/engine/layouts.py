@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from state.engine.upgrade_kafka import with_move_table, with_replica_table
+from state.engine.upgrade_kafka import with_move_table, with_replica_table, with_throttle_configs
 from state.engine.upgrade_ledger import with_ledger
 
 VERSION = 3
@@ -32,12 +32,14 @@ Upgrade = Callable[[Kind, Any], Any]
 
 
 def _from_2(kind: Kind, body: Any) -> Any:
-    """Version 3 keeps decisions in one ledger, a policy's memory under its name, and Kafka's reports as columns."""
+    """Version 3 keeps decisions in one ledger, a policy's memory under its name, and Kafka's reports and throttle in other fields."""
     match kind:
         case "header":
             return with_ledger(body)
         case "logs":
             return with_replica_table(body)
+        case "kafka":
+            return with_throttle_configs(body)
         case "moves":
             return with_move_table(body)
         case "fleet":

@@ -1,7 +1,12 @@
-"""From version 2 of the layout of a Kafka cluster's waiting reports, which trimtab 0.1.0 wrote, to version 3: rows become columns."""
+"""From version 2 of the layout of a Kafka cluster, which trimtab 0.1.0 wrote, to version 3.
+
+Rows of waiting reports become columns. Of its throttle, version 2 kept what was in force before a decision without a result,
+or before a dry-run; version 3 keeps what was confirmed and what was attempted.
+"""
 
 from typing import Any
 
+from policies.throttle.lists import ThrottledLists, union
 from state.kafka_reports import MoveRow, MoveTable, ReplicaTable
 
 
@@ -16,3 +21,26 @@ def with_move_table(body: Any) -> Any:
     """The waiting word on reassignments."""
     time_ms, id_, (rows, *rest) = body
     return [time_ms, id_, [MoveTable.of_rows([MoveRow(*row) for row in rows]), *rest]]
+
+
+def with_throttle_configs(body: Any) -> Any:
+    """A cluster's memory. Rates that somebody changed are in force, and count as confirmed."""
+    last_ms, topics, readings, pacing, pending, attempted, is_running, failures_count, retry_ms, real = body[
+        :10
+    ]
+    drift_rounds, tells_rates, tells_lists, _changed_rates, rated_topics, rates = body[10:]
+    in_force = pacing if real is None else real
+    asked, confirmed, attempted = None, _configs_of(in_force), [attempted, {}, {}]
+    if pending is not None:
+        action_id, expires_ms, before, added, leader_rates, follower_rates, _cleared = pending
+        asked = [action_id, expires_ms, _configs_of(in_force)]
+        confirmed = _configs_of(before)
+        both = union(ThrottledLists(**attempted[0]), ThrottledLists(**added))
+        attempted = [both, leader_rates, follower_rates]
+    throttle = [pacing, real is not None, asked, confirmed, attempted]
+    progress = [is_running, failures_count, retry_ms, drift_rounds, tells_rates, tells_lists]
+    return [last_ms, topics, readings, rated_topics, rates, *throttle, *progress]
+
+
+def _configs_of(pacing: dict[str, Any]) -> list[Any]:
+    return [pacing["added"], pacing["leader_rates"], pacing["follower_rates"]]

@@ -5,8 +5,9 @@ in force from then on: it is named and kept for as long as the rules would keep 
 so that nobody's rate holds a move for ever. Known to undo lists or rates of others: ``kafka-reassign-partitions``
 (``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
 
-A difference counts only while no decision of ours is on its way, only for brokers that reported, and only once reports have
-shown that they tell such settings at all. Two rounds in a row, because a sweep may have begun before our last change was there.
+What is there is compared with what was confirmed. A difference counts only while no decision of ours is on its way, only for
+brokers that reported, and only once reports have shown that they tell such settings at all. Two rounds in a row, because a
+sweep may have begun before our last change was there.
 """
 
 from collections.abc import Mapping
@@ -14,10 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from policies.throttle.lists import EVERYTHING, ThrottledLists, entries_of, lists_of, text_of
 from policies.throttle.moves import Moves
-from policies.throttle.pacing_plan import ThrottleDecision
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
-from state.kafka.memory import KafkaMemory
+from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
 
 _SURE_AFTER_ROUNDS = 2
@@ -48,50 +48,39 @@ NO_DRIFT = Drift()
 
 def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
     """What is not as decided, and the part of it that is sure. Takes rates that are in force into ``memory``."""
-    drift = _find_drift(memory, observation)
+    is_settled = memory.asked is None and not memory.is_shadow and memory.failures_count == 0
+    if not is_settled or not memory.pacing.is_active or observation.moves is None:
+        memory.drift_rounds = 0
+        return NO_DRIFT, NO_DRIFT
+    drift = _find_drift(memory, observation, observation.moves)
     memory.drift_rounds = 0 if drift.is_empty else min(memory.drift_rounds + 1, _SURE_AFTER_ROUNDS)
-    if memory.drift_rounds < _SURE_AFTER_ROUNDS:
+    if 0 < memory.drift_rounds < _SURE_AFTER_ROUNDS:
         return drift, NO_DRIFT
-    changed = {role: rate for role, rate in drift.rates.items() if rate is not None}
-    if changed:
-        _take_over(memory, changed)
+    _take_over(memory, observation, drift)
     return drift, drift
 
 
-def changed_rates(memory: KafkaMemory, drift: Drift) -> dict[str, int | None]:
-    """Every rate that is not as it was decided, by role as in ``leader:101``, in order."""
-    found: dict[str, int | None] = dict(memory.changed_rates)
-    found |= {str(role): rate for role, rate in drift.rates.items()}
-    return dict(sorted(found.items()))
-
-
-def forget_changed_rates(memory: KafkaMemory, decision: ThrottleDecision) -> None:
-    """Rates that are decided anew, or taken off, are nobody else's any more."""
-    kept = {str(role): rate for role, rate in decision.set_rates.items()}
-    memory.changed_rates = {
-        name: rate for name, rate in memory.changed_rates.items() if kept.get(name) == rate
-    }
-
-
-def _find_drift(memory: KafkaMemory, observation: Observation) -> Drift:
-    pacing = memory.pacing
-    is_settled = memory.pending is None and memory.real is None and memory.failures_count == 0
-    if not is_settled or not pacing.is_active or observation.moves is None:
-        return NO_DRIFT
-    there = {
-        role: observation.rates_there.get(role)
-        for role in pacing.rates()
-        if role.broker in observation.brokers
-    }
-    lost = _lost_entries(pacing.added, observation.lists, observation.moves)
-    memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
-    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
+def _find_drift(memory: KafkaMemory, observation: Observation, moves: Moves) -> Drift:
+    confirmed, there = memory.confirmed, observation.rates_there
     return Drift(
-        lost=lost if memory.tells_lists else ThrottledLists(),
-        rates={role: rate for role, rate in there.items() if rate != pacing.rates()[role]}
-        if memory.tells_rates
-        else {},
+        lost=_lost_entries(confirmed.lists, observation.lists, moves)
+        if memory.tells_lists
+        else ThrottledLists(),
+        rates={
+            role: there.get(role)
+            for role, rate in _reported(memory, observation).items()
+            if there.get(role) != rate
+        },
     )
+
+
+def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole, int]:
+    """Rates that were confirmed, of brokers whose reports tell rates."""
+    if not memory.tells_rates:
+        return {}
+    return {
+        role: rate for role, rate in memory.confirmed.rates().items() if role.broker in observation.brokers
+    }
 
 
 def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
@@ -121,13 +110,16 @@ def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[
     return found
 
 
-def _take_over(memory: KafkaMemory, rates: Mapping[BrokerRole, int]) -> None:
+def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
     """What is there is what is in force; progress at other rates says nothing of it."""
-    in_force = {**memory.pacing.rates(), **rates}
-    memory.changed_rates = {**memory.changed_rates, **{str(role): rate for role, rate in rates.items()}}
-    memory.pacing = replace(
-        memory.pacing,
-        leader_rates={role.broker: rate for role, rate in in_force.items() if role.role == "leader"},
-        follower_rates={role.broker: rate for role, rate in in_force.items() if role.role == "follower"},
-        watch=Watch(),
-    )
+    changed = {role: rate for role, rate in drift.rates.items() if rate is not None}
+    before = memory.pacing.rates()
+    in_force = {**before, **_reported(memory, observation), **changed}
+    if in_force != before:
+        configs = ThrottleConfigs.of(memory.pacing.added, in_force)
+        memory.pacing = replace(
+            memory.pacing,
+            leader_rates=configs.leader_rates,
+            follower_rates=configs.follower_rates,
+            watch=Watch(),
+        )

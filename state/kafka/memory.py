@@ -1,9 +1,10 @@
 """What is remembered of a Kafka cluster between rounds, as compact bytes with a version.
 
-Beside the policy's own memory: the logs as they were read last, from which write rates come, and the decision whose end
-is not known yet.
+Beside the policy's own memory: the logs as they were read last, from which write rates come, what of the cluster's throttle
+is or may be ours, and the decision whose end is not known yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -11,7 +12,7 @@ import numpy as np
 
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.pacing_plan import PacingMemory
-from policies.throttle.rates import Role
+from policies.throttle.rates import BrokerRole, rates_by_role
 from state.engine.layouts import seal, unseal
 from state.kafka.partition_table import PartitionTable
 from state.kafka_reports import BrokerLogs, MovesReport
@@ -22,20 +23,39 @@ KNOWN_RATE = ("write_bytes_per_s", "at_ms")
 """Numbers of what was written to a partition when that was known last."""
 
 
-class Pending(msgspec.Struct, frozen=True, array_like=True):
+class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
+    """Kafka's dynamic configs that make a throttle: replica lists of topics, rates of brokers in bytes/s; KIP-73."""
+
+    lists: ThrottledLists = ThrottledLists()
+    leader_rates: dict[int, int] = {}
+    follower_rates: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, lists: ThrottledLists, rates: Mapping[BrokerRole, int]) -> "ThrottleConfigs":
+        """From rates by role."""
+        return cls(
+            lists,
+            {role.broker: rate for role, rate in rates.items() if role.role == "leader"},
+            {role.broker: rate for role, rate in rates.items() if role.role == "follower"},
+        )
+
+    def rates(self) -> dict[BrokerRole, int]:
+        """By role."""
+        return rates_by_role(self.leader_rates, self.follower_rates)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing."""
+        return not (self.lists.leader or self.lists.follower or self.leader_rates or self.follower_rates)
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
     """A decision whose result has not come."""
 
     action_id: str
     expires_ms: int
-    before: PacingMemory
-    """To go back to if it was not carried out."""
-    added: ThrottledLists
-    """Entries it adds."""
-    leader_rates: dict[int, int]
-    """As they shall be."""
-    follower_rates: dict[int, int]
-    cleared: list[tuple[Role, int]]
-    """Rates that it takes off."""
+    wanted: ThrottleConfigs
+    """All of ours, once it is carried out."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,24 +69,25 @@ class KafkaMemory:
     rates: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(KNOWN_RATE)))
     """The columns of ``KNOWN_RATE``, of the partitions that move, for rounds in which none is reported."""
     pacing: PacingMemory = field(default_factory=PacingMemory)
-    pending: Pending | None = None
-    attempted: ThrottledLists = field(default_factory=ThrottledLists)
-    """Entries of decisions that failed: some may be on the cluster all the same, and they are nobody else's."""
+    """The throttle that is wanted."""
+    is_shadow: bool = False
+    """Whether ``pacing`` is what a dry-run decided, so that nothing of it is on the cluster."""
+    asked: Asked | None = None
+    confirmed: ThrottleConfigs = field(default_factory=ThrottleConfigs)
+    """What is on the cluster because of us: a result or the cluster itself said so."""
+    attempted: ThrottleConfigs = field(default_factory=ThrottleConfigs)
+    """What decisions without such a word set: it may be on the cluster beside ``confirmed``."""
     is_running: bool = False
     """Whether Kafka carried anything out when it was looked at last; a throttle may be set before."""
     failures_count: int = 0
     """Decisions in a row that were not carried out."""
     retry_ms: int = 0
     """Nothing is decided before; the more failures, the later."""
-    real: PacingMemory | None = None
-    """What is on the cluster while ``pacing`` is what a dry-run decided; None: ``pacing`` itself."""
     drift_rounds: int = 0
     """Rounds in a row in which settings of ours were not as decided."""
     tells_rates: bool = False
     """Whether reports tell rates at all: from one that does not, nothing can be missing."""
     tells_lists: bool = False
-    changed_rates: dict[str, int] = field(default_factory=dict)
-    """Rates in force that somebody set in place of ours, by role as in ``leader:101``."""
 
 
 class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
@@ -108,21 +129,37 @@ class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
 class _MemoryBytes(msgspec.Struct, array_like=True):
     last_ms: dict[str, int]
     topics: list[str]
-    columns: bytes
+    readings: bytes
+    rated_topics: list[str]
+    rates: bytes
     pacing: PacingMemory
-    pending: Pending | None
-    attempted: ThrottledLists
+    is_shadow: bool
+    asked: Asked | None
+    confirmed: ThrottleConfigs
+    attempted: ThrottleConfigs
     is_running: bool
     failures_count: int
     retry_ms: int
-    real: PacingMemory | None
-    drift_rounds: int = 0
-    tells_rates: bool = False
-    tells_lists: bool = False
-    changed_rates: dict[str, int] = {}
-    rated_topics: list[str] = []
-    rates: bytes = b""
+    drift_rounds: int
+    tells_rates: bool
+    tells_lists: bool
 
+
+_SAME = (
+    "last_ms",
+    "pacing",
+    "is_shadow",
+    "asked",
+    "confirmed",
+    "attempted",
+    "is_running",
+    "failures_count",
+    "retry_ms",
+    "drift_rounds",
+    "tells_rates",
+    "tells_lists",
+)
+"""Fields that are stored as they are."""
 
 _memory = msgspec.msgpack.Decoder(_MemoryBytes)
 _logs = msgspec.msgpack.Decoder(WaitingLogs)
@@ -131,23 +168,11 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
     """Bytes of a memory; 80 bytes a moving partition, and the throttled replica lists."""
+    topics, readings = _bytes_of(memory.readings)
+    rated_topics, rates = _bytes_of(memory.rates)
+    same = {name: getattr(memory, name) for name in _SAME}
     return seal(
-        _MemoryBytes(
-            memory.last_ms,
-            *_bytes_of(memory.readings),
-            memory.pacing,
-            memory.pending,
-            memory.attempted,
-            memory.is_running,
-            memory.failures_count,
-            memory.retry_ms,
-            memory.real,
-            memory.drift_rounds,
-            memory.tells_rates,
-            memory.tells_lists,
-            memory.changed_rates,
-            *_bytes_of(memory.rates),
-        )
+        _MemoryBytes(topics=topics, readings=readings, rated_topics=rated_topics, rates=rates, **same)
     )
 
 
@@ -155,20 +180,9 @@ def decode_kafka(value: bytes) -> KafkaMemory:
     """Memory from bytes. Raises what ``unseal`` does."""
     body = _memory.decode(unseal("kafka", value))
     return KafkaMemory(
-        last_ms=body.last_ms,
-        readings=_table_of(body.topics, body.columns, READING),
-        pacing=body.pacing,
-        pending=body.pending,
-        attempted=body.attempted,
-        is_running=body.is_running,
-        failures_count=body.failures_count,
-        retry_ms=body.retry_ms,
-        real=body.real,
-        drift_rounds=body.drift_rounds,
-        tells_rates=body.tells_rates,
-        tells_lists=body.tells_lists,
-        changed_rates=body.changed_rates,
+        readings=_table_of(body.topics, body.readings, READING),
         rates=_table_of(body.rated_topics, body.rates, KNOWN_RATE),
+        **{name: getattr(body, name) for name in _SAME},
     )
 
 

@@ -1,6 +1,6 @@
 """One closed round of a Kafka cluster: from its reports to at most one throttle action and its summary.
 
-The order is fixed: restart, control, what was seen, what became of the last decision, pacing, holds, memory, outputs.
+The order is fixed: restart, control, what was seen, what of the throttle is there, pacing, holds, memory, outputs.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from policies.throttle.rates import BrokerRole, Caps, loads_of
 from state.engine import holds
 from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
-from state.kafka import drift, pursuit
+from state.kafka import drift, reconcile
 from state.kafka.actions import leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
@@ -44,9 +44,6 @@ def decide(
     """The outputs of a round that somebody reported in. Changes ``memory``."""
     if closing.restarted:
         memory.readings, memory.rates = KafkaMemory().readings, KafkaMemory().rates
-    if closing.mode == "act" and memory.real is not None:
-        # What a dry-run decided never happened; what was in force before it still is.
-        memory.pacing, memory.real = memory.real, None
     closed = Closed(closing, reports)
     _update_brokers(memory, closed)
     observation = observe(
@@ -58,7 +55,7 @@ def decide(
         hold_ms=closed.settings.throttle.stale_rounds_count * header.length_ms,
     )
     memory.readings, memory.rates = observation.readings, observation.rates
-    pursuit.settle_pending(memory, observation, end_ms=closing.end_ms)
+    reconcile.reconcile(memory, observation, end_ms=closing.end_ms, is_acting=closing.mode == "act")
     return _decide(header, memory, closed, observation)
 
 
@@ -95,6 +92,8 @@ def _decide(header: Header, memory: KafkaMemory, closed: Closed, observation: Ob
     drift_seen, sure = drift.observe_drift(memory, observation)
     settings = closed.settings.throttle
     decision, after, explanation = pace(_snapshot(memory, closed, observation, sure), memory.pacing, settings)
+    if decision is not None:
+        decision = reconcile.remove_attempted(decision, memory, after)
     hold = None if decision is None else _hold(decision, header, memory, closed)
     actions: list[Output] = []
     if decision is not None and hold is None:
@@ -157,7 +156,7 @@ def _snapshot(memory: KafkaMemory, closed: Closed, observation: Observation, sur
     return PacingSnapshot(
         now_ms=observation.at_ms,
         moves=observation.moves,
-        lists=pursuit.foreign_lists(observation, memory),
+        lists=reconcile.foreign_lists(observation, memory),
         lost=sure.lost,
         is_rate_lost=sure.is_rate_lost,
         caps=caps,
@@ -236,11 +235,10 @@ def _remember(
     closing: Closing,
 ) -> None:
     """A dry-run is taken for done, so that it goes on to say what would come next."""
-    drift.forget_changed_rates(memory, decision)
-    if not closing.is_dry_run:
-        pursuit.remember_pending(memory, decision, action_id=action.id, expires_ms=closing.expires_ms)
-    elif memory.real is None:
-        memory.real = memory.pacing
+    if closing.is_dry_run:
+        memory.is_shadow = True
+    else:
+        reconcile.remember_asked(memory, decision, after, action_id=action.id, expires_ms=closing.expires_ms)
     memory.pacing = after
 
 

@@ -12,7 +12,7 @@ from policies.throttle.rates import loads_of
 from state.engine import summary
 from state.engine.closing import Closing
 from state.engine.memory import Header
-from state.kafka import drift, pursuit
+from state.kafka import reconcile
 from state.kafka.actions import NAME, bottleneck, total
 from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
@@ -85,8 +85,8 @@ def _throttle(
     is_held: bool,
 ) -> ThrottleSummary:
     needs, plan, eta, moves = explanation.needs, explanation.plan, explanation.eta, observation.moves
-    strange = others_lists(pursuit.foreign_lists(observation, memory), memory.pacing.added)
-    ours = pursuit.own_rates(memory)
+    strange = others_lists(reconcile.foreign_lists(observation, memory), memory.pacing.added)
+    ours = reconcile.ours(memory).rates()
     lacking = () if needs is None else needs.lacking
     return ThrottleSummary(
         outcome="held" if is_held else explanation.outcome,
@@ -134,7 +134,7 @@ def _throttle(
         },
         lost_leader_throttled_replicas=dict(sorted(drift_seen.lost.leader.items())),
         lost_follower_throttled_replicas=dict(sorted(drift_seen.lost.follower.items())),
-        changed_rates_bytes_per_s=drift.changed_rates(memory, drift_seen),
+        changed_rates_bytes_per_s={str(role): rate for role, rate in sorted(drift_seen.rates.items())},
         failures_count=memory.failures_count,
         retry_at=rfc3339(memory.retry_ms) if memory.failures_count else None,
     )

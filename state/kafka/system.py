@@ -9,7 +9,7 @@ from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Event, KafkaLoadReport, Reassignment
-from state.kafka import pursuit, rounds
+from state.kafka import reconcile, rounds
 from state.kafka.actions import NAME
 from state.kafka.memory import (
     KafkaMemory,
@@ -67,7 +67,11 @@ class Kafka(System[KafkaMemory]):
     def forgotten(self, memory: KafkaMemory) -> KafkaMemory:
         """A throttle of ours that is or may be in force stays: otherwise it would stay on the brokers for ever."""
         return KafkaMemory(
-            pacing=memory.pacing, pending=memory.pending, attempted=memory.attempted, real=memory.real
+            pacing=memory.pacing,
+            is_shadow=memory.is_shadow,
+            asked=memory.asked,
+            confirmed=memory.confirmed,
+            attempted=memory.attempted,
         )
 
     def needs_memory(self, open_round: OpenRound) -> bool:  # noqa: ARG002  a result changes it, too
@@ -81,7 +85,7 @@ class Kafka(System[KafkaMemory]):
     ) -> KafkaMemory:
         after = KafkaMemory() if memory is None else copy.copy(memory)
         for result in sorted(open_round.results):
-            pursuit.apply_result(after, result.action_id, result.outcome, at_ms=result.time_ms)
+            reconcile.apply_result(after, result.action_id, result.outcome, at_ms=result.time_ms)
         return after
 
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:

@@ -15,7 +15,7 @@ from state.engine.encoding import decode_header
 from state.engine.memory import Header
 from state.engine.store import DictStore, WaitingKey
 from state.events import Event, KafkaLoadReport, LoadReport, Reassignment
-from state.kafka import drift, pursuit
+from state.kafka import drift, reconcile
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
 from state.kafka_reports import BrokerLogs, MoveRow
@@ -133,7 +133,7 @@ def test_a_round_that_fails_at_any_step_leaves_the_memory_as_it_was_but_for_the_
 
 
 KAFKA_STEPS = [
-    (pursuit, "settle_pending"),
+    (reconcile, "reconcile"),
     (drift, "observe_drift"),
     (kafka_rounds, "pace"),
     (kafka_rounds, "throttle_action"),

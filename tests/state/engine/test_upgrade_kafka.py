@@ -1,9 +1,14 @@
 """What trimtab 0.1.0 stored of a Kafka cluster's waiting reports is read by today's as it was meant."""
 
-import msgspec
+from typing import Any
 
+import msgspec
+import pytest
+
+from policies.throttle.lists import ThrottledLists
+from policies.throttle.pacing_plan import PacingMemory
 from state.engine.layouts import unseal
-from state.kafka.memory import decode_logs, decode_moves
+from state.kafka.memory import Asked, ThrottleConfigs, decode_kafka, decode_logs, decode_moves
 from state.kafka_reports import MoveRow
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 
@@ -42,3 +47,42 @@ def test_moves_become_columns_with_what_kafka_is_adding_already() -> None:
 def test_what_has_the_columns_already_is_not_touched() -> None:
     body = [5, "l", [1, [["t"], b""]]]
     assert unseal("logs", bytes([3]) + msgspec.msgpack.encode(body)) == msgspec.msgpack.encode(body)
+
+
+BEFORE = PacingMemory(begun_ms=1, added=ThrottledLists(leader={"t": "0:1"}), leader_rates={1: 5})
+AFTER = PacingMemory(begun_ms=1, added=ThrottledLists(leader={"t": "0:1,0:2"}), leader_rates={1: 7, 2: 7})
+SHOWN = PacingMemory(begun_ms=2, leader_rates={1: 9})
+PENDING = ["a", 9, BEFORE, ThrottledLists(leader={"t": "0:2"}), {1: 7, 2: 7}, {3: 8}, [["leader", 4]]]
+FAILED = ThrottledLists(follower={"u": "1:1"})
+IN_FORCE, WANTED = (
+    ThrottleConfigs(each.added, {**each.leader_rates}, {**each.follower_rates}) for each in (BEFORE, AFTER)
+)
+UNANSWERED = ThrottleConfigs(ThrottledLists(leader={"t": "0:2"}, follower={"u": "1:1"}), {1: 7, 2: 7}, {3: 8})
+
+
+@pytest.mark.parametrize(
+    ("pacing", "pending", "real", "asked", "confirmed", "attempted"),
+    [
+        (BEFORE, None, None, None, IN_FORCE, ThrottleConfigs(FAILED)),
+        (AFTER, PENDING, None, Asked("a", 9, WANTED), IN_FORCE, UNANSWERED),
+        (SHOWN, None, BEFORE, None, IN_FORCE, ThrottleConfigs(FAILED)),
+        (SHOWN, PENDING, AFTER, Asked("a", 9, WANTED), IN_FORCE, UNANSWERED),
+    ],
+    ids=["in force", "on its way", "dry-run", "dry-run while one is on its way"],
+)
+def test_a_throttle_becomes_what_is_confirmed_and_what_was_attempted(
+    pacing: PacingMemory,
+    pending: list[Any] | None,
+    real: PacingMemory | None,
+    asked: Asked | None,
+    confirmed: ThrottleConfigs,
+    attempted: ThrottleConfigs,
+) -> None:
+    progress = [3, True, False, {"leader:1": 7}]
+    body = [{"1": 5}, [], b"", pacing, pending, FAILED, True, 2, 80, real, *progress, ["t"], b""]
+    found = decode_kafka(stored(body))
+    assert (found.pacing, found.is_shadow, found.asked) == (pacing, real is not None, asked)
+    assert (found.confirmed, found.attempted) == (confirmed, attempted)
+    assert (found.is_running, found.failures_count, found.retry_ms) == (True, 2, 80)
+    assert (found.drift_rounds, found.tells_rates, found.tells_lists) == (3, True, False)
+    assert (found.last_ms, len(found.readings.columns), found.rates.topics) == ({"1": 5}, 0, ("t",))

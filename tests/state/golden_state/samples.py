@@ -24,8 +24,9 @@ from state.engine.memory import (
 )
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
+    Asked,
     KafkaMemory,
-    Pending,
+    ThrottleConfigs,
     WaitingLogs,
     WaitingMoves,
     decode_kafka,
@@ -190,16 +191,16 @@ def kafka_memory() -> KafkaMemory:
         readings=PartitionTable(("t",), np.array([[0, 0, 70_000, 1, 2**40, -1]])),
         rates=PartitionTable(("t", "u"), np.array([[0, 0, 5000, 70_000], [1, 12, 0, 60_000]])),
         pacing=pacing,
-        pending=Pending("a1", 99_000, PacingMemory(), pacing.added, {1: 7}, {3: 8}, [("leader", 1)]),
-        attempted=ThrottledLists(leader={"u": "*"}),
+        is_shadow=True,
+        asked=Asked("a1", 99_000, ThrottleConfigs(pacing.added, {1: 7}, {3: 8})),
+        confirmed=ThrottleConfigs(ThrottledLists(leader={"u": "1:1"}), {1: 9}, {4: 10}),
+        attempted=ThrottleConfigs(ThrottledLists(follower={"u": "1:4"}), {1: 7}, {3: 8}),
         is_running=True,
         failures_count=2,
         retry_ms=80_000,
-        real=PacingMemory(begun_ms=1),
         drift_rounds=3,
         tells_rates=True,
         tells_lists=True,
-        changed_rates={"leader:1": 77},
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from policies.throttle.lists import ThrottledLists
-from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.pacing_plan import PacingMemory
+from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
 from state.kafka import drift
 from state.kafka.drift import NO_DRIFT, Drift
-from state.kafka.memory import KafkaMemory, Pending, decode_kafka, encode_kafka
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs, decode_kafka, encode_kafka
 from state.kafka.snapshot import Observation
 from tests.policies.throttle.moving import Partition, moves_of
 
@@ -19,10 +20,13 @@ OURS = ThrottledLists(leader={"t": "0:1,0:2"}, follower={"t": "0:3"})
 RATES = {L1: 24, L2: 24, F3: 24}
 
 
+CONFIRMED = ThrottleConfigs.of(OURS, RATES)
+IN_FORCE = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
+
+
 def memory_of(**more: object) -> KafkaMemory:
     """Of a throttle that is in force."""
-    pacing = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, follower_rates={3: 24})
-    memory = KafkaMemory(pacing=pacing)
+    memory = KafkaMemory(pacing=IN_FORCE, confirmed=CONFIRMED, tells_rates=True, tells_lists=True)
     for name, value in more.items():
         setattr(memory, name, value)
     return memory
@@ -68,20 +72,21 @@ def test_what_is_not_as_decided_is_seen_at_once_and_sure_in_the_second_round(
     assert drift.observe_drift(memory, observation) == (expected, expected)
 
 
-def test_a_rate_that_somebody_set_is_in_force_and_named_until_the_rules_ask_for_another() -> None:
+def test_a_rate_that_somebody_set_is_in_force_and_named_until_another_decision_is_confirmed() -> None:
     memory = memory_of()
     changed = seen_of(rates={**RATES, L1: 50})
     for _ in range(2):
         drift.observe_drift(memory, changed)
-    assert memory.pacing.rates() == {**RATES, L1: 50}
+    assert memory.pacing == replace(IN_FORCE, leader_rates={1: 50, 2: 24})
+    watched = memory.pacing = replace(memory.pacing, watch=Watch(begun_ms=5))
+    assert drift.observe_drift(memory, changed) == (Drift(rates={L1: 50}), Drift(rates={L1: 50}))
+    assert memory.pacing == watched, "taken over once"
+    assert drift.observe_drift(memory, seen_of()) == (NO_DRIFT, NO_DRIFT)
+    assert memory.pacing == IN_FORCE, "somebody took it back"
+    for _ in range(2):
+        drift.observe_drift(memory, changed)
+    memory.confirmed = ThrottleConfigs.of(OURS, {**RATES, L1: 50})
     assert drift.observe_drift(memory, changed) == (NO_DRIFT, NO_DRIFT)
-    assert drift.changed_rates(memory, NO_DRIFT) == {"leader:1": 50}
-    drift.forget_changed_rates(memory, ThrottleDecision(trigger="throttle-lost", set_rates={**RATES, L1: 50}))
-    assert drift.changed_rates(memory, NO_DRIFT) == {"leader:1": 50}
-    drift.forget_changed_rates(
-        memory, ThrottleDecision(trigger="minimum-rose", set_rates=dict.fromkeys(RATES, 60))
-    )
-    assert drift.changed_rates(memory, NO_DRIFT) == {}
 
 
 def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> None:
@@ -92,21 +97,23 @@ def test_one_round_that_shows_the_rates_of_before_is_no_change_by_others() -> No
     assert memory.pacing.rates() == RATES
 
 
-def test_reports_that_never_tell_lists_or_rates_lose_none() -> None:
-    memory = memory_of()
-    for _ in range(3):
-        assert drift.observe_drift(memory, seen_of(ThrottledLists(), {})) == (NO_DRIFT, NO_DRIFT)
-    drift.observe_drift(memory, seen_of())
-    assert drift.observe_drift(memory, seen_of(ThrottledLists(), {}))[0] == Drift(
-        lost=OURS, rates=dict.fromkeys(RATES)
-    )
+@pytest.mark.parametrize(
+    ("tells", "expected"),
+    [
+        ({"tells_lists": False}, Drift(rates=dict.fromkeys(RATES))),
+        ({"tells_rates": False}, Drift(lost=OURS)),
+        ({}, Drift(lost=OURS, rates=dict.fromkeys(RATES))),
+    ],
+)
+def test_reports_that_never_tell_lists_or_rates_lose_none(tells: dict[str, bool], expected: Drift) -> None:
+    assert drift.observe_drift(memory_of(**tells), seen_of(ThrottledLists(), {}))[0] == expected
 
 
 @pytest.mark.parametrize(
     "memory",
     [
-        memory_of(pending=Pending("a", 1, PacingMemory(), OURS, {}, {}, [])),
-        memory_of(real=PacingMemory()),
+        memory_of(asked=Asked("a", 1, CONFIRMED)),
+        memory_of(is_shadow=True),
         memory_of(failures_count=1),
         memory_of(pacing=PacingMemory()),
     ],

@@ -1,0 +1,254 @@
+"""A throttle is reconciled: what is wanted and what may be ours are kept, and compared with what the cluster shows.
+
+A decision holds once its result says so, or the cluster shows it. One that was not carried out is not undone: pacing goes on
+from what of ours is there, and where nothing moves any more, from all that may be there, so that it is taken off. After each
+failure in a row the next attempt waits twice as long.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from policies.throttle.lists import (
+    EVERYTHING,
+    ThrottledLists,
+    difference,
+    entries_of,
+    text_of,
+    union,
+    without,
+)
+from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
+from policies.throttle.rates import BrokerRole
+from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
+from state.kafka.snapshot import Observation
+
+RETRY_MS = 10_000
+"""Before the second attempt."""
+RETRY_MS_MAX = 600_000
+"""Once in ten minutes, so that a mended executor is soon heard of."""
+_DOUBLINGS_MAX = (RETRY_MS_MAX // RETRY_MS).bit_length()
+_NOTHING = ThrottleConfigs()
+
+
+def remember_asked(
+    memory: KafkaMemory, decision: ThrottleDecision, after: PacingMemory, *, action_id: str, expires_ms: int
+) -> None:
+    """Remember a decision until its end is known; ``after`` is what it leads to."""
+    attempted = memory.attempted
+    memory.attempted = ThrottleConfigs.of(
+        union(attempted.lists, decision.add), {**attempted.rates(), **decision.set_rates}
+    )
+    memory.asked = Asked(action_id, expires_ms, ThrottleConfigs.of(after.added, after.rates()))
+
+
+def remove_attempted(
+    decision: ThrottleDecision, memory: KafkaMemory, after: PacingMemory
+) -> ThrottleDecision:
+    """The decision, which also takes off what earlier ones may have left and ``after`` does not want."""
+    left = difference(memory.attempted.lists, after.added)
+    wanted = {*after.rates(), *decision.clear_rates}
+    return replace(
+        decision,
+        remove=union(decision.remove, left),
+        clear_rates=(
+            *decision.clear_rates,
+            *(role for role in memory.attempted.rates() if role not in wanted),
+        ),
+    )
+
+
+def apply_result(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> None:
+    """The result of a decision came."""
+    asked = memory.asked
+    if asked is None or asked.action_id != action_id:
+        return
+    if outcome == "succeeded":
+        _confirm(memory, asked)
+    else:
+        _count_failure(memory, at_ms=at_ms)
+
+
+def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_acting: bool) -> None:
+    """Bring the memory in line with what the round shows, before anything is decided."""
+    memory.tells_rates = memory.tells_rates or bool(observation.rates_there)
+    memory.tells_lists = memory.tells_lists or bool(observation.lists.leader or observation.lists.follower)
+    if memory.asked is not None:
+        _settle(memory, memory.asked, observation, end_ms=end_ms)
+    if memory.asked is None:
+        memory.attempted = _may_be_there(memory, observation)
+    was_shadow = memory.is_shadow
+    memory.is_shadow = was_shadow and not is_acting
+    has_failed = memory.asked is None and memory.failures_count > 0
+    if not memory.is_shadow and (was_shadow or has_failed):
+        memory.pacing = _in_force(memory, observation)
+
+
+def _settle(memory: KafkaMemory, asked: Asked, observation: Observation, *, end_ms: int) -> None:
+    """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
+    if _is_carried_out(memory, asked.wanted, observation):
+        _confirm(memory, asked)
+    elif end_ms >= asked.expires_ms:
+        _count_failure(memory, at_ms=end_ms)
+        if _is_untouched(memory.attempted, observation):
+            memory.attempted = _NOTHING
+
+
+def _confirm(memory: KafkaMemory, asked: Asked) -> None:
+    memory.confirmed, memory.attempted, memory.asked = asked.wanted, _NOTHING, None
+    memory.failures_count, memory.retry_ms = 0, 0
+
+
+def _count_failure(memory: KafkaMemory, *, at_ms: int) -> None:
+    memory.asked = None
+    memory.failures_count += 1
+    doublings = min(memory.failures_count - 1, _DOUBLINGS_MAX)
+    memory.retry_ms = at_ms + min(RETRY_MS * 2**doublings, RETRY_MS_MAX)
+
+
+def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: Observation) -> bool:
+    """Whether the cluster shows all of it, as far as anything of it can be seen; what nobody reports says nothing."""
+    if observation.moves is None or not observation.brokers:
+        return False
+    rates, there = wanted.rates(), observation.rates_there
+    cleared = {
+        role for role in ours(memory).rates() if role not in rates and role.broker in observation.brokers
+    }
+    if any(_is_ours(memory, role, there.get(role)) for role in cleared):
+        return False
+    if not rates:
+        return len(cleared) > 0
+    visible = {role: rate for role, rate in rates.items() if role.broker in observation.brokers}
+    added = difference(wanted.lists, memory.confirmed.lists)
+    return (
+        bool(visible)
+        and all(there.get(role) == rate for role, rate in visible.items())
+        and _contain_all(observation.lists.leader, added.leader)
+        and _contain_all(observation.lists.follower, added.follower)
+    )
+
+
+def _is_ours(memory: KafkaMemory, role: BrokerRole, rate: int | None) -> bool:
+    return rate is not None and rate in (
+        memory.confirmed.rates().get(role),
+        memory.attempted.rates().get(role),
+    )
+
+
+def _contain_all(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
+    for topic, text in added.items():
+        found = there.get(topic, "").strip()
+        if found != EVERYTHING and not entries_of(text) <= entries_of(found):
+            return False
+    return True
+
+
+def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
+    """Whether nobody began to carry it out: reports came, and nothing of it is there."""
+    if observation.moves is None or not observation.brokers:
+        return False
+    lists = _common(attempted.lists, observation.lists)
+    is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates().items())
+    return not (lists.leader or lists.follower or is_there)
+
+
+def _common(ours: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
+    """Entries of both."""
+    return ThrottledLists(
+        leader=_common_of(ours.leader, there.leader), follower=_common_of(ours.follower, there.follower)
+    )
+
+
+def _common_of(ours: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
+    """``*`` has every entry."""
+    found = {}
+    for topic, text in ours.items():
+        now = there.get(topic, "").strip()
+        both = text if now in (EVERYTHING, text) else text_of(entries_of(text) & entries_of(now))
+        if both:
+            found[topic] = both
+    return found
+
+
+def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
+    """What was attempted without what is known not to be there, so that it does not grow while nothing is carried out.
+
+    Lists are reported of the topics that move. Once reports have shown that they tell lists, an entry that is not there was
+    not left behind; before that, entries of topics that do not move any more are dropped, because nothing will be seen of
+    them. Where nothing moves at all the lists stay, and are taken off.
+    """
+    attempted = memory.attempted
+    if attempted.is_empty or observation.moves is None:
+        return attempted
+    lists = attempted.lists
+    if len(observation.moves):
+        topics = frozenset(observation.moves.topics)
+        lists = ThrottledLists(
+            leader=_present(memory, lists.leader, observation.lists.leader, topics),
+            follower=_present(memory, lists.follower, observation.lists.follower, topics),
+        )
+    rates = {
+        role: rate
+        for role, rate in attempted.rates().items()
+        if not memory.tells_rates
+        or role.broker not in observation.brokers
+        or observation.rates_there.get(role) == rate
+    }
+    return ThrottleConfigs.of(lists, rates)
+
+
+def _present(
+    memory: KafkaMemory, attempted: Mapping[str, str], there: Mapping[str, str], moving: frozenset[str]
+) -> dict[str, str]:
+    if not memory.tells_lists:
+        return {topic: text for topic, text in attempted.items() if topic in moving}
+    resting = {topic: text for topic, text in attempted.items() if topic not in moving}
+    return resting | _common_of({topic: attempted[topic] for topic in attempted if topic in moving}, there)
+
+
+def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
+    """What pacing goes on from where what it wants is not there; as long as nothing was confirmed it has not begun."""
+    pacing = memory.pacing
+    is_over = observation.moves is not None and not len(observation.moves)
+    there = ours(memory) if is_over else _known_to_be_there(memory, observation)
+    if there.is_empty:
+        return PacingMemory()
+    begun_ms = observation.at_ms if pacing.begun_ms is None else pacing.begun_ms
+    return replace(
+        pacing,
+        begun_ms=None if memory.confirmed.is_empty and not is_over else begun_ms,
+        added=there.lists,
+        leader_rates=there.leader_rates,
+        follower_rates=there.follower_rates,
+        is_fallback=pacing.is_fallback and there.rates() == pacing.rates(),
+    )
+
+
+def _known_to_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
+    """What was confirmed, and what of the rest the cluster shows."""
+    confirmed, attempted, there = memory.confirmed, memory.attempted, observation.rates_there
+    rates = {role: there.get(role, rate) for role, rate in confirmed.rates().items()}
+    rates |= {role: rate for role, rate in attempted.rates().items() if there.get(role) == rate}
+    return ThrottleConfigs.of(union(confirmed.lists, _common(attempted.lists, observation.lists)), rates)
+
+
+def ours(memory: KafkaMemory) -> ThrottleConfigs:
+    """Everything that may be on the cluster because of us."""
+    confirmed, attempted = memory.confirmed, memory.attempted
+    if attempted.is_empty:
+        return confirmed
+    rates = {**confirmed.rates(), **attempted.rates()}
+    return ThrottleConfigs.of(union(confirmed.lists, attempted.lists), rates)
+
+
+def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLists:
+    """Lists on the cluster without what may be there because of us."""
+    left = without(observation.lists, ours(memory).lists)
+    return ThrottledLists(
+        leader=_foreign_lists(observation.lists.leader, left.leader),
+        follower=_foreign_lists(observation.lists.follower, left.follower),
+    )
+
+
+def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
+    """``left`` may name topics that are not there."""
+    return {topic: left.get(topic, text) for topic, text in there.items()}
