@@ -72,6 +72,7 @@ class Kafka(System[KafkaMemory]):
             asked=memory.asked,
             confirmed=memory.confirmed,
             attempted=memory.attempted,
+            failures_count=memory.failures_count,
         )
 
     def needs_memory(self, open_round: OpenRound) -> bool:  # noqa: ARG002  a result changes it, too

@@ -10,6 +10,7 @@ from policies.throttle.rates import BrokerRole
 from state.kafka import reconcile
 from state.kafka.memory import KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
+from state.kafka.system import Kafka
 from tests.policies.throttle.moving import Partition, moves_of
 from tests.state.kafka.test_drift import CONFIRMED, F3, IN_FORCE, L1, L2, OURS, RATES, seen_of
 
@@ -191,6 +192,14 @@ def test_when_nothing_moves_any_more_all_that_may_be_there_is_taken_off() -> Non
     assert memory.pacing.is_active
     assert memory.pacing.added == ThrottledLists(leader={"u": "1:1", "t": "0:1,0:2"}, follower={"t": "0:3"})
     assert memory.pacing.rates() == {BrokerRole("leader", 4): 7, **RATES}
+
+
+def test_a_cluster_that_was_away_for_long_still_has_all_of_it_taken_off() -> None:
+    memory = decided()
+    reconcile.apply_result(memory, "a", "failed", at_ms=1)
+    again = Kafka().forgotten(memory)
+    observe(again, NOTHING_MOVES)
+    assert (again.pacing.added, again.pacing.rates()) == (OURS, RATES)
 
 
 def test_what_nobody_answered_and_nobody_sees_was_never_begun() -> None:
