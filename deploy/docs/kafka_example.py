@@ -72,7 +72,7 @@ def kafka_example(settings: Settings) -> tuple[list[Event], list[Event], dict[ty
     )
     lines = [_as_written(event) for event in sent]
     replay.play(io.BytesIO(b"\n".join(json.dumps(event).encode() for event in lines)), "worked-example")
-    said = [json.loads(line) for line in out.getvalue().splitlines()]
+    outputs = [json.loads(line) for line in out.getvalue().splitlines()]
     newest = {type(event): written for event, written in zip(sent, lines, strict=True)}
     examples: dict[type[msgspec.Struct], Event] = {
         KafkaLoadReportMessage: next(
@@ -81,9 +81,9 @@ def kafka_example(settings: Settings) -> tuple[list[Event], list[Event], dict[ty
             if isinstance(event, KafkaLoadReportMessage) and event.data.broker == _BROKERS[0]
         ),
         ReassignmentMessage: newest[ReassignmentMessage],
-        ThrottleMessage: next(event for event in said if event["type"] == THROTTLE_TYPE),
+        ThrottleMessage: next(event for event in outputs if event["type"] == THROTTLE_TYPE),
     }
-    return lines, said, examples
+    return lines, outputs, examples
 
 
 def _sweep(number: int) -> Iterator[Envelope]:

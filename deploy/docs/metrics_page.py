@@ -119,8 +119,8 @@ def _of_controller() -> Metrics:
 
 def _rounds() -> Iterable[Published]:
     """The rounds of a Kafka cluster in the worked example, and one of a Pulsar cluster that fills what is left."""
-    _, said, _ = kafka_example(Settings())
-    rounds = [decode(msgspec.json.encode(event)) for event in said if event["type"] == ROUND_TYPE]
+    _, outputs, _ = kafka_example(Settings())
+    rounds = [decode(msgspec.json.encode(event)) for event in outputs if event["type"] == ROUND_TYPE]
     yield from rounds
     last = rounds[-1].data
     assert isinstance(last, RoundSummary)

@@ -112,10 +112,12 @@ def replay_recording(repository: Path) -> Recorded:
         reasons = ", ".join(event["data"]["detail"] for event in rejected)
         raise RuntimeError(f"one record of the examples was to be refused, found {len(rejected)}: {reasons}")
     split = _first_split(repository, recorded)
-    asked, said, of_kafka = kafka_example(load(file=repository / SETTINGS, flags={}, environ={}).settings)
+    asked, kafka_outputs, of_kafka = kafka_example(
+        load(file=repository / SETTINGS, flags={}, environ={}).settings
+    )
     return Recorded(
         inputs=(*story.inputs, *made.values(), *asked),
-        outputs=(*outputs, split, _skipped_example(), *said),
+        outputs=(*outputs, split, _skipped_example(), *kafka_outputs),
         examples={
             **story.find_example(),
             **made,

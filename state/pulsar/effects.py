@@ -23,7 +23,7 @@ from state.settings import GuardSettings, PulsarSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Effects:
     """What the reports of a round show of earlier decisions."""
 
     elsewhere: "list[Elsewhere]"
@@ -52,7 +52,7 @@ def judge(
     *,
     length_ms: int,
     end_ms: int,
-) -> Seen:
+) -> Effects:
     """Look after the actions with the reports of a round."""
     patience_ms = pulsar.guards.ineffective_after_rounds_count * length_ms + pulsar.rounds.max_report_age_ms
     for each in ledger.decisions:
@@ -67,7 +67,7 @@ def judge(
         for each in ledger.judged()
         if each.verdict and each.verdict.outcome == "ineffective" and each.verdict.judged_ms == end_ms
     }
-    return Seen(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
+    return Effects(elsewhere=elsewhere, ineffective=ineffective, leaving=leaving)
 
 
 def _judge_all(

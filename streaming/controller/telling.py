@@ -14,9 +14,9 @@ from threading import Lock
 from state.outputs import RoundSummary
 from streaming.controller.followup import FollowUp
 from streaming.controller.metrics import Metrics, Part, is_used
+from streaming.controller.output_log import log_output
 from streaming.controller.published import Published
 from streaming.controller.published import decode as decode_published
-from streaming.controller.said import log_output
 from streaming.intake.observation import decode
 from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND, OutputRow
 

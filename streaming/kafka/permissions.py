@@ -76,10 +76,10 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
 
 
 def missing_permissions(
-    subject: Subject, needed: Mapping[str, Sequence[Operation]], seen: Sequence[TopicPermissions]
+    subject: Subject, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[str]:
     """One sentence for each topic that something is not allowed on, with the command that allows it."""
-    for topic in seen:
+    for topic in permissions:
         operations = [each for each in needed.get(topic.name, ()) if _lacks(topic, each)]
         if operations:
             yield lacking(subject, "topic", topic.name, operations)

@@ -203,9 +203,9 @@ def apply(admin: KafkaAdminClient, changes: Iterable[Change]) -> None:
         _wait_until_seen(admin, change)
 
 
-def _hint(change: Change, said: str) -> str:
+def _hint(change: Change, refusal: str) -> str:
     """What is to be allowed, where that is why."""
-    if "authoriz" not in said.lower():
+    if "authoriz" not in refusal.lower():
         return ""
     what = "the cluster" if change.kind is ConfigResourceType.BROKER else f"topic {change.name}"
     return f"; is ALTER_CONFIGS on {what} allowed?"

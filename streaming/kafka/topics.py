@@ -186,9 +186,9 @@ def validate(
     specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
     with _admin(bootstrap, client_options) as admin:
-        found, seen = _describe(admin, [spec.name for spec in specs])
+        found, permissions = _describe(admin, [spec.name for spec in specs])
     subject = Subject(bootstrap=bootstrap, principal=principal)
-    refused = list(missing_permissions(subject, controller_operations(names), seen))
+    refused = list(missing_permissions(subject, controller_operations(names), permissions))
     if refused:
         raise TopicsWrong("\n".join(refused))
     missing = [spec.name for spec in specs if spec.name not in found]

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from streaming.controller.output_log import log_output
 from streaming.controller.published import decode
-from streaming.controller.said import log_output
 from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from tests.streaming.golden import folders, messages
 

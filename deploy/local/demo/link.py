@@ -93,19 +93,19 @@ class Link(Closing):
         heard: list[Decided | Closed] = []
         for partition in sorted(batches):
             for record in batches[partition]:
-                said = self._read(record.value, dict(record.headers))
-                if said is not None:
-                    heard.append(said)
+                envelope = self._read(record.value, dict(record.headers))
+                if envelope is not None:
+                    heard.append(envelope)
         return heard
 
     def _read(self, value: bytes, headers: dict[str, bytes]) -> Decided | Closed | None:
-        said = read_envelope(value)
-        speaker = (said.source, said.cluster)
+        envelope = read_envelope(value)
+        speaker = (envelope.source, envelope.cluster)
         epoch = int(headers.get(EPOCH_HEADER, b"0"))
-        if said.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
+        if envelope.cluster != CLUSTER or epoch < self._epochs.get(speaker, 0):
             return None
         self._epochs[speaker] = epoch
-        return controllers(said)
+        return controllers(envelope)
 
     def _send(self, messages: Iterable[Envelope]) -> None:
         sent = [
@@ -116,13 +116,13 @@ class Link(Closing):
             future.get(timeout=SEND_TIMEOUT_S)
 
 
-def controllers(said: ReadEnvelope[msgspec.Raw]) -> Decided | Closed | None:
+def controllers(envelope: ReadEnvelope[msgspec.Raw]) -> Decided | Closed | None:
     """What an event of the controller says; None for other events."""
-    if said.type in _actions:
-        return Decided(action_id=said.id, action=action_of(said.type, said.data))
-    if said.type == ROUND_TYPE:
-        lag_s = (datetime.now(UTC) - datetime.fromisoformat(said.time)).total_seconds()
-        return Closed(summary=_summary.decode(said.data), lag_s=lag_s)
+    if envelope.type in _actions:
+        return Decided(action_id=envelope.id, action=action_of(envelope.type, envelope.data))
+    if envelope.type == ROUND_TYPE:
+        lag_s = (datetime.now(UTC) - datetime.fromisoformat(envelope.time)).total_seconds()
+        return Closed(summary=_summary.decode(envelope.data), lag_s=lag_s)
     return None
 
 

@@ -105,30 +105,30 @@ class Hearing(Closing):
         """What became readable within ``wait_s``: decisions before their results."""
         batches = self._consumer.poll(timeout_ms=round(1000 * wait_s))
         heard = [
-            said
+            envelope
             for partition in sorted(batches)
             for record in batches[partition]
-            if (said := self._hear(record.value, dict(record.headers))) is not None
+            if (envelope := self._hear(record.value, dict(record.headers))) is not None
         ]
         return sorted(heard, key=lambda each: isinstance(each, Result))
 
     def _hear(self, value: bytes, headers: Mapping[str, bytes]) -> Heard | None:
-        said = read_envelope(value)
-        if said.cluster != self._cluster or self._is_outdated(said.source, headers):
+        envelope = read_envelope(value)
+        if envelope.cluster != self._cluster or self._is_outdated(envelope.source, headers):
             return None
-        if said.type == type_of(ActionResultMessage):
-            data = msgspec.json.decode(said.data, type=ActionResultData)
-            return Result(action_id=said.subject, outcome=data.outcome, reason=data.reason or "")
-        return controllers(said) or self._hear_collector(said)
+        if envelope.type == type_of(ActionResultMessage):
+            data = msgspec.json.decode(envelope.data, type=ActionResultData)
+            return Result(action_id=envelope.subject, outcome=data.outcome, reason=data.reason or "")
+        return controllers(envelope) or self._hear_collector(envelope)
 
-    def _hear_collector(self, said: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
-        if said.type == type_of(LoadReportMessage):
-            self._loads.report(said.subject, said.data)
-        elif said.type == type_of(TopicStatsMessage):
-            self._loads.topics(said.subject, said.data)
-        elif said.type == type_of(TickMessage):
-            tick = msgspec.json.decode(said.data, type=TickData)
-            return self._loads.tick(tick, round(1000 * datetime.fromisoformat(said.time).timestamp()))
+    def _hear_collector(self, envelope: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
+        if envelope.type == type_of(LoadReportMessage):
+            self._loads.report(envelope.subject, envelope.data)
+        elif envelope.type == type_of(TopicStatsMessage):
+            self._loads.topics(envelope.subject, envelope.data)
+        elif envelope.type == type_of(TickMessage):
+            tick = msgspec.json.decode(envelope.data, type=TickData)
+            return self._loads.tick(tick, round(1000 * datetime.fromisoformat(envelope.time).timestamp()))
         return None
 
     def _is_outdated(self, source: str, headers: Mapping[str, bytes]) -> bool:
