@@ -21,7 +21,7 @@ from tests.live.stage import Stage, staged
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `pytest -n`, by the brokers they share: what moves partitions has three of its own."""
+    """Groups for `pytest -n`, about as long as each other; each has brokers of its own, which its tests share."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -30,14 +30,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def group_of(path: Path) -> str:
     """The group of a test's file."""
+    if path.stem in ALONE:
+        return "alone"
     if path.parts[0] == "pulsar":
         return "pulsar"
     if path.stem.startswith("test_throttle_"):
         return "moves"
-    return "alone" if path.stem in ALONE else "kafka"
+    return "controllers" if path.stem.startswith("test_run_") else "kafka"
 
 
 ALONE = {
+    "test_balance",
     "test_demo",
     "test_faults",
     "test_local_kafka",

@@ -1,6 +1,6 @@
-"""Fault schedules with real brokers and a real controller: a few fixed seeds here, an hour's worth in `make test-slow`.
+"""Fault schedules with real brokers and a real controller, for `make test-slow`.
 
-`python -m tests.faults` runs more, and keeps a list of what they showed.
+What each fault does alone is tested in `make test`, too. `python -m tests.faults` runs more, and keeps a list of what they showed.
 """
 
 from collections.abc import Iterator
@@ -37,6 +37,7 @@ def check(world: World, faults: list[Fault], directory: Path, seed: int) -> None
     assert list(outcome.problems) == [], outcome.notes
 
 
+@pytest.mark.slow
 def test_a_killed_jvm_a_cut_network_and_a_leader_that_moves_lose_nothing_and_what_is_repeated_is_seen(
     kafka_world: World, tmp_path: Path
 ) -> None:

@@ -315,10 +315,15 @@ def test_a_failing_cluster_never_acts_and_only_a_person_ends_it(trace: list[Even
         assert bad == 0 or held_count
 
 
+HELD_AND_RESUMED = {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
+
+
 def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_ineffective_actions():
     seen: Counter[str] = Counter()
 
     for seed in range(120):
+        if seen.keys() >= HELD_AND_RESUMED and min(seen.values()) > 0:
+            break
         random = Random(seed)  # noqa: S311  tests, not secrets
         trace = random_trace(random)
         outcomes = random.choices(["succeeded", "failed", "skipped"], k=5)
@@ -330,7 +335,7 @@ def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_inef
             seen.update(summary["last_actions"].keys())
             seen.update(summary["candidates"]["outcomes"].keys() & {"failing", "ineffective"})
             seen.update(f"split {name}" for name in summary["splits"]["outcomes"].keys() & {"failing"})
-    assert seen.keys() >= {"resumed", "good", "failed", "ineffective", "failing", "split failing"}
+    assert seen.keys() >= HELD_AND_RESUMED
     assert min(seen.values()) > 0
 
 
