@@ -21,17 +21,21 @@ from tests.live.stage import Stage, staged
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `pytest -n`, about as long as each other; each has brokers of its own, which its tests share."""
-    here = Path(__file__).parent
+    """Groups for `pytest -n`, which begin first, the longest one before the others; the rest fills the gaps."""
+    here, order = Path(__file__).parent, {name: place for place, name in enumerate(GROUPS)}
+    places = {}
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(group_of(item.path.relative_to(here))))
+            group = group_of(item.path.relative_to(here))
+            item.add_marker(pytest.mark.xdist_group(group))
+            places[item] = order[group]
+    items.sort(key=lambda item: places.get(item, len(order)))
 
 
 def group_of(path: Path) -> str:
-    """The group of a test's file."""
-    if path.stem in ALONE:
-        return "alone"
+    """The group of a test's file: each has brokers of its own, which its tests share."""
+    if path.stem in BY_FILE:
+        return BY_FILE[path.stem]
     if path.parts[0] == "pulsar":
         return "pulsar"
     if path.stem.startswith("test_throttle_"):
@@ -39,16 +43,24 @@ def group_of(path: Path) -> str:
     return "controllers" if path.stem.startswith("test_run_") else "kafka"
 
 
-ALONE = {
-    "test_balance",
-    "test_demo",
-    "test_faults",
-    "test_local_kafka",
-    "test_run_crash",
-    "test_run_damage",
-    "test_run_standalone",
+GROUPS = ("pulsar", "controllers", "kafka", "alone", "balance", "paced", "moves")
+"""The longest first."""
+BY_FILE = {
+    "test_balance": "balance",
+    "test_throttle_live": "paced",
+    **dict.fromkeys(
+        (
+            "test_demo",
+            "test_faults",
+            "test_local_kafka",
+            "test_run_crash",
+            "test_run_damage",
+            "test_run_standalone",
+        ),
+        "alone",
+    ),
 }
-"""Tests that start brokers or controllers of their own."""
+"""Tests that take long, or start brokers or controllers of their own."""
 
 
 @pytest.fixture(scope="session")
