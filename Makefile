@@ -32,7 +32,7 @@ watch: $(PACKAGES) ## A Prometheus, and a Grafana where one is installed, lookin
 	@$(PYTHON) -m deploy.local.watch
 
 test: check $(JARS) $(PULSAR_JARS) $(CLASSES) ## Every check and test but the long ones
-	$(PYTHON) -m pytest -q -n 5 --dist loadgroup -m "not slow" --durations=10
+	$(PYTHON) -m pytest -q -n 4 --dist loadgroup -m "not slow" --durations=10
 
 test-slow: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Long soaks and full crash grids
 	$(PYTHON) -m pytest -q -m slow
