@@ -203,6 +203,19 @@ class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
     """Load they report now; a broker that has not reported since the action's result is left out."""
 
 
+class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An action that was published and whose result has not come."""
+
+    id: str
+    """Id of the action."""
+    kind: Literal["unload", "split", "throttle"]
+    """What it does."""
+    target: str
+    """Full name of its bundle; `reassignments` of a throttle."""
+    expires_at: str
+    """RFC 3339; it is not carried out later."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
@@ -313,6 +326,9 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Null without one."""
     settings_digest: str
     """Hash of the decision settings in force; equal digests, equal settings."""
+    settings: dict[str, Any] = {}
+    """Decision settings in force that differ from the defaults, as a tree of their names below `pulsar` or `kafka`; left out
+    where there are none."""
     brokers_reporting_count: int
     """Brokers in the snapshot."""
     brokers_live_count: int
@@ -353,6 +369,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """How many actions were decided."""
     actions: list[str]
     """Ids of the round's actions, in order."""
+    in_flight: list[InFlightRow] = []
+    """Actions whose result has not come, those of this round included; at most 100, left out where there are none."""
     throttle: ThrottleSummary | None
     """Reassignments of a Kafka cluster, whose tables of bundles are empty; null for Pulsar, and where nothing was judged."""
 

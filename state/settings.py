@@ -5,7 +5,7 @@ All of them are fixed at start or changed by a control event; each round summary
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
@@ -14,9 +14,10 @@ from policies.shedding import overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
+from state.events import System
 from state.kafka_settings import KafkaSettings
 from state.round_settings import MS_PER_S, RoundSettings, to_ms
-from state.settings_digest import digest
+from state.settings_digest import InForce
 
 __all__ = [
     "MS_PER_S",
@@ -230,14 +231,12 @@ class ClusterSettings:
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
-    digest: str = field(init=False, default="")
-    """``state.settings_digest`` of the settings that decide about a Pulsar cluster, carried by its round summaries."""
-    kafka_digest: str = field(init=False, default="")
-    """The same for a Kafka cluster."""
+    in_force: Mapping[System, InForce] = field(init=False)
+    """What a cluster's round summaries say of the settings that decide about it, by the kind of cluster."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", digest(self.pulsar))
-        object.__setattr__(self, "kafka_digest", digest(self.kafka))
+        in_force = {"pulsar": InForce.of(self.pulsar), "kafka": InForce.of(self.kafka)}
+        object.__setattr__(self, "in_force", in_force)
 
 
 class OverlayError(Exception):

@@ -1,16 +1,16 @@
-"""The digest of the settings in force: two rounds with equal digests were decided under equal settings.
+"""What of the settings in force differs from the defaults, and its digest: equal digests, equal settings.
 
-It covers the values that differ from the defaults, and ``DEFAULTS``. So a new setting that is off by default changes
+The digest covers the values that differ from the defaults, and ``DEFAULTS``. So a new setting that is off by default changes
 no digest, and with it no summary's bytes, of anybody who does not use it.
 """
 
 import hashlib
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import msgspec
 
-__all__ = ["DEFAULTS", "differing", "digest"]
+__all__ = ["DEFAULTS", "InForce", "differing"]
 
 DEFAULTS = 1
 """Raised whenever a default changes its value: the same file then means something else.
@@ -31,7 +31,18 @@ def differing(settings: Any, defaults: Any) -> dict[str, Any]:
     return found
 
 
-def digest(settings: Any) -> str:
-    """The first 16 hex digits of SHA-256 over canonical JSON (sorted keys, no spaces), however the settings were written."""
-    digested = {"defaults": DEFAULTS, "differing": differing(settings, type(settings)())}
-    return hashlib.sha256(msgspec.json.encode(digested, order="sorted")).hexdigest()[:16]
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The settings in force for one kind of cluster, as its round summaries tell them."""
+
+    different: dict[str, Any]
+    """Those that differ from the defaults, as a tree of field names."""
+    digest: str
+    """The first 16 hex digits of SHA-256 over their canonical JSON (sorted keys, no spaces), however they were written."""
+
+    @classmethod
+    def of(cls, settings: Any) -> "InForce":
+        """Of a settings dataclass that has a default for every field."""
+        different = differing(settings, type(settings)())
+        digested = msgspec.json.encode({"defaults": DEFAULTS, "differing": different}, order="sorted")
+        return cls(different, hashlib.sha256(digested).hexdigest()[:16])

@@ -149,7 +149,6 @@ def _fail(
         closing,
         header,
         policy=ended.system.policy(settings),
-        digest=ended.system.digest(settings),
         outcome="internal-error",
         reason=f"{place_of(error)}: a fault of trimtab; the round changed nothing but the clock. Please report it",
         reports_ms=reports_ms,

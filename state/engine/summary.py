@@ -13,7 +13,16 @@ from state.engine import holds
 from state.engine.closing import Closing, Outcome
 from state.engine.memory import ControlRecord, Header
 from state.engine.throttle_cuts import cut_throttle
-from state.outputs import ControlInForce, JudgedRow, OtherBalancers, RoundSummary, Section, canonical, rfc3339
+from state.outputs import (
+    ControlInForce,
+    InFlightRow,
+    JudgedRow,
+    OtherBalancers,
+    RoundSummary,
+    Section,
+    canonical,
+    rfc3339,
+)
 from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
@@ -29,7 +38,6 @@ def frame(
     header: Header,
     *,
     policy: str,
-    digest: str,
     outcome: Outcome,
     reason: str,
     reports_ms: Mapping[str, int],
@@ -39,9 +47,11 @@ def frame(
     tick = closing.open_round.tick
     missing = [name for name in live if name not in reports_ms]
     failing = holds.failing_since(header, closing.settings.pulsar.guards)
+    system = header.system or "pulsar"
+    in_force = closing.settings.in_force[system]
     return RoundSummary(
         cluster=closing.cluster,
-        system=header.system or "pulsar",
+        system=system,
         round=closing.number,
         start=rfc3339(closing.start_ms),
         end=rfc3339(closing.end_ms),
@@ -57,7 +67,8 @@ def frame(
         other_balancers=None,
         last_actions=header.ledger.outcome_counts(),
         control=_control(closing.record, closing.settings_problem),
-        settings_digest=digest,
+        settings_digest=in_force.digest,
+        settings=in_force.different,
         brokers_reporting_count=len(reports_ms),
         brokers_live_count=len(live),
         brokers_reporting=sorted(reports_ms),
@@ -77,8 +88,17 @@ def frame(
         findings=empty_section(),
         actions_count=0,
         actions=[],
+        in_flight=_in_flight(header, closing.end_ms),
         throttle=None,
     )
+
+
+def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:
+    return [
+        InFlightRow(id=each.id, kind=each.kind, target=each.bundle, expires_at=rfc3339(each.expires_ms))
+        for each in header.ledger.decisions
+        if each.id and not each.dry_run and each.is_in_flight(end_ms)
+    ]
 
 
 def _control(record: ControlRecord | None, problem: str | None) -> ControlInForce | None:
@@ -124,6 +144,15 @@ def _cut_judged(found: Section[JudgedRow] | None, shown: int) -> Section[JudgedR
     return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
 
 
+def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
+    """Only what has a value for each broker can be longer than what is shown."""
+    return {
+        name: dict(list(value.items())[:shown]) if name == "brokers" else _cut_settings(value, shown)
+        for name, value in settings.items()
+        if isinstance(value, dict)
+    } | {name: value for name, value in settings.items() if not isinstance(value, dict)}
+
+
 def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
     return msgspec.structs.replace(
         summary,
@@ -140,5 +169,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         judged=_cut_judged(summary.judged, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
+        in_flight=summary.in_flight[:shown],
+        settings=_cut_settings(summary.settings, shown),
         throttle=None if summary.throttle is None else cut_throttle(summary.throttle, shown),
     )

@@ -65,10 +65,6 @@ class System(ABC, Generic[MemoryT]):
         """Name of the policy in force."""
 
     @abstractmethod
-    def digest(self, settings: ClusterSettings) -> str:
-        """Hash of the settings that decide about it."""
-
-    @abstractmethod
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
         """What of an event waits until its round closes, and of whom; None for an event that is none of the system's."""
 

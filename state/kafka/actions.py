@@ -10,6 +10,8 @@ from state.throttle_outputs import Throttle
 
 NAME = "reassignment-throttle"
 """The policy's name."""
+SUBJECT = "reassignments"
+"""Of every throttle action: a cluster has one throttle."""
 
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {

@@ -22,7 +22,7 @@ from state.engine import holds
 from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
 from state.kafka import drift, reconcile
-from state.kafka.actions import leaderless, throttle_action
+from state.kafka.actions import SUBJECT, leaderless, throttle_action
 from state.kafka.drift import NO_DRIFT, Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs, WaitingMoves
 from state.kafka.snapshot import Observation, observe
@@ -30,8 +30,6 @@ from state.kafka.summary import Closed, round_summary
 from state.outputs import Output, canonical
 
 THROTTLE_TYPE = "trimtab.action.throttle.v1"
-SUBJECT = "reassignments"
-"""Of every throttle action: a cluster has one throttle."""
 
 
 def decide(

@@ -13,12 +13,12 @@ from state.engine import summary
 from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.kafka import reconcile
-from state.kafka.actions import NAME, bottleneck, total
+from state.kafka.actions import NAME, SUBJECT, bottleneck, total
 from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.snapshot import Observation, others_lists
 from state.kafka_settings import KafkaSettings
-from state.outputs import Output, RoundSummary, rfc3339
+from state.outputs import InFlightRow, Output, RoundSummary, rfc3339
 from state.settings import MS_PER_S
 from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
@@ -54,7 +54,6 @@ def round_summary(
         closed.closing,
         header,
         policy=NAME,
-        digest=closed.closing.settings.kafka_digest,
         outcome=outcome,
         reason=reason,
         reports_ms={name: each.time_ms for name, each in closed.reports.items()},
@@ -70,9 +69,19 @@ def round_summary(
             framed,
             actions_count=len(actions),
             actions=[action.id for action in actions],
+            in_flight=_in_flight(memory),
             throttle=throttle,
         )
     )
+
+
+def _in_flight(memory: KafkaMemory) -> list[InFlightRow]:
+    asked = memory.asked
+    if asked is None:
+        return []
+    return [
+        InFlightRow(id=asked.action_id, kind="throttle", target=SUBJECT, expires_at=rfc3339(asked.expires_ms))
+    ]
 
 
 def _throttle(

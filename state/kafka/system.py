@@ -41,9 +41,6 @@ class Kafka(System[KafkaMemory]):
     def policy(self, settings: ClusterSettings) -> str:  # noqa: ARG002  there is one
         return NAME
 
-    def digest(self, settings: ClusterSettings) -> str:
-        return settings.kafka_digest
-
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
         match event:
             case KafkaLoadReport():

@@ -132,7 +132,6 @@ def _summary(
         closing,
         header,
         policy=pulsar.shedding_policy,
-        digest=closing.settings.digest,
         outcome=decided.outcome,
         reason=decided.reason,
         reports_ms={name: each.time_ms for name, each in reports.items()},

@@ -39,9 +39,6 @@ class Pulsar(System[Fleet]):
     def policy(self, settings: ClusterSettings) -> str:
         return settings.pulsar.shedding_policy
 
-    def digest(self, settings: ClusterSettings) -> str:
-        return settings.digest
-
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
         match event:
             case LoadReport():

@@ -1,7 +1,5 @@
 """``trimtab actions``: watch what is decided, and ask why."""
 
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,22 +7,28 @@ import click
 
 from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option
+from streaming.cli.options import config_option, example
+from streaming.cli.topic_options import (
+    cluster_option,
+    format_option,
+    from_option,
+    no_follow_option,
+    print_records,
+    records_of,
+)
 from streaming.operators.action_events import (
     Action,
     Epochs,
-    Round,
     UnreadableEvent,
     epoch_of,
     has_id,
     read_action,
-    read_round,
 )
 from streaming.operators.action_text import tail_text, why_text
+from streaming.operators.round_events import Round, is_round_of, read_round
 from streaming.ports.reading import Begin
-from streaming.process.exits import WrongUse
+from streaming.process.exits import NotFound, WrongUse
 from streaming.settings import Settings
-from streaming.systems.reading import output_reader
 
 if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
@@ -35,64 +39,41 @@ _AROUND_MS = 600_000
 """A round's summary is written together with its actions; producers' clocks may have been set since."""
 
 
-class NotFound(click.ClickException):
-    """What was asked for is not there."""
-
-
 @click.group("actions")
 def actions_command() -> None:
     """Watch what is decided, and ask why."""
 
 
-@actions_command.command("tail")
+@actions_command.command("tail", epilog=example("trimtab actions tail --cluster east-1 --from earliest"))
 @config_option
-@click.option("--cluster", metavar="NAME", help="Only of this cluster.")
+@cluster_option
 @click.option("--dry-run", is_flag=True, help="What would have been done: the dry-run's topic.")
-@click.option(
-    "--from",
-    "begin",
-    metavar="earliest|latest|TIME",
-    default="latest",
-    show_default=True,
-    help="TIME is RFC 3339.",
-)
-@click.option("--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more.")
-@click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output."
-)
+@from_option
+@no_follow_option
+@format_option
 def tail_command(
     config: Path | None, cluster: str | None, begin: str, form: str, *, dry_run: bool, no_follow: bool
 ) -> None:
-    """Print actions as they are published; Ctrl-C ends it. JSON is one event a line, as it was published."""
+    """Print actions as they are published; Ctrl-C ends it."""
     settings = read_settings(config, {})
     topic = settings.topics.actions_dry_run if dry_run else settings.topics.actions
-    records = _records(settings, topic, begin_of(begin), follow=not no_follow)
-    with suppress(KeyboardInterrupt):
-        for text in _texts(records, topic, cluster=cluster, form=form):
-            click.echo(text, nl=False)
-
-
-def _texts(records: Iterator["TopicRecord"], topic: str, *, cluster: str | None, form: str) -> Iterator[str]:
-    """What is printed of each action; a record that is none is named on standard error."""
     epochs = Epochs()
-    for record in records:
-        if cluster is not None and record.key != cluster.encode():
-            continue
-        try:
-            action = read_action(record.value or b"")
-        except UnreadableEvent as error:
-            click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
-            continue
-        epoch = epoch_of(record.headers)
-        stale = epochs.is_stale(action, epoch)
-        yield (
-            (record.value or b"").decode() + "\n"
-            if form == "json"
-            else tail_text(action, epoch=epoch, stale=stale)
-        )
+
+    def text_of(record: "TopicRecord") -> str:
+        action, epoch = read_action(record.value or b""), epoch_of(record.headers)
+        return tail_text(action, epoch=epoch, stale=epochs.is_stale(action, epoch))
+
+    print_records(
+        records_of(settings, topic, begin_of(begin), follow=not no_follow),
+        text_of,
+        topic=topic,
+        cluster=cluster,
+        form=form,
+        skipped=UnreadableEvent,
+    )
 
 
-@actions_command.command("why")
+@actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))
 @config_option
 @click.argument("id", metavar="ID")
 def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option's name
@@ -109,18 +90,12 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
     click.echo(why_text(action, None if found is None else found.data, missing=missing), nl=False)
 
 
-def _records(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-
-    with output_reader(settings, topic, begin=begin) as reader:
-        yield from reader.follow() if follow else reader.to_end()
-
-
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
     """The action whose id begins so and when it was published; raises ``NotFound`` or ``WrongUse``."""
     topics = (settings.topics.actions, settings.topics.actions_dry_run)
     found: dict[str, tuple[Action, int]] = {}
     for topic in topics:
-        for record in _records(settings, topic, "earliest", follow=False):
+        for record in records_of(settings, topic, "earliest", follow=False):
             if record.value is not None and has_id(record.value, beginning):
                 action = read_action(record.value)
                 found[action.id] = (action, record.timestamp)
@@ -142,10 +117,10 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
         ("earliest", None),
     )
     for begin, until_ms in looks:
-        for record in _records(settings, audit, begin, follow=False):
+        for record in records_of(settings, audit, begin, follow=False):
             if until_ms is not None and record.timestamp > until_ms:
                 break
-            found = read_round(record.value or b"", cluster=action.cluster, number=number)
-            if found is not None:
-                return found
+            value = record.value or b""
+            if is_round_of(value, cluster=action.cluster, number=number):
+                return read_round(value)
     return None

@@ -16,6 +16,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             4 another controller of this name took over
             5 the cluster, its topics or the checkpoint do not allow a start
             6 the brokers or the checkpoint's store did not answer in time
+            7 a control event was written, and no round obeyed it while --wait waited
 """
 
 
@@ -80,6 +81,12 @@ def _record() -> click.Command:
     return record_command
 
 
+def _rejected() -> click.Command:
+    from streaming.cli.rejected import rejected_command
+
+    return rejected_command
+
+
 def _replay() -> click.Command:
     from streaming.cli.replay import replay_command
 
@@ -92,6 +99,12 @@ def _resume() -> click.Command:
     return resume_command
 
 
+def _rounds() -> click.Command:
+    from streaming.cli.rounds import rounds_command
+
+    return rounds_command
+
+
 def _run() -> click.Command:
     from streaming.cli.run import run_command
 
@@ -102,6 +115,12 @@ def _split() -> click.Command:
     from streaming.cli.split import split_command
 
     return split_command
+
+
+def _status() -> click.Command:
+    from streaming.cli.status import status_command
+
+    return status_command
 
 
 def _throttle() -> click.Command:
@@ -126,10 +145,13 @@ _PLACES = {
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
     "record": _Place(_record, "Keep what a controller is given, for replay."),
+    "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
     "replay": _Place(_replay, "Decide what a recording leads to, without a broker."),
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
+    "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
     "run": _Place(_run, "Read load reports, decide, publish exactly once."),
     "split": _Place(_split, "Work out where to cut a bundle."),
+    "status": _Place(_status, "Show what is in force for each cluster, and why nothing happens."),
     "throttle": _Place(_throttle, "Work out the replication throttle of a reassignment."),
     "topics": _Place(_topics, "Make and check the topics."),
 }

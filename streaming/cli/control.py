@@ -17,6 +17,7 @@ from state.outputs import rfc3339
 from streaming.cli.configured import read_settings
 from streaming.contract.messages import ControlData
 from streaming.operators import overlay
+from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
 from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
 from streaming.process.exits import Refused, WrongUse
@@ -58,11 +59,14 @@ def _targets(command: Command) -> Command:
 
 
 def _who_and_why_options(command: Command) -> Command:
-    """The options that say who and why."""
+    """The options that say who and why, and whether to wait."""
     for option in (
         click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
         click.option(
             "--why", required=True, metavar="TEXT", help="For which reason; shown in every round summary."
+        ),
+        click.option(
+            "--wait", is_flag=True, help="Until a round obeys it; ends with 7 where none does in time."
         ),
     ):
         command = option(command)
@@ -73,28 +77,28 @@ def _who_and_why_options(command: Command) -> Command:
 @_targets
 @_who_and_why_options
 def pause_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
 ) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.pause_edit(), why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.pause_edit(), why, who, wait=wait)
 
 
 @click.command("resume")
 @_targets
 @_who_and_why_options
 def resume_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
 ) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
     resumed = overlay.resume_edit(datetime.now(UTC))
-    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who, wait=wait)
 
 
 @click.command("forget")
 @_targets
 @_who_and_why_options
 def forget_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
 ) -> None:
     """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
@@ -102,7 +106,7 @@ def forget_command(
     """
     if every:
         raise click.UsageError("name what to forget: --cluster NAME (once or more)")
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.forgotten(), why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), overlay.forgotten(), why, who, wait=wait)
 
 
 @click.command("mode")
@@ -110,10 +114,19 @@ def forget_command(
 @_targets
 @_who_and_why_options
 def mode_command(
-    mode: str, config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool
+    mode: str,
+    config: Path | None,
+    clusters: tuple[str, ...],
+    why: str,
+    who: str | None,
+    *,
+    every: bool,
+    wait: bool,
 ) -> None:
     """Let a cluster act or only show; `configured` is what controller.mode says."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.with_mode(mode), why, who)
+    _change(
+        _Target(config=config, clusters=clusters, every=every), overlay.with_mode(mode), why, who, wait=wait
+    )
 
 
 @click.group("policy")
@@ -133,10 +146,11 @@ def set_command(
     who: str | None,
     *,
     every: bool,
+    wait: bool,
 ) -> None:
     """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
     edit = _check(lambda: overlay.with_settings(assignments))
-    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who, wait=wait)
 
 
 @policy_command.command("unset")
@@ -151,10 +165,11 @@ def unset_command(
     who: str | None,
     *,
     every: bool,
+    wait: bool,
 ) -> None:
     """Take settings, or whole sections, out of the overlay: the file's hold again."""
     edit = _check(lambda: overlay.without_settings(keys))
-    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who)
+    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who, wait=wait)
 
 
 @policy_command.command("show")
@@ -169,8 +184,8 @@ def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool)
         click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
 
 
-def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
-    """Read what stands, write the change for each cluster, read it back, say what holds from when."""
+def _change(target: _Target, edit: Edit, why: str, who: str | None, *, wait: bool) -> None:
+    """Read what stands, write the change for each cluster, read it back, say what holds from when, and wait if asked to."""
     if not why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
     settings = read_settings(target.config, {})
@@ -196,6 +211,10 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None) -> None:
                 err=True,
             )
         click.echo(change_text(event), nl=False)
+    if wait:
+        for obeyed in wait_until_obeyed(settings, events):
+            data = obeyed.data
+            click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
 
 
 def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.ControlRecord]) -> None:

@@ -31,6 +31,11 @@ def output_option(help_: str) -> Option:
     return click.option("--output", "output_url", metavar="URL", help=help_)
 
 
+def example(line: str) -> str:
+    """The end of a command's help: how it is called."""
+    return f"\b\nExample:\n  {line}"
+
+
 def with_options(*options: Option) -> Option:
     """All of them, shown in this order."""
 

@@ -6,10 +6,7 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import RoundSummary
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
-from streaming.contract.messages import type_of
-from streaming.contract.published import RoundMessage
 
 ACTION_PREFIX = "trimtab.action."
 
@@ -40,22 +37,11 @@ class Action(ReadEnvelope[ActionData], frozen=True, kw_only=True):
         return self.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
 
 
-Round = ReadEnvelope[RoundSummary]
-
-
-class RoundNumber(msgspec.Struct, frozen=True):
-    """Only a round's number, which is quick to read."""
-
-    round: int
-
-
 class UnreadableEvent(Exception):
     """A record is not what its topic should hold; the text says what it is."""
 
 
 _actions = msgspec.json.Decoder(Action)
-_keys = msgspec.json.Decoder(ReadEnvelope[RoundNumber])
-_rounds = msgspec.json.Decoder(Round)
 
 
 def read_action(value: bytes) -> Action:
@@ -67,22 +53,6 @@ def read_action(value: bytes) -> Action:
     if not action.type.startswith(ACTION_PREFIX):
         raise UnreadableEvent(f"{action.type} is no action")
     return action
-
-
-def read_round(value: bytes, *, cluster: str, number: int) -> Round | None:
-    """The summary, if it is that of this round; None for any other record. Raises ``UnreadableEvent``."""
-    try:
-        key = _keys.decode(value)
-    except msgspec.MsgspecError:
-        return None
-    if (key.type, key.cluster, key.data.round) != (type_of(RoundMessage), cluster, number):
-        return None
-    try:
-        return _rounds.decode(value)
-    except msgspec.MsgspecError as error:
-        raise UnreadableEvent(
-            f"the summary of round {number} of {cluster} cannot be read: {error}"
-        ) from error
 
 
 def has_id(value: bytes, beginning: str) -> bool:

@@ -1,13 +1,12 @@
 """Actions as text: two lines each as they come, and the whole story of one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from state.outputs import CandidateRow, ExaminedRow, RoundSummary
+from state.outputs import RoundSummary
 from streaming.operators.action_events import Action
-
-_DETAILS_MAX = 20
-"""Rows of a table shown of what was held back; the rest is counted, and stands on the audit topic."""
+from streaming.operators.round_text import circumstances_lines, looked_at_lines
+from streaming.operators.text import table_lines, value_text
 
 
 def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
@@ -50,7 +49,7 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
         f"id        {action.id}",
         "",
         "Evidence",
-        *_table([(name, _value(value)) for name, value in sorted(data.evidence.items())]),
+        *table_lines([(name, value_text(value)) for name, value in sorted(data.evidence.items())]),
         *_sides(action, summary),
     ]
     lines += ["", missing] if summary is None else _round(action, summary)
@@ -58,21 +57,7 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} is {_value(value)}" for name, value in sorted(values.items()))
-
-
-def _value(value: object) -> str:
-    """A number with up to three decimals, digits in groups; anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,.3f}".rstrip("0").rstrip(".")
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Columns as wide as their widest cell, the last one ragged."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    cells = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows)
-    return ["  " + "  ".join(row).rstrip() for row in cells]
+    return ", ".join(f"{name} is {value_text(value)}" for name, value in sorted(values.items()))
 
 
 _SIDES = ("source", "destination")
@@ -87,11 +72,11 @@ def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
         broker = brokers.get(side)
         for name, after in sorted(expected.items()) if isinstance(expected, Mapping) else ():
             before = getattr(loads.get(broker or ""), name, None)
-            shown = "" if broker is None else "unknown" if before is None else _value(before)
-            rows.append((f"{side} {broker}" if broker else side, name, shown, _value(after)))
+            shown = "" if broker is None else "unknown" if before is None else value_text(before)
+            rows.append((f"{side} {broker}" if broker else side, name, shown, value_text(after)))
     if rows:
         yield from ("", "Load, after the round's earlier actions too")
-        yield from _table([("", "", "before", "after"), *rows])
+        yield from table_lines([("", "", "before", "after"), *rows])
 
 
 def _side_order(side: tuple[str, object]) -> tuple[int, str]:
@@ -102,63 +87,7 @@ def _side_order(side: tuple[str, object]) -> tuple[int, str]:
 
 def _round(action: Action, summary: RoundSummary) -> Iterator[str]:
     yield from ("", f"The round: {summary.reason}")
-    facts = [
-        ("mode", summary.mode + (", paused" if summary.paused else "")),
-        ("brokers", f"{summary.brokers_reporting_count} reporting, {summary.brokers_missing_count} missing"),
-        ("settings", summary.settings_digest),
-    ]
-    if summary.control is not None:
-        facts.append(("control", f"{summary.control.who}: {summary.control.why}"))
-    yield from _table(facts)
-    yield from _examined_line(summary)
-    yield from _candidates(action, summary)
-    yield from _splits(action, summary)
+    yield from circumstances_lines(summary)
+    yield from looked_at_lines(summary, but=action.subject)
     others = [each for each in summary.actions if each != action.id]
     yield from ("", f"Other actions of the round: {', '.join(others) or 'none'}")
-
-
-def _examined_line(summary: RoundSummary) -> Iterator[str]:
-    yield from ("", f"Looked at: {_counts(summary.examined.outcomes)}")
-    rows = [_examined_row(row) for row in summary.examined.heaviest[:_DETAILS_MAX]]
-    yield from _table(rows) if rows else ()
-    yield from _more(summary.examined.count, len(rows))
-
-
-def _examined_row(row: ExaminedRow) -> tuple[str, str]:
-    pair = row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
-    return (pair, row.detail)
-
-
-def _candidates(action: Action, summary: RoundSummary) -> Iterator[str]:
-    """Held bundles first of all: that is what one asks for."""
-    yield from ("", f"Bundles of those that fired: {_counts(summary.candidates.outcomes)}")
-    shown = [row for row in summary.candidates.heaviest if row.bundle != action.subject][:_DETAILS_MAX]
-    yield from _table([_candidate_row(row) for row in shown]) if shown else ()
-    itself = any(row.bundle == action.subject for row in summary.candidates.heaviest)
-    yield from _more(summary.candidates.count, len(shown) + itself)
-
-
-def _splits(action: Action, summary: RoundSummary) -> Iterator[str]:
-    """Bundles that stood out for a split; nothing where none did."""
-    if summary.splits.count == 0:
-        return
-    yield from ("", f"Bundles that stood out for a split: {_counts(summary.splits.outcomes)}")
-    shown = [row for row in summary.splits.heaviest if row.bundle != action.subject][:_DETAILS_MAX]
-    rows = [(row.bundle, f"at {row.broker}", row.detail) for row in shown]
-    yield from _table(rows) if rows else ()
-    itself = any(row.bundle == action.subject for row in summary.splits.heaviest)
-    yield from _more(summary.splits.count, len(shown) + itself)
-
-
-def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
-    traffic = f"{_value(row.messages_per_s)} messages/s, {_value(row.bytes_per_s)} bytes/s"
-    return (row.bundle, f"at {row.broker}", row.detail, traffic)
-
-
-def _counts(outcomes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items()) or "none"
-
-
-def _more(count: int, shown: int) -> Iterator[str]:
-    if count > shown:
-        yield f"  and {count - shown} more, counted above"

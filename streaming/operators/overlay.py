@@ -128,6 +128,8 @@ class Planned:
     first_round: int
     """The first round it holds for, unless that has closed by the time the event arrives."""
     first_round_ms: int
+    first_close_ms: int
+    """When that round closes at the earliest."""
 
 
 def plan(
@@ -149,6 +151,7 @@ def plan(
     """
     before = stands.overlay
     after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
+    _require_own_settings(cluster, system, before, after)
     old = _in_force(cluster, before, settings)
     new = _in_force(cluster, after, settings)
     time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
@@ -165,7 +168,20 @@ def plan(
         changes=tuple(differences(old, new)),
         first_round=number,
         first_round_ms=number * rounds.length_ms,
+        first_close_ms=(number + 1) * rounds.length_ms + rounds.lateness_ms,
     )
+
+
+def _require_own_settings(
+    cluster: str, system: System | None, before: ControlData, after: ControlData
+) -> None:
+    """Settings of the other kind of cluster would change nothing here."""
+    for other, section in after.settings.items():
+        if system is not None and other != system and section != before.settings.get(other):
+            raise BadChange(
+                f"{cluster} is a {system.capitalize()} cluster, and {other}.* does nothing there: name the clusters that it "
+                "is for with --cluster"
+            )
 
 
 def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:

@@ -15,6 +15,8 @@ REFUSED = 5
 """The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; starting again is right."""
+NOT_ACKNOWLEDGED = 7
+"""A control event was written, and no round obeyed it while ``--wait`` waited."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
@@ -42,6 +44,18 @@ class NotReached(click.ClickException):
     """Nobody answered for as long as a start waits."""
 
     exit_code = UNREACHABLE
+
+
+class NotFound(click.ClickException):
+    """What was asked for is not there."""
+
+    exit_code = FAILED
+
+
+class NotAcknowledged(click.ClickException):
+    """No round obeys what was written."""
+
+    exit_code = NOT_ACKNOWLEDGED
 
 
 class SparkEnded(click.ClickException):

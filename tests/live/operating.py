@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.live.driving import TRIMTAB, Child, Warm, command, until
 from tests.live.loads import LENGTH_S, START_S, played
@@ -54,6 +55,7 @@ def operate(stage: Stage, warm: Warm) -> None:
         assert text.startswith("east-1: ")
         assert "paused: yes -> no" in text
         again = max(first + 4, since(text))
+        assert "maria: over" in said(config, "status", "--cluster", "east-1").partition("waiting")[2]
         stage.send(played(range(again, again + 5)))
         (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run])
         assert run.terminate() == 0
@@ -64,6 +66,8 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "maria" in shown
     assert "over" in shown
     assert "pulsar.avg_shedder.low_hit_count = 2" in shown
+
+    assert_status_and_rounds_tell_it(stage, config, action)
 
     actions = stage.values(stage.topics.actions)
     tail = ("actions", "tail", "--from", "earliest")
@@ -79,6 +83,32 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "control   maria: over" in why
     assert "Bundles of those that fired: 1 acted" in why
     assert f"no action {'0' * 8} on" in said(config, "actions", "why", "0" * 8, code=1)
+
+
+def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[str, Any]) -> None:
+    """What is in force as the controller applied it, and the round of an action."""
+    text = said(config, "status", "--cluster", "east-1")
+    assert "east-1 (pulsar): acts, round " in text
+    assert "control     maria at " in text
+    assert "pulsar.avg_shedder.low_hit_count = 2" in text
+    assert "waiting" not in text
+    (found,) = json.loads(said(config, "status", "-o", "json"))
+    newest = json.loads(stage.values(stage.topics.audit)[-1])["data"]
+    assert found["cluster"] == "east-1"
+    assert found["round"] == newest["round"]
+    assert found["epoch"] > 1_700_000_000, "at least the time of the start"
+    assert [each["id"] for each in found["in_flight"]] == [each["id"] for each in newest["in_flight"]]
+    assert "west: no round on" in said(config, "status", "--cluster", "west", code=1)
+
+    number = str(action["data"]["round"])
+    shown = said(config, "rounds", "show", "--cluster", "east-1", number)
+    assert f"round {number} of east-1 (pulsar)" in shown
+    assert f"Actions of the round: {action['id']}" in shown
+    assert "no round 1 of east-1 on" in said(config, "rounds", "show", "--cluster", "east-1", "1", code=1)
+    every = ("rounds", "tail", "--from", "earliest", "--no-follow")
+    assert f"east-1 round {number} [act] decided, 1 action: " in said(config, *every)
+    audit = stage.values(stage.topics.audit)
+    assert said(config, *every, "--format", "json").encode().splitlines() == audit
 
 
 def assert_ctrl_c_ends_it(config: Path, *arguments: str, said: bytes) -> None:

@@ -82,10 +82,16 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
     action = decided(stage)
     config = str(settings_of(secure, stage, "onlooker", "SCRAM-SHA-512"))
     why = ("actions", "why", "--config", config, action["id"])
+    status = ("status", "--config", config)
+    rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
+    asking = {stage.topics.control: (status, 0), stage.topics.dead_letter: (rejected, REFUSED)}
     with one_less(access, "onlooker", entries_of("Watching", stage)) as each:
         for entry in each:
-            assert f"User:onlooker {entry.lacking}" in trimtab(*why, code=REFUSED)
+            command_, code = asking.get(entry.name, (why, REFUSED))
+            assert f"User:onlooker {entry.lacking}" in trimtab(*command_, code=code)
         assert "Bundles of those that fired" in trimtab(*why)
+        assert "as configured, no control event" in trimtab(*status)
+        assert trimtab(*rejected) == ""
 
 
 def on_the_cluster(operation: str) -> Entry:

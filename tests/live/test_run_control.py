@@ -5,12 +5,18 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
-from tests.live.driving import Warm, samples, until
+from state.outputs import ControlInForce, canonical
+from streaming.operators import acknowledged
+from streaming.operators.round_events import ROUND_TYPE, Round
+from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
+from tests.live.driving import TRIMTAB, Child, Warm, samples, until
 from tests.live.loads import played
 from tests.live.operating import operate, said
 from tests.live.stage import Stage
+from tests.streaming.summaries import ROUND
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -27,8 +33,12 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
     config = stage.settings(base=base)
     stage.send([summary_of("moving", "kafka"), summary_of("resting", "pulsar")], to=stage.topics.audit)
     asked = ("--who", "maria", "--why=a test", "kafka.throttle.floor_bytes_per_s=5000000")
-    text = said(config, "policy", "set", "--cluster", "moving", "--cluster", "resting", *asked)
-    moving, resting = text.split("resting:")
+    both = ("--cluster", "moving", "--cluster", "resting")
+    refused = said(config, "policy", "set", *both, *asked, code=WRONG_USE)
+    assert "resting is a Pulsar cluster, and kafka.* does nothing there" in refused
+    assert stage.values(stage.topics.control) == []
+    moving = said(config, "policy", "set", "--cluster", "moving", *asked)
+    resting = said(config, "pause", "--cluster", "resting", "--why=a test")
     assert "  kafka.throttle.floor_bytes_per_s: " in moving
     assert " -> 5000000" in moving
     begins = datetime.fromisoformat(re.search(r"begins at (\S+Z)", moving)[1])  # type: ignore[index]
@@ -61,6 +71,60 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
         until(lambda: number(run.url, "trimtab_state_rows") == 0, what="no state of it", running=[run])
         assert run.terminate() == 0
+
+
+def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:
+    config = stage.settings()
+    stage.create_topics()
+    log = config.with_suffix(".waiting")
+    asked = ("pause", "--cluster", "east-1", "--why=the sale", "--wait", "--config", str(config))
+    with Child((*TRIMTAB, *asked), log) as waiting:
+        until(lambda: stage.values(stage.topics.control), what="the event", running=[waiting])
+        written = json.loads(stage.values(stage.topics.control)[0])["id"]
+        stage.send([of_control("another"), of_control(written)], to=stage.topics.audit)
+        assert waiting.wait() == 0
+    assert "east-1: obeyed since round 7, which ended at 1970-01-01T00:08:00.000Z\n" in log.read_text()
+
+
+def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_where_its_settings_are_not_taken(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledged, "_PATIENCE_S", 1.0)
+    config = stage.settings()
+    stage.create_topics()
+    asked = ("pause", "--cluster", "east-1", "--why=the sale", "--wait")
+    text = said(config, *asked, code=NOT_ACKNOWLEDGED)
+    assert "paused: no -> yes" in text
+    assert "no round obeys it yet: east-1" in text
+    assert len(stage.values(stage.topics.control)) == 1, "it was written all the same"
+    with monkeypatch.context() as patched:
+        problem = round_of_control("x", problem="no such key")
+        patched.setattr(acknowledged, "acknowledging_rounds", lambda *_: {"east-1": problem})
+        assert "does not take the settings: no such key" in said(config, *asked, code=REFUSED)
+
+
+def round_of_control(event_id: str, *, problem: str | None = None) -> Round:
+    """A round that names a control event."""
+    control = ControlInForce(
+        id=event_id,
+        time="1970-01-01T00:05:00.000Z",
+        who="maria",
+        why="the sale",
+        arrived_late=False,
+        resumed_at=None,
+        problem=problem,
+    )
+    return Round(
+        id="0" * 32,
+        source="/trimtab/t",
+        type=ROUND_TYPE,
+        cluster="east-1",
+        data=msgspec.structs.replace(ROUND, control=control),
+    )
+
+
+def of_control(event_id: str) -> bytes:
+    return canonical(round_of_control(event_id))
 
 
 def number(url: str, name: str) -> float:

@@ -129,7 +129,7 @@ def test_an_overlay_that_no_longer_fits_is_named_and_left_out():
     )
     (summary,) = run([[load("b1", 25)]], lowered, store=store).summaries
     assert "does not fit the settings of this start" in summary["control"]["problem"]
-    assert summary["settings_digest"] == lowered.base(CLUSTER).digest
+    assert summary["settings_digest"] == lowered.base(CLUSTER).in_force["pulsar"].digest
 
 
 def hot(time_s: float, **bundles: float) -> list[Event]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from state.settings import ClusterSettings, KafkaSettings, PulsarSettings
-from state.settings_digest import DEFAULTS, digest
+from state.settings_digest import DEFAULTS, InForce
 
 RECORDED = Path(__file__).with_name("settings_defaults.json")
 
@@ -37,14 +37,17 @@ class SettingsOfTheNextVersion:
 
 
 def test_a_new_setting_that_nobody_switched_on_changes_no_digest() -> None:
-    assert digest(SettingsOfTheNextVersion()) == digest(Settings())
+    assert InForce.of(SettingsOfTheNextVersion()).digest == InForce.of(Settings()).digest
     changed, changed_next = Guards(budget_count=3), GuardsOfTheNextVersion(budget_count=3)
-    assert digest(SettingsOfTheNextVersion(guards=changed_next)) == digest(Settings(guards=changed))
+    assert (
+        InForce.of(SettingsOfTheNextVersion(guards=changed_next)).digest
+        == InForce.of(Settings(guards=changed)).digest
+    )
 
 
 def test_any_value_that_differs_from_its_default_changes_the_digest() -> None:
     seen = {
-        digest(each)
+        InForce.of(each).digest
         for each in (
             Settings(),
             Settings(excluded=("b1",)),
@@ -76,8 +79,8 @@ def test_every_setting_is_covered() -> None:
     for settings in (PulsarSettings(), KafkaSettings()):
         for path, each in _dataclasses(settings):
             assert all(one.compare and one.init for one in fields(each)), path
-    assert ClusterSettings().digest == digest(PulsarSettings())
-    assert ClusterSettings().kafka_digest == digest(KafkaSettings())
+    assert ClusterSettings().in_force["pulsar"] == InForce.of(PulsarSettings())
+    assert ClusterSettings().in_force["kafka"] == InForce.of(KafkaSettings())
 
 
 def _leaves(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

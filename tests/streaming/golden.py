@@ -22,7 +22,8 @@ from state.events import Rejection
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
 from streaming.executor.orders import read_order
-from streaming.operators.action_events import ACTION_PREFIX, read_action, read_round
+from streaming.operators.action_events import ACTION_PREFIX, read_action
+from streaming.operators.round_events import is_round_of, read_round
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("golden_messages")
@@ -71,7 +72,8 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
         yield "executor of pulsar", read_order(value, cluster=cluster, epoch_header=b"7")
         yield "executor of kafka", read_throttle_order(value, cluster=cluster, epoch_header=b"7")
     elif event["type"] == "trimtab.round.v1":
-        yield "commands", read_round(value, cluster=cluster, number=event["data"]["round"])
+        assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
+        yield "commands", read_round(value)
 
 
 def _plain(found: object) -> object:

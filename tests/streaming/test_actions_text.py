@@ -13,9 +13,9 @@ from streaming.operators.action_events import (
     epoch_of,
     has_id,
     read_action,
-    read_round,
 )
 from streaming.operators.action_text import tail_text, why_text
+from streaming.operators.round_events import is_round_of, read_round
 from tests.streaming.golden import folders, messages
 
 UNLOAD = messages(folders()[0])["trimtab.action.unload.v1"]
@@ -29,9 +29,7 @@ def action(**data: object) -> Action:
 
 def summary(**data: object) -> RoundSummary:
     event = SUMMARY | {"data": SUMMARY["data"] | data}
-    found = read_round(json.dumps(event).encode(), cluster="lab", number=SUMMARY["data"]["round"])
-    assert found is not None
-    return found.data
+    return read_round(json.dumps(event).encode()).data
 
 
 def test_a_line_says_when_where_what_and_why() -> None:
@@ -131,8 +129,11 @@ def test_a_split_says_where_it_cuts_what_and_what_each_child_takes_over() -> Non
 
 def test_a_summary_that_cannot_be_read_is_not_taken_for_a_missing_one() -> None:
     broken = SUMMARY | {"data": {"round": 7}}
-    with pytest.raises(UnreadableEvent, match="the summary of round 7 of lab cannot be read"):
-        read_round(json.dumps(broken).encode(), cluster="lab", number=7)
+    value = json.dumps(broken).encode()
+    assert is_round_of(value, cluster=SUMMARY["cluster"], number=7)
+    assert not is_round_of(value, cluster=SUMMARY["cluster"], number=8)
+    with pytest.raises(UnreadableEvent, match=r"no trimtab\.round\.v1: .*another version of trimtab"):
+        read_round(value)
 
 
 @pytest.mark.parametrize("value", [b"junk", b"{}", json.dumps(SUMMARY).encode()])

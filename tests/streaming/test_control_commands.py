@@ -3,11 +3,13 @@
 import json
 import re
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
 
 from state.engine.control import first_round
+from state.events import System
 from streaming.cli import main
 from streaming.cli.control import change_text, overlay_text
 from streaming.contract.decode import decode
@@ -273,6 +275,27 @@ def test_a_change_of_a_kafka_cluster_is_told_in_its_own_settings_and_rounds() ->
     (change,) = made.changes
     assert change.startswith("kafka.throttle.stale_rounds_count: ")
     assert change.endswith(" -> 9")
+
+
+@pytest.mark.parametrize("system", ["kafka", "pulsar"])
+def test_settings_of_the_other_kind_of_cluster_are_refused_unless_they_stand_already(system: System) -> None:
+    other = (
+        "pulsar.guards.bundle_cooldown_s=7" if system == "kafka" else "kafka.throttle.stale_rounds_count=9"
+    )
+    make = partial(plan, "east-1", asker=ASKER, settings=SETTINGS, now_ms=NOW_MS, nonce="n", system=system)
+    with pytest.raises(BadChange, match=rf"east-1 is a {system.capitalize()} cluster, and .* does nothing"):
+        make(edit=with_settings([other]), stands=Standing())
+    standing_already = stands(control(time_s=1, id="a", data={"settings": LOW_10}))
+    assert make(edit=pause_edit(), stands=standing_already).after.paused
+    assert plan(
+        "east-1",
+        edit=with_settings([other]),
+        asker=ASKER,
+        stands=Standing(),
+        settings=SETTINGS,
+        now_ms=NOW_MS,
+        nonce="n",
+    ).changes, "nobody knows yet what it is"
 
 
 def test_a_clock_that_is_ahead_is_judged_by_the_rounds_of_the_clusters_own_system() -> None:

@@ -91,10 +91,17 @@ def test_an_operators_commands_write_nothing_before_naming_the_permission_that_i
 def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:
     stage.create_topics()
     onlooker, action = Role(stage, "onlooker"), decided(stage)
-    why = ("actions", "why", "--config", settings_of(onlooker), action["id"])
+    config = settings_of(onlooker)
+    why = ("actions", "why", "--config", config, action["id"])
+    status = ("status", "--config", config)
+    rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
+    asking = {"trimtab.control": (status, 0), "trimtab.dead-letter": (rejected, REFUSED)}
     for missing in onlooker.one_less(documented("trimtab actions tail")):
-        assert onlooker.command(missing) in command(*why, code=REFUSED).stderr
+        asked, code = asking.get(missing.topic, (why, REFUSED))
+        assert onlooker.command(missing) in command(*asked, code=code).stderr
     assert "Bundles of those that fired" in command(*why).output
+    assert "as configured, no control event" in command(*status).output
+    assert command(*rejected).output == ""
 
 
 def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(stage: PulsarStage) -> None:

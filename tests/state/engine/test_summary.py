@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from state.engine.closing import Closing, obstacle
+from state.engine.ledger import Decision, Ledger
 from state.engine.memory import ControlRecord, Header, OpenRound, TickRecord
 from state.engine.summary import MAX_BYTES, MAX_REMARK_CHARACTERS, SHOWN_ROWS, fit, frame
 from state.engine.throttle_cuts import SHOWN_CHARACTERS, cut_throttle
 from state.outputs import BrokerLoad, ExaminedRow, OtherBalancers, RoundSummary, Section, canonical
 from state.round_settings import RoundSettings
-from state.settings import ClusterSettings
+from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
 TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
@@ -57,12 +58,62 @@ def framed(
         closing(**fields),
         header or Header(length_ms=60_000),
         policy="avg-shedder",
-        digest="d",
         outcome="decided",
         reason="why",
         reports_ms={"b2": 450_000, "b1": 441_000},
         live=live,
     )
+
+
+def test_it_lists_the_settings_that_differ_from_the_defaults_and_what_is_in_flight() -> None:
+    assert (framed().settings, framed().in_flight) == ({}, [])
+    settings = ClusterSettings(pulsar=PulsarSettings(guards=GuardSettings(bundle_cooldown_s=7)))
+    assert framed(settings=settings).settings == {"guards": {"bundle_cooldown_s": 7}}
+    assert framed(settings=settings, header=Header(length_ms=10_000, system="kafka")).settings == {}
+
+    ledger = Ledger(
+        decisions=[
+            decision("a1"),
+            decision("a2", expires_ms=480_000),
+            decision("a3", result="succeeded"),
+            decision("a4", dry_run=True),
+            decision("a5", kind="split"),
+            decision(""),
+        ]
+    )
+    found = framed(header=Header(length_ms=60_000, ledger=ledger)).in_flight
+    assert [(each.id, each.kind, each.target) for each in found] == [
+        ("a1", "unload", "t/n/b"),
+        ("a5", "split", "t/n/b"),
+    ]
+    assert found[0].expires_at == "1970-01-01T00:08:00.001Z"
+
+
+def decision(id_: str, **fields: Any) -> Decision:
+    usual: dict[str, Any] = {
+        "id": id_,
+        "kind": "unload",
+        "bundle": "t/n/b",
+        "source": "b1",
+        "destination": "b2",
+        "children": (),
+        "decided_ms": 0,
+        "expires_ms": 480_001,
+        "until_ms": 480_001,
+        "dry_run": False,
+        "is_watched": True,
+        "is_leaving": True,
+    }
+    return Decision(**usual | fields)
+
+
+def test_settings_of_each_broker_are_cut_like_lists_of_brokers() -> None:
+    brokers = {f"b{number}": {"messages_per_s": 1.0} for number in range(150)}
+    capacity = {"brokers": brokers, "messages_per_s": 5.0}
+    found = fit(msgspec.structs.replace(framed(), settings={"capacity": capacity, "shedding_policy": "x"}))
+    assert found.settings["shedding_policy"] == "x"
+    assert found.settings["capacity"]["messages_per_s"] == 5.0
+    assert list(found.settings["capacity"]["brokers"]) == list(brokers)[:100]
 
 
 def test_it_says_which_round_it_is_who_reported_and_who_did_not() -> None:

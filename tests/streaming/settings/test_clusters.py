@@ -31,12 +31,15 @@ def test_the_environment_reaches_what_a_cluster_section_does_not_name(tmp_path: 
 
 
 def test_equal_settings_have_equal_digests_however_they_were_written(tmp_path: Path) -> None:
-    digest = source(tmp_path).base("x").digest
+    digest = source(tmp_path).base("x").in_force["pulsar"].digest
     assert re.fullmatch(r"[0-9a-f]{16}", digest)
-    assert digest == ClusterSettings(pulsar=PulsarSettings()).digest
-    assert source(tmp_path, "[pulsar.rounds]\nlength_s = 60\n").base("x").digest == digest
-    assert source(tmp_path, "[pulsar.rounds]\nlength_s = 61\n").base("x").digest != digest
-    assert source(tmp_path, EAST).base("east-1").digest != source(tmp_path, EAST).base("west-1").digest
+    assert digest == ClusterSettings(pulsar=PulsarSettings()).in_force["pulsar"].digest
+    assert source(tmp_path, "[pulsar.rounds]\nlength_s = 60\n").base("x").in_force["pulsar"].digest == digest
+    assert source(tmp_path, "[pulsar.rounds]\nlength_s = 61\n").base("x").in_force["pulsar"].digest != digest
+    assert (
+        source(tmp_path, EAST).base("east-1").in_force["pulsar"].digest
+        != source(tmp_path, EAST).base("west-1").in_force["pulsar"].digest
+    )
 
 
 def test_an_overlay_changes_what_it_names_and_nothing_else(tmp_path: Path) -> None:
@@ -44,7 +47,7 @@ def test_an_overlay_changes_what_it_names_and_nothing_else(tmp_path: Path) -> No
     over = settings.overlaid("east-1", b'{"pulsar": {"avg_shedder": {"low_hit_count": 3}}}')
     assert (over.pulsar.avg_shedder.low_hit_count, over.pulsar.avg_shedder.high_hit_count) == (3, 1)
     assert over.pulsar.capacity == settings.base("east-1").pulsar.capacity
-    assert over.digest != settings.base("east-1").digest
+    assert over.in_force["pulsar"].digest != settings.base("east-1").in_force["pulsar"].digest
     assert settings.base("east-1").pulsar.avg_shedder.low_hit_count == 5
 
 

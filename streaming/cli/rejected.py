@@ -1,0 +1,66 @@
+"""``trimtab rejected``: records that could not be used, and why."""
+
+from pathlib import Path
+
+import click
+
+from streaming.cli.beginning import begin_of
+from streaming.cli.configured import read_settings
+from streaming.cli.options import config_option, example
+from streaming.cli.topic_options import (
+    cluster_option,
+    format_option,
+    from_option,
+    no_follow_option,
+    print_records,
+    records_of,
+)
+from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.round_events import read_rejected
+from streaming.operators.round_text import place_of, rejected_text, tail_rejected_text
+from streaming.process.exits import NotFound
+
+
+@click.group("rejected")
+def rejected_command() -> None:
+    """Read the records that could not be used, on the dead letter."""
+
+
+@rejected_command.command("tail", epilog=example("trimtab rejected tail --from earliest --no-follow"))
+@config_option
+@cluster_option
+@from_option
+@no_follow_option
+@format_option
+def tail_command(config: Path | None, cluster: str | None, begin: str, form: str, *, no_follow: bool) -> None:
+    """Print a line a record that was rejected: where it lies, the reason and what to do; Ctrl-C ends it."""
+    settings = read_settings(config, {})
+    topic = settings.topics.dead_letter
+    print_records(
+        records_of(settings, topic, begin_of(begin), follow=not no_follow),
+        lambda record: tail_rejected_text(read_rejected(record.value or b"")),
+        topic=topic,
+        cluster=cluster,
+        form=form,
+        skipped=UnreadableEvent,
+    )
+
+
+@rejected_command.command("show", epilog=example("trimtab rejected show trimtab.input/0@4711"))
+@config_option
+@click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")
+def show_command(config: Path | None, place: str) -> None:
+    """Why a record was rejected, and how it begins; the place is what `tail` prints."""
+    settings = read_settings(config, {})
+    topic = settings.topics.dead_letter
+    for record in records_of(settings, topic, "earliest", follow=False):
+        try:
+            event = read_rejected(record.value or b"")
+        except UnreadableEvent:
+            continue
+        if place in (place_of(event), event.id):
+            click.echo(rejected_text(event), nl=False)
+            return
+    raise NotFound(
+        f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists what there is"
+    )

@@ -1,0 +1,122 @@
+"""``trimtab status``: what is in force for each cluster, and why nothing happens."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import msgspec
+
+from state.events import System
+from streaming.cli.configured import read_settings
+from streaming.cli.options import config_option, example
+from streaming.cli.topic_options import records_of
+from streaming.operators import overlay
+from streaming.operators.action_events import UnreadableEvent, epoch_of
+from streaming.operators.control_topic import ControlTopic
+from streaming.operators.overlay import Standing
+from streaming.operators.round_events import Newest, Round, read_round
+from streaming.operators.status import ClusterStatus, status_of, status_text
+from streaming.process.exits import NotFound, Refused
+from streaming.settings import ClusterSettingsSource, Settings
+
+_LOOK_BACK_S = (300, 86_400)
+"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
+_WATCH_S = 5.0
+
+
+@click.command("status", epilog=example("trimtab status --cluster east-1 --watch"))
+@config_option
+@click.option(
+    "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
+)
+@click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
+@click.option(
+    "--format",
+    "-o",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How it is shown.",
+)
+def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
+    """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
+    settings = read_settings(config, {})
+    with suppress(KeyboardInterrupt):
+        while True:
+            text = _shown(list(_statuses(settings, clusters)), form)
+            if watch:
+                click.clear()
+            click.echo(text, nl=False)
+            if not watch:
+                return
+            time.sleep(_WATCH_S)
+
+
+def _shown(statuses: list[ClusterStatus], form: str) -> str:
+    if form == "json":
+        return json.dumps(msgspec.to_builtins(statuses), indent=2) + "\n"
+    return "\n".join(map(status_text, statuses))
+
+
+def _statuses(settings: Settings, clusters: tuple[str, ...]) -> Iterator[ClusterStatus]:
+    now_s = time.time()
+    rounds = _newest_rounds(settings, set(clusters), now_s=now_s)
+    systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
+    stands = _standing(settings, systems)
+    for event, epoch in rounds:
+        yield status_of(
+            event,
+            epoch=epoch,
+            waiting=_waiting(event, stands.get(event.cluster, Standing())),
+            now_ms=round(now_s * 1000),
+        )
+
+
+def _newest_rounds(settings: Settings, wanted: set[str], *, now_s: float) -> list[tuple[Round, int | None]]:
+    """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming who has none."""
+    known = wanted or set(settings.clusters)
+    newest = Newest()
+    for look_back_s in _LOOK_BACK_S:
+        begin = round((now_s - look_back_s) * 1000)
+        newest = Newest()
+        newest.take(records_of(settings, settings.topics.audit, begin, follow=False))
+        if newest.clusters and known <= newest.clusters:
+            break
+    missing = sorted(wanted - newest.clusters)
+    if missing or not newest.clusters:
+        raise NotFound(
+            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: no controller runs, "
+            "or no report of it comes"
+        )
+    found = []
+    for record in newest.records():
+        try:
+            event = read_round(record.value or b"")
+        except UnreadableEvent as error:
+            raise Refused(f"{settings.topics.audit}, offset {record.offset}: {error}") from error
+        if not wanted or event.cluster in wanted:
+            found.append((event, epoch_of(record.headers)))
+    return found
+
+
+def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
+    """The newest control event of each cluster; a control topic that cannot be read is said, and hides no status."""
+    try:
+        return overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
+    except Refused as error:
+        click.echo(f"the newest control events are not known: {error}", err=True)
+        return {}
+
+
+def _waiting(event: Round, stands: Standing) -> str | None:
+    """What the newest control event says where the round does not obey it."""
+    if stands.refused is not None:
+        return f"refused by the controller: {stands.refused}"
+    written, obeyed = stands.event, event.data.control
+    if written is None or (obeyed is not None and obeyed.id == written.id):
+        return None
+    return f"{written.who or 'somebody'}: {written.why or 'no reason given'} ({written.id}), which no round obeys yet"

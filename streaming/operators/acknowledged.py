@@ -1,0 +1,70 @@
+"""Whether a control event is obeyed: the summaries of the rounds after it name the event in force."""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from state.outputs import rfc3339
+from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.overlay import Planned
+from streaming.operators.round_events import Round, read_round
+from streaming.ports.reading import TopicRecord
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged, Refused
+from streaming.settings import Settings
+from streaming.systems.reading import output_reader
+
+__all__ = ["acknowledging_rounds", "wait_until_obeyed"]
+
+_PATIENCE_S = 30.0
+"""After a round could have closed: reports come late, and a batch takes its time."""
+_LOOK_S = 1.0
+_SKEW_S = 60.0
+"""How far the brokers' clock may be behind ours."""
+
+
+def wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Round]:
+    """The first round of each cluster that obeys its event, in their order.
+
+    Raises ``NotAcknowledged`` naming the clusters without one, and ``Refused`` where a controller does not take the settings.
+    """
+    begin_ms = round((time.time() - _SKEW_S) * 1000)
+    until_s = max(event.first_close_ms for event in events) / 1000 + _PATIENCE_S
+    deadline = Deadline(max(_PATIENCE_S, until_s - time.time()))
+    found: dict[str, Round] = {}
+    while len(found) < len(events) and not deadline.is_over:
+        time.sleep(min(_LOOK_S, deadline.left_s))
+        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+            found = acknowledging_rounds(reader.to_end(), events)
+    _require_all(events, found)
+    return [found[event.cluster] for event in events]
+
+
+def acknowledging_rounds(records: Iterable[TopicRecord], events: Sequence[Planned]) -> dict[str, Round]:
+    """By cluster, the first summary among the records that names the cluster's event."""
+    ids = {event.cluster: event.id for event in events}
+    found: dict[str, Round] = {}
+    for record in records:
+        try:
+            event = read_round(record.value or b"")
+        except UnreadableEvent:
+            continue
+        control = event.data.control
+        if control is not None and control.id == ids.get(event.cluster):
+            found.setdefault(event.cluster, event)
+    return found
+
+
+def _require_all(events: Sequence[Planned], found: dict[str, Round]) -> None:
+    for cluster, event in found.items():
+        control = event.data.control
+        if control is not None and control.problem is not None:
+            raise Refused(f"{cluster}: the controller does not take the settings: {control.problem}")
+    missing = [event for event in events if event.cluster not in found]
+    if missing:
+        names = ", ".join(
+            f"{event.cluster} (expected from {rfc3339(event.first_close_ms)} on)" for event in missing
+        )
+        raise NotAcknowledged(
+            f"written, but no round obeys it yet: {names}. No controller runs, or no report of the cluster comes: see "
+            "`trimtab status`. The event stays, and holds as soon as there is a round. Executors obey a pause already"
+        )

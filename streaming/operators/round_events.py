@@ -1,0 +1,100 @@
+"""Round summaries and rejected records as they lie on their topics."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from state.outputs import RoundSummary
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.envelope import ReadEnvelope
+from streaming.contract.messages import type_of
+from streaming.contract.published import RoundMessage
+from streaming.operators.action_events import UnreadableEvent, epoch_of
+from streaming.ports.reading import TopicRecord
+
+Round = ReadEnvelope[RoundSummary]
+Rejected = ReadEnvelope[RejectedData]
+ROUND_TYPE = type_of(RoundMessage)
+
+
+class _RoundNumber(msgspec.Struct, frozen=True):
+    """Only a round's number, which is quick to read."""
+
+    round: int
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """What tells which event a record holds, quick to read."""
+
+    type: str
+    cluster: str = ""
+    source: str = ""
+
+
+_heads = msgspec.json.Decoder(_Head)
+_numbers = msgspec.json.Decoder(ReadEnvelope[_RoundNumber])
+_rounds = msgspec.json.Decoder(Round)
+_rejected = msgspec.json.Decoder(Rejected)
+
+
+def read_round(value: bytes) -> Round:
+    """The summary that a record holds. Raises ``UnreadableEvent``."""
+    found: Round = _read(value, ROUND_TYPE, _rounds)
+    return found
+
+
+def is_round_of(value: bytes, *, cluster: str, number: int) -> bool:
+    """Whether a record holds the summary of this round."""
+    try:
+        head = _numbers.decode(value)
+    except msgspec.MsgspecError:
+        return False
+    return (head.type, head.cluster, head.data.round) == (ROUND_TYPE, cluster, number)
+
+
+def read_rejected(value: bytes) -> Rejected:
+    """The event about a record that could not be used. Raises ``UnreadableEvent``."""
+    found: Rejected = _read(value, REJECTED_TYPE, _rejected)
+    return found
+
+
+def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
+    try:
+        head = _heads.decode(value)
+        if head.type == type_:
+            return decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise UnreadableEvent(f"no {type_}: {error}; it may be of another version of trimtab") from error
+    raise UnreadableEvent(f"{head.type} is no {type_}")
+
+
+class Newest:
+    """The newest summary of each cluster; what a controller says that another one has replaced does not count."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, TopicRecord] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    def take(self, records: Iterable[TopicRecord]) -> None:
+        """Look at records, in their order."""
+        for record in records:
+            try:
+                head = _heads.decode(record.value or b"")
+            except msgspec.MsgspecError:
+                continue
+            if head.type != ROUND_TYPE:
+                continue
+            key, epoch = (head.source, head.cluster), epoch_of(record.headers) or 0
+            if epoch >= self._epochs.get(key, 0):
+                self._epochs[key] = epoch
+                self._records[head.cluster] = record
+
+    @property
+    def clusters(self) -> set[str]:
+        """Those with a summary."""
+        return set(self._records)
+
+    def records(self) -> list[TopicRecord]:
+        """One a cluster, by its name."""
+        return [record for _, record in sorted(self._records.items())]

@@ -1,0 +1,129 @@
+"""Rounds and rejected records as text: a line each as they come, and the whole story of one."""
+
+import base64
+from collections.abc import Iterator
+
+from state.outputs import CandidateRow, ExaminedRow, RoundSummary
+from streaming.operators.round_events import Rejected, Round
+from streaming.operators.text import counts_text, table_lines, value_text
+
+_ROWS_MAX = 20
+"""Rows of a table shown; the rest is counted, and stands on the audit topic."""
+_HEAD_CHARACTERS = 2_000
+"""Of a rejected record."""
+
+
+def tail_round_text(data: RoundSummary) -> str:
+    """A round in one line."""
+    marks = [data.mode, *(["paused"] if data.paused else [])]
+    actions = f"{data.actions_count} action{'s' * (data.actions_count != 1)}"
+    return f"{data.end} {data.cluster} round {data.round} [{', '.join(marks)}] {data.outcome}, {actions}: {data.reason}\n"
+
+
+def round_text(event: Round) -> str:
+    """What a round saw, decided and held back."""
+    data = event.data
+    lines = [
+        f"round {data.round} of {data.cluster} ({data.system}), {data.start} to {data.end}",
+        f"{data.outcome}: {data.reason}",
+        "",
+        *circumstances_lines(data),
+        *looked_at_lines(data),
+        *_judged_lines(data),
+        *_finding_lines(data),
+        "",
+        f"Actions of the round: {', '.join(data.actions) or 'none'}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def circumstances_lines(data: RoundSummary) -> list[str]:
+    """Mode, brokers, settings and the control event of a round."""
+    facts = [
+        ("mode", data.mode + (", paused" if data.paused else "")),
+        ("brokers", f"{data.brokers_reporting_count} reporting, {data.brokers_missing_count} missing"),
+        ("settings", data.settings_digest),
+    ]
+    if data.control is not None:
+        facts.append(("control", f"{data.control.who}: {data.control.why}"))
+    return table_lines(facts)
+
+
+def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
+    """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is told elsewhere."""
+    yield from ("", f"Looked at: {counts_text(data.examined.outcomes)}")
+    yield from _rows([_examined_row(row) for row in data.examined.heaviest[:_ROWS_MAX]], data.examined.count)
+    yield from ("", f"Bundles of those that fired: {counts_text(data.candidates.outcomes)}")
+    shown = [row for row in data.candidates.heaviest if row.bundle != but][:_ROWS_MAX]
+    itself = any(row.bundle == but for row in data.candidates.heaviest)
+    yield from _rows([_candidate_row(row) for row in shown], data.candidates.count - itself)
+    if data.splits.count == 0:
+        return
+    yield from ("", f"Bundles that stood out for a split: {counts_text(data.splits.outcomes)}")
+    cut = [row for row in data.splits.heaviest if row.bundle != but][:_ROWS_MAX]
+    itself = any(row.bundle == but for row in data.splits.heaviest)
+    yield from _rows(
+        [(row.bundle, f"at {row.broker}", row.detail) for row in cut], data.splits.count - itself
+    )
+
+
+def _rows(rows: list[tuple[str, ...]], count: int) -> Iterator[str]:
+    yield from table_lines(rows) if rows else ()
+    if count > len(rows):
+        yield f"  and {count - len(rows)} more, counted above"
+
+
+def _examined_row(row: ExaminedRow) -> tuple[str, ...]:
+    pair = row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
+    return (pair, row.detail)
+
+
+def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
+    traffic = f"{value_text(row.messages_per_s)} messages/s, {value_text(row.bytes_per_s)} bytes/s"
+    return (row.bundle, f"at {row.broker}", row.detail, traffic)
+
+
+def _judged_lines(data: RoundSummary) -> Iterator[str]:
+    if data.judged is not None:
+        yield from ("", f"Earlier actions that were judged: {counts_text(data.judged.outcomes)}")
+        rows: list[tuple[str, ...]] = [
+            (f"{row.kind} {row.bundle}", row.outcome, row.id) for row in data.judged.heaviest[:_ROWS_MAX]
+        ]
+        yield from _rows(rows, data.judged.count)
+
+
+def _finding_lines(data: RoundSummary) -> Iterator[str]:
+    if data.findings.count:
+        yield from ("", f"Findings: {counts_text(data.findings.outcomes)}")
+        rows: list[tuple[str, ...]] = [
+            (each.kind, each.subject, each.advice) for each in data.findings.heaviest[:_ROWS_MAX]
+        ]
+        yield from _rows(rows, data.findings.count)
+
+
+def place_of(event: Rejected) -> str:
+    """Where the record lies that could not be used: topic, partition and offset."""
+    return f"{event.data.topic}/{event.data.partition}@{event.data.offset}"
+
+
+def tail_rejected_text(event: Rejected) -> str:
+    """A record that could not be used, in one line."""
+    cluster = f" {event.cluster}" if event.cluster else ""
+    return f"{event.time or 'at an unknown time'}{cluster} {place_of(event)} {event.data.reason}: {event.data.detail}\n"
+
+
+def rejected_text(event: Rejected) -> str:
+    """A record that could not be used, with its beginning."""
+    data = event.data
+    head = base64.b64decode(data.head_base64).decode(errors="backslashreplace")
+    rest = "" if len(head) <= _HEAD_CHARACTERS else f"\n… {data.size_bytes} bytes in all"
+    facts = [
+        ("reason", data.reason),
+        ("cluster", event.cluster or "not known"),
+        ("time", event.time or "not known"),
+        ("size", f"{data.size_bytes} bytes"),
+        ("sha256", data.sha256),
+        ("id", event.id),
+    ]
+    lines = [place_of(event), data.detail, "", *table_lines(facts), "", "It begins with", ""]
+    return "".join(f"{line}\n" for line in lines) + head[:_HEAD_CHARACTERS] + rest + "\n"

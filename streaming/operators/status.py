@@ -1,0 +1,193 @@
+"""What is in force for a cluster, and why nothing happens, from the newest summary of its rounds. Pure: no topic, no clock."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, UsageSummary
+from state.throttle_outputs import ThrottleSummary
+from streaming.operators.round_events import Round
+from streaming.operators.text import counts_text, table_lines, value_text
+
+NEAREST_COUNT = 5
+"""Pairs or brokers shown of those that did not fire; the heaviest come first."""
+LATE_AFTER_ROUNDS = 3
+"""A summary older than so many rounds is no news of today."""
+_SHOWN_IN_SECONDS_S = 120
+_ACTED = frozenset({"acted"})
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster."""
+
+    cluster: str
+    system: str
+    controller: str
+    """Name of the controller that closed the round."""
+    epoch: int | None
+    round: int
+    end: str
+    age_s: float
+    """Since the round's end."""
+    is_late: bool
+    """Whether younger rounds should be there."""
+    outcome: str
+    reason: str
+    mode: str
+    paused: bool
+    policy: str
+    settings: dict[str, Any]
+    """Those in force that differ from the defaults, by their full names."""
+    control: ControlInForce | None
+    waiting: str | None
+    """The newest control event where the round does not obey it yet, or why it never will."""
+    failing_since: str | None
+    splits_failing_since: str | None
+    brokers_reporting_count: int
+    brokers_missing: list[str]
+    brokers_failed: dict[str, str]
+    usage: UsageSummary | None
+    nearest: list[ExaminedRow]
+    """What the policy looked at and did not act on."""
+    held: dict[str, int]
+    """Bundles of those that fired and did not move, by reason."""
+    actions: list[str]
+    in_flight: list[InFlightRow]
+    findings: list[Finding]
+    throttle: ThrottleSummary | None
+
+
+def status_of(event: Round, *, epoch: int | None, waiting: str | None, now_ms: int) -> ClusterStatus:
+    """From the newest summary of a cluster."""
+    data = event.data
+    start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
+    age_s = now_ms / 1000 - end_s
+    return ClusterStatus(
+        cluster=data.cluster,
+        system=data.system,
+        controller=event.source.rpartition("/")[2],
+        epoch=epoch,
+        round=data.round,
+        end=data.end,
+        age_s=round(age_s, 3),
+        is_late=age_s > LATE_AFTER_ROUNDS * (end_s - start_s),
+        outcome=data.outcome,
+        reason=data.reason,
+        mode=data.mode,
+        paused=data.paused,
+        policy=data.policy,
+        settings=dict(_flat(data.settings, data.system)),
+        control=data.control,
+        waiting=waiting,
+        failing_since=data.failing_since,
+        splits_failing_since=data.splits_failing_since,
+        brokers_reporting_count=data.brokers_reporting_count,
+        brokers_missing=data.brokers_missing,
+        brokers_failed=data.brokers_failed,
+        usage=data.usage,
+        nearest=[row for row in data.examined.heaviest if row.outcome != "fired"][:NEAREST_COUNT],
+        held={name: count for name, count in data.candidates.outcomes.items() if name not in _ACTED},
+        actions=data.actions,
+        in_flight=data.in_flight,
+        findings=data.findings.heaviest,
+        throttle=data.throttle,
+    )
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in sorted(tree.items()):
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}.{name}")
+        else:
+            yield f"{prefix}.{name}", value
+
+
+def status_text(status: ClusterStatus) -> str:
+    """For a person: what is in force, what happened last, and why nothing did."""
+    rows = [("", line) for line in _lateness(status)]
+    rows += [
+        ("controller", f"{status.controller}, epoch {'unknown' if status.epoch is None else status.epoch}"),
+        ("control", _control(status.control)),
+        *([("waiting", status.waiting)] if status.waiting else []),
+        ("policy", status.policy),
+        *_named("settings", [f"{name} = {value_text(value)}" for name, value in status.settings.items()]),
+        ("brokers", _brokers(status)),
+        ("round", f"{status.outcome}: {status.reason}"),
+        *_named("nearest", [_nearest(row) for row in status.nearest]),
+        *([("held", counts_text(status.held))] if status.held else []),
+        *_named(
+            "in flight",
+            [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in status.in_flight],
+        ),
+        *_failing(status),
+        *_named("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
+        *_throttle(status.throttle),
+    ]
+    head = f"{status.cluster} ({status.system}): {_doing(status)}, round {status.round} ended {_age(status.age_s)}"
+    return "".join(f"{line}\n" for line in [head, *table_lines(rows)])
+
+
+def _doing(status: ClusterStatus) -> str:
+    doing = "acts" if status.mode == "act" else "dry-run"
+    return f"{doing}, PAUSED" if status.paused else doing
+
+
+def _age(age_s: float) -> str:
+    if age_s < 0:
+        return "in the future"
+    return f"{age_s:.0f} s ago" if age_s < _SHOWN_IN_SECONDS_S else f"{age_s / 60:.0f} min ago"
+
+
+def _lateness(status: ClusterStatus) -> Iterator[str]:
+    if status.is_late:
+        yield (
+            "no younger round: no reports come (see the collector), or no controller runs; what follows is of then"
+        )
+
+
+def _control(control: ControlInForce | None) -> str:
+    if control is None:
+        return "as configured, no control event"
+    problem = f"; its settings are not in force: {control.problem}" if control.problem else ""
+    return f"{control.who or 'somebody'} at {control.time}: {control.why or 'no reason given'}{problem}"
+
+
+def _brokers(status: ClusterStatus) -> str:
+    found = [f"{status.brokers_reporting_count} reporting"]
+    if status.brokers_missing:
+        found.append(f"missing {', '.join(status.brokers_missing)}")
+    found += [f"{name} failed ({why})" for name, why in status.brokers_failed.items()]
+    if status.usage is not None:
+        found.append(f"usage mean {status.usage.mean_points:.1f}, max {status.usage.max_points:.1f} points")
+    return ", ".join(found)
+
+
+def _nearest(row: ExaminedRow) -> str:
+    pair = row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
+    return f"{pair}: {row.detail}"
+
+
+def _failing(status: ClusterStatus) -> Iterator[tuple[str, str]]:
+    since = {"unloads": status.failing_since, "splits": status.splits_failing_since}
+    for kind, at in since.items():
+        if at is not None:
+            yield "failing", f"{kind} are held since {at}, because too many failed: see `trimtab resume`"
+
+
+def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
+    if throttle is None:
+        return
+    moving = "unknown" if throttle.partitions_moving_count is None else throttle.partitions_moving_count
+    eta = "" if throttle.eta_s is None else f", done in {throttle.eta_s:.0f} s"
+    yield "throttle", f"{throttle.outcome}, partitions moving: {moving}{eta}"
+    yield from _named(
+        "rates", [f"{role} {value_text(rate)} bytes/s" for role, rate in throttle.rates_bytes_per_s.items()]
+    )
+
+
+def _named(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Lines under one name, which stands before the first."""
+    for number, line in enumerate(lines):
+        yield ("" if number else name), line

@@ -1,0 +1,258 @@
+"""What `trimtab status`, `rounds` and `rejected` say of what lies on the topics."""
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from state.outputs import (
+    ControlInForce,
+    ExaminedRow,
+    Finding,
+    InFlightRow,
+    JudgedRow,
+    RoundSummary,
+    Section,
+    canonical,
+)
+from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.envelope import EPOCH_HEADER
+from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.round_events import (
+    ROUND_TYPE,
+    Newest,
+    Rejected,
+    Round,
+    is_round_of,
+    read_rejected,
+    read_round,
+)
+from streaming.operators.round_text import (
+    place_of,
+    rejected_text,
+    round_text,
+    tail_rejected_text,
+    tail_round_text,
+)
+from streaming.operators.status import ClusterStatus, status_of, status_text
+from streaming.ports.reading import TopicRecord
+from tests.streaming.summaries import ROUND, THROTTLE, of_kafka, section
+
+END_MS = 480_000
+CONTROL = ControlInForce(
+    id="c1",
+    time="1970-01-01T00:05:00.000Z",
+    who="maria",
+    why="the sale",
+    arrived_late=False,
+    resumed_at=None,
+    problem=None,
+)
+UNLOAD = InFlightRow(id="a1", kind="unload", target="t/n/0x0_0x1", expires_at="1970-01-01T00:11:00.000Z")
+PAIR = ExaminedRow(
+    high_broker="b1",
+    low_broker="b2",
+    group=None,
+    outcome="hit-count",
+    detail="hit-count 3/8",
+    trigger="low",
+    evidence={},
+)
+HOT = Finding(
+    kind="hot-partition", subject="t/n/orders", broker="b1", bytes_per_s=1.0, advice="add partitions"
+)
+
+
+def rows(*values: Any) -> Section[Any]:
+    """A section that shows all it has."""
+    return Section(count=len(values), outcomes={"shown": len(values)}, heaviest=list(values))
+
+
+def of(data: RoundSummary, **fields: Any) -> Round:
+    data = msgspec.structs.replace(data, **fields)
+    return Round(
+        id="0" * 32,
+        source="/trimtab/main",
+        type=ROUND_TYPE,
+        cluster=data.cluster,
+        subject="round",
+        time=data.end,
+        data=data,
+    )
+
+
+def status(data: RoundSummary = ROUND, *, after_s: float = 30, **fields: Any) -> ClusterStatus:
+    return status_of(of(data, **fields), epoch=7, waiting=None, now_ms=round(END_MS + 1000 * after_s))
+
+
+def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
+    return TopicRecord(
+        key=event.cluster.encode(),
+        value=canonical(event),
+        timestamp=0,
+        partition=0,
+        offset=offset,
+        headers=[(EPOCH_HEADER, str(epoch).encode())],
+    )
+
+
+def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
+    settings = {"guards": {"max_unloads_per_round_count": 1000, "excluded_brokers": ["b9"]}}
+    found = status(
+        settings=settings,
+        control=CONTROL,
+        reason="0 of 5 examined fired",
+        examined=rows(PAIR),
+        in_flight=[UNLOAD],
+        findings=rows(HOT),
+        brokers_missing=["b4"],
+        failing_since="1970-01-01T00:03:00.000Z",
+    )
+    assert status_text(found) == (
+        "east-1 (pulsar): acts, round 7 ended 30 s ago\n"
+        "  controller  main, epoch 7\n"
+        "  control     maria at 1970-01-01T00:05:00.000Z: the sale\n"
+        "  policy      avg-shedder\n"
+        "  settings    pulsar.guards.excluded_brokers = ['b9']\n"
+        "              pulsar.guards.max_unloads_per_round_count = 1,000\n"
+        "  brokers     3 reporting, missing b4, usage mean 60.0, max 80.0 points\n"
+        "  round       decided: 0 of 5 examined fired\n"
+        "  nearest     b1 with b2: hit-count 3/8\n"
+        "  held        5 cooldown\n"
+        "  in flight   unload t/n/0x0_0x1 until 1970-01-01T00:11:00.000Z (a1)\n"
+        "  failing     unloads are held since 1970-01-01T00:03:00.000Z, because too many failed: see `trimtab resume`\n"
+        "  findings    hot-partition t/n/orders: add partitions\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"paused": True}, "acts, PAUSED, round 7"),
+        ({"mode": "dry-run"}, "(pulsar): dry-run, round 7"),
+        ({}, "  control     as configured, no control event\n"),
+        ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
+        ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
+        ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),
+    ],
+)
+def test_each_of_these_is_said(fields: dict[str, Any], expected: str) -> None:
+    assert expected in status_text(status(**fields))
+
+
+@pytest.mark.parametrize(
+    ("after_s", "age", "is_late"),
+    [
+        (0, "0 s ago", False),
+        (180, "3 min ago", False),
+        (180.1, "3 min ago", True),
+        (-5, "in the future", False),
+    ],
+)
+def test_a_cluster_whose_rounds_have_stopped_is_not_shown_as_if_all_were_well(
+    *, after_s: float, age: str, is_late: bool
+) -> None:
+    found = status(after_s=after_s)
+    assert found.is_late == is_late
+    assert f"ended {age}\n" in status_text(found)
+    assert ("no younger round" in status_text(found)) == is_late
+
+
+def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
+    text = status_text(
+        status(of_kafka(msgspec.structs.replace(THROTTLE, outcome="kept", eta_s=90.4)), after_s=-460)
+    )
+    assert "  throttle    kept, partitions moving: 1, done in 90 s\n" in text
+    assert "  rates       leader:101 30 bytes/s\n              follower:104 40 bytes/s\n" in text
+
+
+def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
+    found = status_of(of(ROUND), epoch=None, waiting="ann: calmer (c2)", now_ms=END_MS)
+    assert "  waiting     ann: calmer (c2)\n" in status_text(found)
+    assert "  controller  main, epoch unknown\n" in status_text(found)
+
+
+def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:
+    newest = Newest()
+    newest.take(
+        [
+            record(of(ROUND, round=7), epoch=2),
+            record(of(ROUND, round=9), epoch=3, offset=1),
+            record(of(ROUND, round=10), epoch=2, offset=2),
+            record(of(ROUND, cluster="west", round=1)),
+            TopicRecord(key=b"x", value=b"garbage", timestamp=0, partition=0, offset=3, headers=[]),
+            TopicRecord(key=b"x", value=None, timestamp=0, partition=0, offset=4, headers=[]),
+            TopicRecord(key=b"x", value=b'{"type": "other"}', timestamp=0, partition=0, offset=5, headers=[]),
+        ]
+    )
+    assert newest.clusters == {"east-1", "west"}
+    assert [read_round(each.value or b"").data.round for each in newest.records()] == [9, 1]
+
+
+def test_a_round_is_told_with_what_it_looked_at_judged_and_found() -> None:
+    judged = JudgedRow(
+        id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
+    )
+    text = round_text(of(ROUND, examined=rows(PAIR), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
+    assert text.startswith(
+        "round 7 of east-1 (pulsar), 1970-01-01T00:07:00.000Z to 1970-01-01T00:08:00.000Z\n"
+    )
+    for expected in (
+        "  b1 with b2  hit-count 3/8\n",
+        "Bundles of those that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
+        "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
+        "  hot-partition  t/n/orders  add partitions\n",
+        "Actions of the round: a1\n",
+    ):
+        assert expected in text
+    assert "Findings" not in round_text(of(ROUND, findings=section()))
+
+
+def test_a_round_in_a_line() -> None:
+    data = msgspec.structs.replace(ROUND, paused=True, actions_count=1, reason="why")
+    assert tail_round_text(data) == (
+        "1970-01-01T00:08:00.000Z east-1 round 7 [act, paused] decided, 1 action: why\n"
+    )
+
+
+def test_a_round_is_found_by_its_cluster_and_number() -> None:
+    value = canonical(of(ROUND))
+    assert is_round_of(value, cluster="east-1", number=7)
+    assert not is_round_of(value, cluster="east-1", number=8)
+    assert not is_round_of(value, cluster="west", number=7)
+    assert not is_round_of(b"garbage", cluster="east-1", number=7)
+
+
+def rejected(head: bytes, **fields: Any) -> Rejected:
+    data = RejectedData(
+        reason="not-json",
+        detail="it is no JSON",
+        topic="in",
+        partition=2,
+        offset=17,
+        size_bytes=len(head),
+        sha256="ab",
+        head_base64=base64.b64encode(head).decode(),
+    )
+    event = Rejected(id="r1", source="/trimtab/main", type=REJECTED_TYPE, cluster="east-1", data=data)
+    return msgspec.structs.replace(event, **fields)
+
+
+def test_a_rejected_record_is_told_with_its_place_reason_and_beginning() -> None:
+    event = rejected(b"\xffno json")
+    assert place_of(event) == "in/2@17"
+    assert tail_rejected_text(event) == "at an unknown time east-1 in/2@17 not-json: it is no JSON\n"
+    assert rejected_text(event).startswith("in/2@17\nit is no JSON\n\n  reason   not-json\n")
+    assert rejected_text(event).endswith("It begins with\n\n\\xffno json\n")
+    long = rejected_text(rejected(b"x" * 3000, time="t", cluster=""))
+    assert long.endswith("x" * 2000 + "\n… 3000 bytes in all\n")
+    assert "  cluster  not known\n" in long
+
+
+def test_what_is_of_another_type_is_not_read_as_this() -> None:
+    with pytest.raises(UnreadableEvent, match=r"trimtab\.round\.v1 is no trimtab\.rejected\.v1"):
+        read_rejected(canonical(of(ROUND)))
+    with pytest.raises(UnreadableEvent, match="no trimtab"):
+        read_rejected(b"garbage")
+    assert read_rejected(canonical(rejected(b"x"))).data.offset == 17
