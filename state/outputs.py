@@ -5,6 +5,7 @@ decision has the same id and the same bytes wherever and whenever it is computed
 """
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar
 
@@ -373,6 +374,18 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Actions whose result has not come, those of this round included; at most 100, left out where there are none."""
     throttle: ThrottleSummary | None
     """Reassignments of a Kafka cluster, whose tables of bundles are empty; null for Pulsar, and where nothing was judged."""
+
+    def settings_by_name(self) -> dict[str, Any]:
+        """The settings in force that differ from the defaults, by their names in ``trimtab.toml``, in order."""
+        return dict(_named_values(self.settings, self.system))
+
+
+def _named_values(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in sorted(tree.items()):
+        if isinstance(value, Mapping):
+            yield from _named_values(value, f"{prefix}.{name}")
+        else:
+            yield f"{prefix}.{name}", value
 
 
 def canonical(data: Any) -> bytes:

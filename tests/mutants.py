@@ -6,6 +6,7 @@ so that anyone can repeat it.
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,15 +26,17 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=60, help="Size of the sample; 60 unless given.")
     parser.add_argument("--seed", type=int, default=1, help="Which sample; 1 unless given.")
     args = parser.parse_args()
+    shutil.rmtree(FOLDER, ignore_errors=True)  # a test that was deleted since would still be there
     subprocess.run([*MUTMUT, "none"], check=False, capture_output=True)  # makes the mutants, and runs none
     names = sorted(name for name, _ in _mutants())
     if not names:
         sys.exit("mutmut made no mutants: run `python -m mutmut run none` to see why")
     sample = Random(args.seed).sample(names, args.count)  # noqa: S311  which ones is to be the same for everybody
     subprocess.run([*MUTMUT, *sample], check=False)
-    survivors = [
-        name for name, status in _mutants() if name in sample and status not in {"killed", "timeout"}
-    ]
+    statuses = {name: status for name, status in _mutants() if name in sample}
+    if "not run" in statuses.values():
+        sys.exit("mutmut ran no test of some mutants; what it printed above says why")
+    survivors = [name for name, status in statuses.items() if status not in {"killed", "timeout"}]
     for name in survivors:
         subprocess.run([sys.executable, "-m", "mutmut", "show", name], check=False)
     found = f"{len(survivors)} of {len(sample)} mutants of state survive (seed {args.seed} of {len(names)})"

@@ -1,9 +1,11 @@
-"""What the log says of published outputs: a line an action, and a line a round for whoever asks for more (``-v``).
+"""What the log says of published outputs: a line an action, and a line where what is in force changes.
 
-Each line carries cluster, round and, where it has one, the action's id as fields.
+Whoever asks for more (``-v``) has a line a round, too. Each line carries cluster, round and, where it has one, the action's id as fields.
 """
 
 import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from state.outputs import RoundSummary
 from streaming.controller.published import Published
@@ -11,15 +13,66 @@ from streaming.controller.published import Published
 _LOG = logging.getLogger("trimtab.published")
 
 
-def log_output(event: Published) -> None:
-    """Log one output that is out."""
-    data = event.data
-    about = {"cluster": data.cluster, "round": data.round}
-    if isinstance(data, RoundSummary):
-        text = "%s, round %d: %s, %d actions: %s"
-        _LOG.debug(text, data.cluster, data.round, data.outcome, data.actions_count, data.reason, extra=about)
-    else:
-        about["action_id"] = event.id
-        shown = " (dry-run)" if data.dry_run else ""
-        text = "%s, round %d: %s %s%s: %s"
-        _LOG.info(text, data.cluster, data.round, event.type, event.id, shown, data.reason, extra=about)
+class _InForce(NamedTuple):
+    """What an operator may change of a cluster."""
+
+    mode: str
+    paused: bool
+    policy: str
+    settings: Mapping[str, Any]
+
+
+class OutputLog:
+    """Knows what was in force in the round before, of each cluster."""
+
+    def __init__(self) -> None:
+        self._in_force: dict[str, _InForce] = {}
+
+    def forget(self, cluster: str) -> None:
+        """A cluster is gone."""
+        self._in_force.pop(cluster, None)
+
+    def log(self, event: Published) -> None:
+        """Log one output that is out."""
+        data = event.data
+        about = {"cluster": data.cluster, "round": data.round}
+        if isinstance(data, RoundSummary):
+            self._log_changes(data, about)
+            text = "%s, round %d: %s, %d actions: %s"
+            _LOG.debug(
+                text, data.cluster, data.round, data.outcome, data.actions_count, data.reason, extra=about
+            )
+        else:
+            about["action_id"] = event.id
+            shown = " (dry-run)" if data.dry_run else ""
+            text = "%s, round %d: %s %s%s: %s"
+            _LOG.info(text, data.cluster, data.round, event.type, event.id, shown, data.reason, extra=about)
+
+    def _log_changes(self, data: RoundSummary, about: Mapping[str, Any]) -> None:
+        now = _InForce(data.mode, data.paused, data.policy, data.settings_by_name())
+        before = self._in_force.get(data.cluster)
+        self._in_force[data.cluster] = now
+        changes = [] if before is None else list(_changes(before, now))
+        if changes:
+            who = "" if data.control is None else f" ({data.control.who}: {data.control.why})"
+            _LOG.info(
+                "%s, round %d: in force from now on: %s%s",
+                data.cluster,
+                data.round,
+                ", ".join(changes),
+                who,
+                extra=about,
+            )
+
+
+def _changes(before: _InForce, now: _InForce) -> Iterator[str]:
+    if now.mode != before.mode:
+        yield f"mode {now.mode}, was {before.mode}"
+    if now.paused != before.paused:
+        yield "paused" if now.paused else "no pause"
+    if now.policy != before.policy:
+        yield f"policy {now.policy}, was {before.policy}"
+    for name in sorted(before.settings.keys() | now.settings.keys()):
+        old, new = before.settings.get(name, "the default"), now.settings.get(name, "the default")
+        if old != new:
+            yield f"{name} = {new}, was {old}"

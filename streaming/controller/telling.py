@@ -14,7 +14,7 @@ from threading import Lock
 from state.outputs import RoundSummary
 from streaming.controller.followup import FollowUp
 from streaming.controller.metrics import Metrics, Part, is_used
-from streaming.controller.output_log import log_output
+from streaming.controller.output_log import OutputLog
 from streaming.controller.published import Published
 from streaming.controller.published import decode as decode_published
 from streaming.intake.observation import decode
@@ -36,6 +36,7 @@ class Telling:
         self._metrics = metrics
         self._forget_after_s = forget_after_s
         self._followup = FollowUp()
+        self._log = OutputLog()
         self._heard_s: dict[str, float] = {}
         """When each cluster was last heard of, by this process's own clock."""
         self._lock = Lock()
@@ -55,6 +56,7 @@ class Telling:
     def _forget(self, cluster: str) -> None:
         self._heard_s.pop(cluster, None)
         self._followup.forget(cluster)
+        self._log.forget(cluster)
         self._metrics.forget(cluster)
 
     def _tell(self, rows: Sequence[OutputRow]) -> None:
@@ -68,7 +70,7 @@ class Telling:
 
     def _tell_one(self, value: bytes, published_s: float) -> None:
         event = decode_published(value)
-        self.attempt("log", partial(log_output, event))
+        self.attempt("log", partial(self._log.log, event))
         if isinstance(event.data, RoundSummary):
             self._heard_s[event.data.cluster] = time.monotonic()
             self.attempt("metrics", partial(self._metrics.observe_round, event, published_s=published_s))

@@ -1,6 +1,6 @@
 """What is in force for a cluster, and why nothing happens, from the newest summary of its rounds. Pure: no topic, no clock."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -78,7 +78,7 @@ def status_of(event: Round, *, epoch: int | None, waiting: str | None, now_ms: i
         mode=data.mode,
         paused=data.paused,
         policy=data.policy,
-        settings=dict(_flat(data.settings, data.system)),
+        settings=data.settings_by_name(),
         control=data.control,
         waiting=waiting,
         failing_since=data.failing_since,
@@ -94,14 +94,6 @@ def status_of(event: Round, *, epoch: int | None, waiting: str | None, now_ms: i
         findings=data.findings.heaviest,
         throttle=data.throttle,
     )
-
-
-def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in sorted(tree.items()):
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}.{name}")
-        else:
-            yield f"{prefix}.{name}", value
 
 
 def status_text(status: ClusterStatus) -> str:

@@ -3,10 +3,11 @@
 import json
 import logging
 import sys
+from typing import Any
 
 import pytest
 
-from streaming.controller.output_log import log_output
+from streaming.controller.output_log import OutputLog
 from streaming.controller.published import decode
 from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from tests.streaming.golden import folders, messages
@@ -17,7 +18,7 @@ SUMMARY = messages(folders()[-1])["trimtab.round.v1"]
 
 def logged(caplog: pytest.LogCaptureFixture, event: dict[str, object]) -> list[logging.LogRecord]:
     caplog.clear()
-    log_output(decode(json.dumps(event).encode()))
+    OutputLog().log(decode(json.dumps(event).encode()))
     return list(caplog.records)
 
 
@@ -50,6 +51,37 @@ def test_rounds_are_for_whoever_asks_for_more(
     line = json.loads(formatter("json").format(record))
     assert (line["cluster"], line["round"]) == ("lab", SUMMARY["data"]["round"])
     assert "action_id" not in line
+
+
+def test_a_change_of_what_is_in_force_is_a_line_with_who_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = OutputLog()
+    control = {"id": "c", "time": "t", "who": "ann", "why": "the sale", "arrived_late": False}
+    control |= {"resumed_at": None, "problem": None}
+    rounds: list[dict[str, Any]] = [
+        {"mode": "act", "paused": False, "settings": {"guards": {"bundle_cooldown_s": 9}}, "control": None},
+        {"paused": True, "control": control},
+        {},
+        {"mode": "dry-run", "policy": "other"},
+        {"paused": False, "settings": {"guards": {"max_unloads_per_round_count": 7}}},
+    ]
+    data = dict(SUMMARY["data"])
+    for changed in rounds:
+        data |= changed
+        log.log(decode(json.dumps(SUMMARY | {"data": data}).encode()))
+    first = f"lab, round {data['round']}: in force from now on: "
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{first}paused (ann: the sale)",
+        f"{first}mode dry-run, was act, policy other, was {SUMMARY['data']['policy']} (ann: the sale)",
+        (
+            f"{first}no pause, pulsar.guards.bundle_cooldown_s = the default, was 9, "
+            "pulsar.guards.max_unloads_per_round_count = 7, was the default (ann: the sale)"
+        ),
+    ]
+    caplog.clear()
+    log.forget("lab")
+    log.log(decode(json.dumps(SUMMARY).encode()))
+    assert caplog.records == [], "nothing is known of before"
 
 
 def test_an_exception_stays_one_line_of_json() -> None:
