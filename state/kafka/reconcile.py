@@ -118,12 +118,16 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
     if not rates:
         return len(cleared) > 0
     visible = {role: rate for role, rate in rates.items() if role.broker in observation.brokers}
+    if not visible or any(there.get(role) != rate for role, rate in visible.items()):
+        return False
     added = difference(wanted.lists, memory.confirmed.lists)
+    removed = difference(ours(memory).lists, wanted.lists)
+    lists, moving = observation.lists, frozenset(observation.moves.topics)
     return (
-        bool(visible)
-        and all(there.get(role) == rate for role, rate in visible.items())
-        and _contain_all(observation.lists.leader, added.leader)
-        and _contain_all(observation.lists.follower, added.follower)
+        _contain_all(lists.leader, added.leader)
+        and _contain_all(lists.follower, added.follower)
+        and _contain_none(lists.leader, removed.leader, moving)
+        and _contain_none(lists.follower, removed.follower, moving)
     )
 
 
@@ -138,6 +142,15 @@ def _contain_all(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
     for topic, text in added.items():
         found = there.get(topic, "").strip()
         if found != EVERYTHING and not entries_of(text) <= entries_of(found):
+            return False
+    return True
+
+
+def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: frozenset[str]) -> bool:
+    """Nobody tells the list of a topic at rest, so only a result says that it is shorter."""
+    for topic, text in removed.items():
+        found = there.get(topic, "").strip()
+        if topic not in moving or (found != EVERYTHING and entries_of(text) & entries_of(found)):
             return False
     return True
 

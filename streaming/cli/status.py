@@ -44,10 +44,10 @@ _WATCH_S = 5.0
 )
 def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
-    settings = read_settings(config, {})
+    settings, newest = read_settings(config, {}), Newest()
     with suppress(KeyboardInterrupt):
         while True:
-            text = _shown(list(_statuses(settings, clusters)), form)
+            text = _shown(list(_statuses(settings, clusters, newest)), form)
             if watch:
                 click.clear()
             click.echo(text, nl=False)
@@ -62,9 +62,10 @@ def _shown(statuses: list[ClusterStatus], form: str) -> str:
     return "\n".join(map(status_text, statuses))
 
 
-def _statuses(settings: Settings, clusters: tuple[str, ...]) -> Iterator[ClusterStatus]:
+def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> Iterator[ClusterStatus]:
+    """``newest`` knows the rounds of the look before."""
     now_s = time.time()
-    rounds = _newest_rounds(settings, set(clusters), now_s=now_s)
+    rounds = _newest_rounds(settings, set(clusters), newest, now_s=now_s)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
     stands = _standing(settings, systems)
     for event, epoch in rounds:
@@ -76,13 +77,13 @@ def _statuses(settings: Settings, clusters: tuple[str, ...]) -> Iterator[Cluster
         )
 
 
-def _newest_rounds(settings: Settings, wanted: set[str], *, now_s: float) -> list[tuple[Round, int | None]]:
+def _newest_rounds(
+    settings: Settings, wanted: set[str], newest: Newest, *, now_s: float
+) -> list[tuple[Round, int | None]]:
     """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming who has none."""
     known = wanted or set(settings.clusters)
-    newest = Newest()
-    for look_back_s in _LOOK_BACK_S:
+    for look_back_s in _LOOK_BACK_S[:1] if newest.clusters else _LOOK_BACK_S:
         begin = round((now_s - look_back_s) * 1000)
-        newest = Newest()
         newest.take(records_of(settings, settings.topics.audit, begin, follow=False))
         if newest.clusters and known <= newest.clusters:
             break

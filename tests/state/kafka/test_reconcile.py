@@ -134,6 +134,33 @@ def test_rates_that_were_taken_off_are_gone(*, rates: dict[BrokerRole, int], is_
     assert (memory.asked is None) == is_carried_out
 
 
+LEFT = ThrottledLists(leader={"t": "0:1,0:2,1:1", "u": "0:1"}, follower={"t": "0:3"})
+
+
+@pytest.mark.parametrize(
+    ("lists", "confirmed", "is_carried_out"),
+    [
+        (OURS, replace(LEFT, leader={"t": "0:1,0:2,1:1"}), True),
+        (replace(OURS, leader={"t": "0:1,0:2,1:1"}), LEFT, False),
+        (replace(OURS, leader={"t": "*"}), replace(LEFT, leader={"t": "0:1,0:2,1:1"}), True),
+        (OURS, LEFT, False),
+    ],
+    ids=[
+        "the entry is gone",
+        "it is there",
+        "everything is throttled",
+        "u does not move: nobody tells its list",
+    ],
+)
+def test_entries_that_were_to_be_removed_are_gone(
+    *, lists: ThrottledLists, confirmed: ThrottledLists, is_carried_out: bool
+) -> None:
+    left = ThrottleDecision(trigger="moves-left", remove=ThrottledLists(leader={"t": "1:1"}), set_rates=RATES)
+    memory = decided(left, confirmed=ThrottleConfigs.of(confirmed, RATES))
+    observe(memory, seen_of(lists=lists))
+    assert (memory.asked is None) == is_carried_out
+
+
 def test_a_rate_of_before_an_unanswered_change_is_ours_too() -> None:
     memory = decided(FINISHED, NOTHING, confirmed=CONFIRMED, attempted=ThrottleConfigs(leader_rates={1: 50}))
     for rates in ({L1: 24}, {L1: 50}):
