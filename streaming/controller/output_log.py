@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from state.outputs import RoundSummary
 from streaming.controller.published import Published
+from streaming.settings.effective import toml_value
 
 _LOG = logging.getLogger("trimtab.published")
 
@@ -73,6 +74,10 @@ def _changes(before: _InForce, now: _InForce) -> Iterator[str]:
     if now.policy != before.policy:
         yield f"policy {now.policy}, was {before.policy}"
     for name in sorted(before.settings.keys() | now.settings.keys()):
-        old, new = before.settings.get(name, "the default"), now.settings.get(name, "the default")
+        old, new = _shown(before.settings, name), _shown(now.settings, name)
         if old != new:
             yield f"{name} = {new}, was {old}"
+
+
+def _shown(settings: Mapping[str, Any], name: str) -> str:
+    return toml_value(settings[name]) if name in settings else "the default"

@@ -324,4 +324,4 @@ def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> It
             yield from encode_change(value, (*path, name))
         else:
             at = dotted((*path, name))
-            yield f"{at} = {toml_value(tuple(value) if isinstance(value, list) else value)}"
+            yield f"{at} = {toml_value(value)}"

@@ -10,6 +10,7 @@ from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, Usa
 from state.throttle_outputs import ThrottleSummary
 from streaming.operators.round_events import Round
 from streaming.operators.text import counts_text, table_lines, value_text
+from streaming.settings.effective import toml_value
 
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
@@ -104,7 +105,7 @@ def status_text(status: ClusterStatus) -> str:
         ("control", _control(status.control)),
         *([("waiting", status.waiting)] if status.waiting else []),
         ("policy", status.policy),
-        *_named("settings", [f"{name} = {value_text(value)}" for name, value in status.settings.items()]),
+        *_named("settings", [f"{name} = {toml_value(value)}" for name, value in status.settings.items()]),
         ("brokers", _brokers(status)),
         ("round", f"{status.outcome}: {status.reason}"),
         *_named("nearest", [_nearest(row) for row in status.nearest]),

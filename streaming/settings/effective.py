@@ -61,7 +61,7 @@ def _guard_secret(path: Path, value: object) -> object:
 
 def toml_value(value: object) -> str:
     """A single value or list as TOML writes it."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str | bool):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -114,8 +114,8 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
         "  controller  main, epoch 7\n"
         "  control     maria at 1970-01-01T00:05:00.000Z: the sale\n"
         "  policy      avg-shedder\n"
-        "  settings    pulsar.guards.excluded_brokers = ['b9']\n"
-        "              pulsar.guards.max_unloads_per_round_count = 1,000\n"
+        '  settings    pulsar.guards.excluded_brokers = ["b9"]\n'
+        "              pulsar.guards.max_unloads_per_round_count = 1000\n"
         "  brokers     3 reporting, missing b4, usage mean 60.0, max 80.0 points\n"
         "  round       decided: 0 of 5 examined fired\n"
         "  nearest     b1 with b2: hit-count 3/8\n"
