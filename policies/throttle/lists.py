@@ -140,6 +140,36 @@ def union(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
     return ThrottledLists(leader={**one.leader, **both.leader}, follower={**one.follower, **both.follower})
 
 
+def contains(there: ThrottledLists, entries: ThrottledLists) -> bool:
+    """Whether the lists have all these entries; ``*`` has every entry. Raises ``BadList``."""
+    return _contains(there.leader, entries.leader) and _contains(there.follower, entries.follower)
+
+
+def _contains(there: Mapping[str, str], entries: Mapping[str, str]) -> bool:
+    for topic, text in entries.items():
+        now = there.get(topic, "").strip()
+        if now not in (text, EVERYTHING) and not entries_of(text) <= entries_of(now):
+            return False
+    return True
+
+
+def common(one: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
+    """Entries of ``one`` that are there; ``*`` has every entry. Raises ``BadList``."""
+    return ThrottledLists(
+        leader=_common(one.leader, there.leader), follower=_common(one.follower, there.follower)
+    )
+
+
+def _common(one: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for topic, text in one.items():
+        now = there.get(topic, "").strip()
+        both = text if now in (EVERYTHING, text) else text_of(entries_of(text) & entries_of(now))
+        if both:
+            found[topic] = both
+    return found
+
+
 def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
     """Entries of ``one`` that ``other`` has not; neither may have a ``*``."""
     return ThrottledLists(

@@ -13,7 +13,7 @@ sweep may have begun before our last change was there.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from policies.throttle.lists import EVERYTHING, ThrottledLists, entries_of, lists_of, text_of
+from policies.throttle.lists import EVERYTHING, ThrottledLists, contains, entries_of, lists_of, text_of
 from policies.throttle.moves import Moves
 from policies.throttle.progress import Watch
 from policies.throttle.rates import BrokerRole
@@ -85,17 +85,13 @@ def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole,
 
 def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
     """Nearly always nothing, which is found without taking 100,000 entries apart."""
-    if _contain_all(ours.leader, there.leader) and _contain_all(ours.follower, there.follower):
+    if contains(there, ours):
         return ThrottledLists()
     needed = lists_of(moves)
     return ThrottledLists(
         leader=_lost_of(ours.leader, there.leader, needed.leader),
         follower=_lost_of(ours.follower, there.follower, needed.follower),
     )
-
-
-def _contain_all(ours: Mapping[str, str], there: Mapping[str, str]) -> bool:
-    return all(there.get(topic, "").strip() in (text, EVERYTHING) for topic, text in ours.items())
 
 
 def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:

@@ -11,14 +11,14 @@ from dataclasses import replace
 from policies.throttle.lists import (
     EVERYTHING,
     ThrottledLists,
+    common,
+    contains,
     difference,
     entries_of,
-    text_of,
     union,
     without,
 )
 from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision
-from policies.throttle.rates import BrokerRole
 from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
 
@@ -110,10 +110,13 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
     if observation.moves is None or not observation.brokers:
         return False
     rates, there = wanted.rates(), observation.rates_there
-    cleared = {
-        role for role in ours(memory).rates() if role not in rates and role.broker in observation.brokers
-    }
-    if any(_is_ours(memory, role, there.get(role)) for role in cleared):
+    confirmed, attempted = memory.confirmed.rates(), memory.attempted.rates()
+    cleared = [
+        role
+        for role in {**confirmed, **attempted}
+        if role not in rates and role.broker in observation.brokers
+    ]
+    if any(role in there and there[role] in (confirmed.get(role), attempted.get(role)) for role in cleared):
         return False
     if not rates:
         return len(cleared) > 0
@@ -124,26 +127,10 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
     removed = difference(ours(memory).lists, wanted.lists)
     lists, moving = observation.lists, frozenset(observation.moves.topics)
     return (
-        _contain_all(lists.leader, added.leader)
-        and _contain_all(lists.follower, added.follower)
+        contains(lists, added)
         and _contain_none(lists.leader, removed.leader, moving)
         and _contain_none(lists.follower, removed.follower, moving)
     )
-
-
-def _is_ours(memory: KafkaMemory, role: BrokerRole, rate: int | None) -> bool:
-    return rate is not None and rate in (
-        memory.confirmed.rates().get(role),
-        memory.attempted.rates().get(role),
-    )
-
-
-def _contain_all(there: Mapping[str, str], added: Mapping[str, str]) -> bool:
-    for topic, text in added.items():
-        found = there.get(topic, "").strip()
-        if found != EVERYTHING and not entries_of(text) <= entries_of(found):
-            return False
-    return True
 
 
 def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: frozenset[str]) -> bool:
@@ -159,27 +146,9 @@ def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
     """Whether nobody began to carry it out: reports came, and nothing of it is there."""
     if observation.moves is None or not observation.brokers:
         return False
-    lists = _common(attempted.lists, observation.lists)
+    lists = common(attempted.lists, observation.lists)
     is_there = any(observation.rates_there.get(role) == rate for role, rate in attempted.rates().items())
     return not (lists.leader or lists.follower or is_there)
-
-
-def _common(ours: ThrottledLists, there: ThrottledLists) -> ThrottledLists:
-    """Entries of both."""
-    return ThrottledLists(
-        leader=_common_of(ours.leader, there.leader), follower=_common_of(ours.follower, there.follower)
-    )
-
-
-def _common_of(ours: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
-    """``*`` has every entry."""
-    found = {}
-    for topic, text in ours.items():
-        now = there.get(topic, "").strip()
-        both = text if now in (EVERYTHING, text) else text_of(entries_of(text) & entries_of(now))
-        if both:
-            found[topic] = both
-    return found
 
 
 def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
@@ -194,11 +163,9 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
         return attempted
     lists = attempted.lists
     if len(observation.moves):
-        topics = frozenset(observation.moves.topics)
-        lists = ThrottledLists(
-            leader=_present(memory, lists.leader, observation.lists.leader, topics),
-            follower=_present(memory, lists.follower, observation.lists.follower, topics),
-        )
+        moving = _of_topics(lists, frozenset(observation.moves.topics))
+        resting = difference(lists, moving)
+        lists = union(resting, common(moving, observation.lists)) if memory.tells_lists else moving
     rates = {
         role: rate
         for role, rate in attempted.rates().items()
@@ -209,13 +176,11 @@ def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConf
     return ThrottleConfigs.of(lists, rates)
 
 
-def _present(
-    memory: KafkaMemory, attempted: Mapping[str, str], there: Mapping[str, str], moving: frozenset[str]
-) -> dict[str, str]:
-    if not memory.tells_lists:
-        return {topic: text for topic, text in attempted.items() if topic in moving}
-    resting = {topic: text for topic, text in attempted.items() if topic not in moving}
-    return resting | _common_of({topic: attempted[topic] for topic in attempted if topic in moving}, there)
+def _of_topics(lists: ThrottledLists, topics: frozenset[str]) -> ThrottledLists:
+    return ThrottledLists(
+        leader={topic: text for topic, text in lists.leader.items() if topic in topics},
+        follower={topic: text for topic, text in lists.follower.items() if topic in topics},
+    )
 
 
 def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
@@ -241,7 +206,7 @@ def _known_to_be_there(memory: KafkaMemory, observation: Observation) -> Throttl
     confirmed, attempted, there = memory.confirmed, memory.attempted, observation.rates_there
     rates = {role: there.get(role, rate) for role, rate in confirmed.rates().items()}
     rates |= {role: rate for role, rate in attempted.rates().items() if there.get(role) == rate}
-    return ThrottleConfigs.of(union(confirmed.lists, _common(attempted.lists, observation.lists)), rates)
+    return ThrottleConfigs.of(union(confirmed.lists, common(attempted.lists, observation.lists)), rates)
 
 
 def ours(memory: KafkaMemory) -> ThrottleConfigs:

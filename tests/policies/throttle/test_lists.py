@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from policies.throttle.lists import (
     BadList,
     ThrottledLists,
+    common,
+    contains,
     difference,
     entries_of,
     foreign,
@@ -74,6 +76,26 @@ def test_removing_what_was_added_restores_exactly_what_was_there(
 def test_merging_twice_changes_nothing(there: ThrottledLists, ours: ThrottledLists) -> None:
     once, _ = merge(there, ours)
     assert merge(once, ours) == (once, ThrottledLists())
+
+
+@pytest.mark.parametrize(
+    ("there", "text", "is_there", "shared"),
+    [
+        ("0:1,0:2", "0:1,0:2", True, "0:1,0:2"),
+        ("0:2,7:9,0:1", "0:1,0:2", True, "0:1,0:2"),
+        (" * ", "0:1", True, "0:1"),
+        ("0:1", "0:1,0:2", False, "0:1"),
+        ("7:9", "0:1", False, ""),
+        ("", "0:1", False, ""),
+    ],
+)
+def test_what_is_there_of_some_entries(*, there: str, text: str, is_there: bool, shared: str) -> None:
+    found, some = ThrottledLists(leader={"t": there}), ThrottledLists(leader={"t": text})
+    assert contains(found, some) == is_there
+    assert common(some, found) == ThrottledLists(leader={"t": shared} if shared else {})
+    found, some = ThrottledLists(follower={"t": there}), ThrottledLists(follower={"t": text})
+    assert contains(found, some) == is_there
+    assert common(some, found) == ThrottledLists(follower={"t": shared} if shared else {})
 
 
 def test_a_difference_is_what_the_other_has_not() -> None:
