@@ -1,21 +1,13 @@
 """``trimtab actions``: watch what is decided, and ask why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import (
-    cluster_option,
-    format_option,
-    from_option,
-    no_follow_option,
-    print_records,
-    records_of,
-)
+from streaming.cli.topic_options import print_topic, records_of, tail_options
 from streaming.operators.action_events import (
     Action,
     Epochs,
@@ -45,32 +37,17 @@ def actions_command() -> None:
 
 
 @actions_command.command("tail", epilog=example("trimtab actions tail --cluster east-1 --from earliest"))
-@config_option
-@cluster_option
+@tail_options
 @click.option("--dry-run", is_flag=True, help="What would have been done: the dry-run's topic.")
-@from_option
-@no_follow_option
-@format_option
-def tail_command(
-    config: Path | None, cluster: str | None, begin: str, form: str, *, dry_run: bool, no_follow: bool
-) -> None:
+def tail_command(*, dry_run: bool, **options: Any) -> None:
     """Print actions as they are published; Ctrl-C ends it."""
-    settings = read_settings(config, {})
-    topic = settings.topics.actions_dry_run if dry_run else settings.topics.actions
     epochs = Epochs()
 
     def text_of(record: "TopicRecord") -> str:
         action, epoch = read_action(record.value or b""), epoch_of(record.headers)
         return tail_text(action, epoch=epoch, stale=epochs.is_stale(action, epoch))
 
-    print_records(
-        records_of(settings, topic, begin_of(begin), follow=not no_follow),
-        text_of,
-        topic=topic,
-        cluster=cluster,
-        form=form,
-        skipped=UnreadableEvent,
-    )
+    print_topic(lambda topics: topics.actions_dry_run if dry_run else topics.actions, text_of, **options)
 
 
 @actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -58,8 +58,33 @@ def _targets(command: Command) -> Command:
     return command
 
 
-def _who_and_why_options(command: Command) -> Command:
-    """The options that say who and why, and whether to wait."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What all commands that write a control event are told."""
+
+    target: _Target
+    why: str
+    who: str | None
+    wait: bool
+
+
+def _requesting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that writes a control event; it has them as a ``_Request``."""
+
+    @wraps(command)
+    def run(
+        config: Path | None,
+        clusters: tuple[str, ...],
+        why: str,
+        who: str | None,
+        *,
+        every: bool,
+        wait: bool,
+        **others: Any,
+    ) -> None:
+        target = _Target(config=config, clusters=clusters, every=every)
+        command(_Request(target=target, why=why, who=who, wait=wait), **others)
+
     for option in (
         click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
         click.option(
@@ -68,65 +93,44 @@ def _who_and_why_options(command: Command) -> Command:
         click.option(
             "--wait", is_flag=True, help="Until a round obeys it; ends with 7 where none does in time."
         ),
+        _targets,
     ):
-        command = option(command)
-    return command
+        run = option(run)
+    return run
 
 
 @click.command("pause")
-@_targets
-@_who_and_why_options
-def pause_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
-) -> None:
+@_requesting
+def pause_command(request: _Request) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.pause_edit(), why, who, wait=wait)
+    _change(request, overlay.pause_edit())
 
 
 @click.command("resume")
-@_targets
-@_who_and_why_options
-def resume_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
-) -> None:
+@_requesting
+def resume_command(request: _Request) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
-    resumed = overlay.resume_edit(datetime.now(UTC))
-    _change(_Target(config=config, clusters=clusters, every=every), resumed, why, who, wait=wait)
+    _change(request, overlay.resume_edit(datetime.now(UTC)))
 
 
 @click.command("forget")
-@_targets
-@_who_and_why_options
-def forget_command(
-    config: Path | None, clusters: tuple[str, ...], why: str, who: str | None, *, every: bool, wait: bool
-) -> None:
+@_requesting
+def forget_command(request: _Request) -> None:
     """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
     A cluster that is gone leaves no memory behind. Take a Kafka throttle off before: nobody remembers that it is ours.
     """
-    if every:
+    if request.target.every:
         raise click.UsageError("name what to forget: --cluster NAME (once or more)")
-    _change(_Target(config=config, clusters=clusters, every=every), overlay.forgotten(), why, who, wait=wait)
+    _change(request, overlay.forgotten())
 
 
 @click.command("mode")
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
-@_targets
-@_who_and_why_options
-def mode_command(
-    mode: str,
-    config: Path | None,
-    clusters: tuple[str, ...],
-    why: str,
-    who: str | None,
-    *,
-    every: bool,
-    wait: bool,
-) -> None:
+@_requesting
+def mode_command(request: _Request, mode: str) -> None:
     """Let a cluster act or only show; `configured` is what controller.mode says."""
-    _change(
-        _Target(config=config, clusters=clusters, every=every), overlay.with_mode(mode), why, who, wait=wait
-    )
+    _change(request, overlay.with_mode(mode))
 
 
 @click.group("policy")
@@ -136,40 +140,18 @@ def policy_command() -> None:
 
 @policy_command.command("set")
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
-@_targets
-@_who_and_why_options
-def set_command(
-    assignments: tuple[str, ...],
-    config: Path | None,
-    clusters: tuple[str, ...],
-    why: str,
-    who: str | None,
-    *,
-    every: bool,
-    wait: bool,
-) -> None:
+@_requesting
+def set_command(request: _Request, assignments: tuple[str, ...]) -> None:
     """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    edit = _check(lambda: overlay.with_settings(assignments))
-    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who, wait=wait)
+    _change(request, _check(lambda: overlay.with_settings(assignments)))
 
 
 @policy_command.command("unset")
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@_targets
-@_who_and_why_options
-def unset_command(
-    keys: tuple[str, ...],
-    config: Path | None,
-    clusters: tuple[str, ...],
-    why: str,
-    who: str | None,
-    *,
-    every: bool,
-    wait: bool,
-) -> None:
+@_requesting
+def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: the file's hold again."""
-    edit = _check(lambda: overlay.without_settings(keys))
-    _change(_Target(config=config, clusters=clusters, every=every), edit, why, who, wait=wait)
+    _change(request, _check(lambda: overlay.without_settings(keys)))
 
 
 @policy_command.command("show")
@@ -184,16 +166,17 @@ def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool)
         click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
 
 
-def _change(target: _Target, edit: Edit, why: str, who: str | None, *, wait: bool) -> None:
+def _change(request: _Request, edit: Edit) -> None:
     """Read what stands, write the change for each cluster, read it back, say what holds from when, and wait if asked to."""
-    if not why.strip():
+    target = request.target
+    if not request.why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
     settings = read_settings(target.config, {})
     topic, heard = _topic(settings), _heard_of(target, settings)
     before = topic.read()
     source, systems = ClusterSettingsSource(settings), _known_systems(heard)
     stands = overlay.standing(before, source, systems)
-    asker = Asker(who=who or getpass.getuser(), why=why.strip())
+    asker = Asker(who=request.who or getpass.getuser(), why=request.why.strip())
     now_ms = round(time.time() * 1000)
     plan = partial(
         overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
@@ -211,7 +194,7 @@ def _change(target: _Target, edit: Edit, why: str, who: str | None, *, wait: boo
                 err=True,
             )
         click.echo(change_text(event), nl=False)
-    if wait:
+    if request.wait:
         for obeyed in wait_until_obeyed(settings, events):
             data = obeyed.data
             click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")

@@ -1,20 +1,13 @@
 """``trimtab rejected``: records that could not be used, and why."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import (
-    cluster_option,
-    format_option,
-    from_option,
-    no_follow_option,
-    print_records,
-    records_of,
-)
+from streaming.cli.topic_options import print_topic, records_of, tail_options
 from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.round_events import read_rejected
 from streaming.operators.round_text import place_of, rejected_text, tail_rejected_text
@@ -27,22 +20,13 @@ def rejected_command() -> None:
 
 
 @rejected_command.command("tail", epilog=example("trimtab rejected tail --from earliest --no-follow"))
-@config_option
-@cluster_option
-@from_option
-@no_follow_option
-@format_option
-def tail_command(config: Path | None, cluster: str | None, begin: str, form: str, *, no_follow: bool) -> None:
+@tail_options
+def tail_command(**options: Any) -> None:
     """Print a line a record that was rejected: where it lies, the reason and what to do; Ctrl-C ends it."""
-    settings = read_settings(config, {})
-    topic = settings.topics.dead_letter
-    print_records(
-        records_of(settings, topic, begin_of(begin), follow=not no_follow),
+    print_topic(
+        lambda topics: topics.dead_letter,
         lambda record: tail_rejected_text(read_rejected(record.value or b"")),
-        topic=topic,
-        cluster=cluster,
-        form=form,
-        skipped=UnreadableEvent,
+        **options,
     )
 
 

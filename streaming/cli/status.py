@@ -12,7 +12,7 @@ import msgspec
 from state.events import System
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import records_of
+from streaming.cli.topic_options import format_option, records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.operators.control_topic import ControlTopic
@@ -33,15 +33,7 @@ _WATCH_S = 5.0
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
-@click.option(
-    "--format",
-    "-o",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="How it is shown.",
-)
+@format_option("JSON is a list with an object a cluster.")
 def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
     settings, newest = read_settings(config, {}), Newest()

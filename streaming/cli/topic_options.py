@@ -1,41 +1,55 @@
-"""Options of the commands that print what comes on a topic, and the reading that they share."""
+"""The commands that print what comes on a topic: their options, and the reading that they share."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from streaming.cli.beginning import begin_of
+from streaming.cli.configured import read_settings
+from streaming.cli.options import Option, config_option, with_options
+from streaming.operators.action_events import UnreadableEvent
 from streaming.ports.reading import Begin
-from streaming.settings import Settings
+from streaming.settings import Settings, TopicNames
 from streaming.systems.reading import output_reader
 
 if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
 
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-cluster_option: Option = click.option("--cluster", metavar="NAME", help="Only of this cluster.")
-from_option: Option = click.option(
-    "--from",
-    "begin",
-    metavar="earliest|latest|TIME",
-    default="latest",
-    show_default=True,
-    help="TIME is RFC 3339.",
+def format_option(help_: str) -> Option:
+    """``--format`` of a command that says what its JSON is."""
+    return click.option(
+        "--format",
+        "-o",
+        "form",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help=help_,
+    )
+
+
+as_published_option = format_option("JSON is one event a line, as it was published.")
+tail_options = with_options(
+    config_option,
+    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    click.option(
+        "--from",
+        "begin",
+        metavar="earliest|latest|TIME",
+        default="latest",
+        show_default=True,
+        help="TIME is RFC 3339.",
+    ),
+    click.option(
+        "--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more."
+    ),
+    as_published_option,
 )
-no_follow_option: Option = click.option(
-    "--no-follow", is_flag=True, help="Stop at the end of the topic instead of waiting for more."
-)
-format_option: Option = click.option(
-    "--format",
-    "-o",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="JSON is one event a line, as it was published.",
-)
+"""Of every `tail`; they go to ``print_topic``."""
 
 
 def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
@@ -44,26 +58,29 @@ def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) ->
         yield from reader.follow() if follow else reader.to_end()
 
 
-def print_records(
-    records: Iterator["TopicRecord"],
+def print_topic(
+    topic_of: Callable[[TopicNames], str],
     text_of: Callable[["TopicRecord"], str],
     *,
-    topic: str,
+    config: Path | None,
     cluster: str | None,
+    begin: str,
     form: str,
-    skipped: type[Exception],
+    no_follow: bool,
 ) -> None:
-    """Print the records of a cluster, as text or as they are; what cannot be read is named on standard error.
+    """Print the records of a topic, as text or as they are; what cannot be read is named on standard error.
 
-    Ctrl-C ends it.
+    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C ends it.
     """
+    settings = read_settings(config, {})
+    topic = topic_of(settings.topics)
     with suppress(KeyboardInterrupt):
-        for record in records:
+        for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):
             if cluster is not None and record.key != cluster.encode():
                 continue
             try:
                 text = text_of(record)
-            except skipped as error:
+            except UnreadableEvent as error:
                 click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
                 continue
             raw = (record.value or b"").decode(errors="replace") + "\n"

@@ -1,11 +1,15 @@
 """Rounds and rejected records as text: a line each as they come, and the whole story of one."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from state.outputs import CandidateRow, ExaminedRow, RoundSummary
+from state.outputs import CandidateRow, ExaminedRow, RoundSummary, Section, SplitRow
 from streaming.operators.round_events import Rejected, Round
 from streaming.operators.text import counts_text, table_lines, value_text
+
+RowT = TypeVar("RowT")
+BundleRowT = TypeVar("BundleRowT", CandidateRow, SplitRow)
 
 _ROWS_MAX = 20
 """Rows of a table shown; the rest is counted, and stands on the audit topic."""
@@ -29,8 +33,7 @@ def round_text(event: Round) -> str:
         "",
         *circumstances_lines(data),
         *looked_at_lines(data),
-        *_judged_lines(data),
-        *_finding_lines(data),
+        *_aftermath_lines(data),
         "",
         f"Actions of the round: {', '.join(data.actions) or 'none'}",
     ]
@@ -51,31 +54,31 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is told elsewhere."""
-    yield from ("", f"Looked at: {counts_text(data.examined.outcomes)}")
-    yield from _rows([_examined_row(row) for row in data.examined.heaviest[:_ROWS_MAX]], data.examined.count)
-    yield from ("", f"Bundles of those that fired: {counts_text(data.candidates.outcomes)}")
-    shown = [row for row in data.candidates.heaviest if row.bundle != but][:_ROWS_MAX]
-    itself = any(row.bundle == but for row in data.candidates.heaviest)
-    yield from _rows([_candidate_row(row) for row in shown], data.candidates.count - itself)
-    if data.splits.count == 0:
-        return
-    yield from ("", f"Bundles that stood out for a split: {counts_text(data.splits.outcomes)}")
-    cut = [row for row in data.splits.heaviest if row.bundle != but][:_ROWS_MAX]
-    itself = any(row.bundle == but for row in data.splits.heaviest)
-    yield from _rows(
-        [(row.bundle, f"at {row.broker}", row.detail) for row in cut], data.splits.count - itself
-    )
+    yield from _section("Looked at", data.examined, lambda row: (examined_text(row), row.detail))
+    yield from _section("Bundles of those that fired", _without(data.candidates, but), _candidate_row)
+    if data.splits.count:
+        yield from _section("Bundles that stood out for a split", _without(data.splits, but), _split_row)
 
 
-def _rows(rows: list[tuple[str, ...]], count: int) -> Iterator[str]:
+def _section(title: str, section: Section[RowT], row_of: Callable[[RowT], tuple[str, ...]]) -> Iterator[str]:
+    """Title and counts, the heaviest rows, and how many are not shown."""
+    yield from ("", f"{title}: {counts_text(section.outcomes)}")
+    rows = [row_of(row) for row in section.heaviest[:_ROWS_MAX]]
     yield from table_lines(rows) if rows else ()
-    if count > len(rows):
-        yield f"  and {count - len(rows)} more, counted above"
+    if section.count > len(rows):
+        yield f"  and {section.count - len(rows)} more, counted above"
 
 
-def _examined_row(row: ExaminedRow) -> tuple[str, ...]:
-    pair = row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
-    return (pair, row.detail)
+def _without(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
+    """The section without the row of a bundle; the outcomes count it all the same."""
+    rows = [row for row in section.heaviest if row.bundle != bundle]
+    count = section.count - (len(rows) < len(section.heaviest))
+    return Section(count=count, outcomes=section.outcomes, heaviest=rows)
+
+
+def examined_text(row: ExaminedRow) -> str:
+    """The pair, or the broker, that the policy looked at."""
+    return row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
 
 
 def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
@@ -83,22 +86,20 @@ def _candidate_row(row: CandidateRow) -> tuple[str, ...]:
     return (row.bundle, f"at {row.broker}", row.detail, traffic)
 
 
-def _judged_lines(data: RoundSummary) -> Iterator[str]:
+def _split_row(row: SplitRow) -> tuple[str, ...]:
+    return (row.bundle, f"at {row.broker}", row.detail)
+
+
+def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
+    """Earlier actions whose effect became known, and what no action can help."""
     if data.judged is not None:
-        yield from ("", f"Earlier actions that were judged: {counts_text(data.judged.outcomes)}")
-        rows: list[tuple[str, ...]] = [
-            (f"{row.kind} {row.bundle}", row.outcome, row.id) for row in data.judged.heaviest[:_ROWS_MAX]
-        ]
-        yield from _rows(rows, data.judged.count)
-
-
-def _finding_lines(data: RoundSummary) -> Iterator[str]:
+        yield from _section(
+            "Earlier actions that were judged",
+            data.judged,
+            lambda row: (f"{row.kind} {row.bundle}", row.outcome, row.id),
+        )
     if data.findings.count:
-        yield from ("", f"Findings: {counts_text(data.findings.outcomes)}")
-        rows: list[tuple[str, ...]] = [
-            (each.kind, each.subject, each.advice) for each in data.findings.heaviest[:_ROWS_MAX]
-        ]
-        yield from _rows(rows, data.findings.count)
+        yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
 
 
 def place_of(event: Rejected) -> str:

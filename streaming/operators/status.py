@@ -9,6 +9,7 @@ import msgspec
 from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, UsageSummary
 from state.throttle_outputs import ThrottleSummary
 from streaming.operators.round_events import Round
+from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, table_lines, value_text
 from streaming.settings.effective import toml_value
 
@@ -17,7 +18,6 @@ NEAREST_COUNT = 5
 LATE_AFTER_ROUNDS = 3
 """A summary older than so many rounds is no news of today."""
 _SHOWN_IN_SECONDS_S = 120
-_ACTED = frozenset({"acted"})
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def status_of(event: Round, *, epoch: int | None, waiting: str | None, now_ms: i
         brokers_failed=data.brokers_failed,
         usage=data.usage,
         nearest=[row for row in data.examined.heaviest if row.outcome != "fired"][:NEAREST_COUNT],
-        held={name: count for name, count in data.candidates.outcomes.items() if name not in _ACTED},
+        held={name: count for name, count in data.candidates.outcomes.items() if name != "acted"},
         actions=data.actions,
         in_flight=data.in_flight,
         findings=data.findings.heaviest,
@@ -108,7 +108,7 @@ def status_text(status: ClusterStatus) -> str:
         *_named("settings", [f"{name} = {toml_value(value)}" for name, value in status.settings.items()]),
         ("brokers", _brokers(status)),
         ("round", f"{status.outcome}: {status.reason}"),
-        *_named("nearest", [_nearest(row) for row in status.nearest]),
+        *_named("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         *([("held", counts_text(status.held))] if status.held else []),
         *_named(
             "in flight",
@@ -155,11 +155,6 @@ def _brokers(status: ClusterStatus) -> str:
     if status.usage is not None:
         found.append(f"usage mean {status.usage.mean_points:.1f}, max {status.usage.max_points:.1f} points")
     return ", ".join(found)
-
-
-def _nearest(row: ExaminedRow) -> str:
-    pair = row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
-    return f"{pair}: {row.detail}"
 
 
 def _failing(status: ClusterStatus) -> Iterator[tuple[str, str]]:

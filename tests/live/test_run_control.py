@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from state.outputs import ControlInForce, canonical
+from state.outputs import canonical
 from streaming.operators import acknowledged
 from streaming.operators.round_events import ROUND_TYPE, Round
 from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
@@ -16,7 +16,7 @@ from tests.live.driving import TRIMTAB, Child, Warm, samples, until
 from tests.live.loads import played
 from tests.live.operating import operate, said
 from tests.live.stage import Stage
-from tests.streaming.summaries import ROUND
+from tests.streaming.summaries import CONTROL, ROUND
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -105,15 +105,7 @@ def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_whe
 
 def round_of_control(event_id: str, *, problem: str | None = None) -> Round:
     """A round that names a control event."""
-    control = ControlInForce(
-        id=event_id,
-        time="1970-01-01T00:05:00.000Z",
-        who="maria",
-        why="the sale",
-        arrived_late=False,
-        resumed_at=None,
-        problem=problem,
-    )
+    control = msgspec.structs.replace(CONTROL, id=event_id, problem=problem)
     return Round(
         id="0" * 32,
         source="/trimtab/t",

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import ExaminedRow, RoundSummary, Section, UsageSummary
+from state.outputs import ControlInForce, ExaminedRow, RoundSummary, Section, UsageSummary
 from state.throttle_outputs import ThrottleSummary
 from streaming.controller.published import Published
 
@@ -72,6 +72,15 @@ ROUND = RoundSummary(
     actions_count=3,
     actions=[],
     throttle=None,
+)
+CONTROL = ControlInForce(
+    id="c1",
+    time="1970-01-01T00:05:00.000Z",
+    who="maria",
+    why="the sale",
+    arrived_late=False,
+    resumed_at=None,
+    problem=None,
 )
 THROTTLE = ThrottleSummary(
     outcome="waiting",

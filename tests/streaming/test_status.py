@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from state.outputs import (
-    ControlInForce,
     ExaminedRow,
     Finding,
     InFlightRow,
@@ -37,18 +36,9 @@ from streaming.operators.round_text import (
 )
 from streaming.operators.status import ClusterStatus, status_of, status_text
 from streaming.ports.reading import TopicRecord
-from tests.streaming.summaries import ROUND, THROTTLE, of_kafka, section
+from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka, section
 
 END_MS = 480_000
-CONTROL = ControlInForce(
-    id="c1",
-    time="1970-01-01T00:05:00.000Z",
-    who="maria",
-    why="the sale",
-    arrived_late=False,
-    resumed_at=None,
-    problem=None,
-)
 UNLOAD = InFlightRow(id="a1", kind="unload", target="t/n/0x0_0x1", expires_at="1970-01-01T00:11:00.000Z")
 PAIR = ExaminedRow(
     high_broker="b1",
