@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from streaming.cli.options import config_option, example
 from streaming.cli.topic_options import format_option, records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
+from streaming.operators.beats import Running, newest_beats
 from streaming.operators.control_topic import ControlTopic
 from streaming.operators.overlay import Standing
 from streaming.operators.round_events import Newest, Round, read_round
@@ -24,6 +25,8 @@ from streaming.settings import ClusterSettingsSource, Settings
 
 _LOOK_BACK_S = (300, 86_400)
 """How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
+_BEATS_S = 3600
+"""How far back beats are looked for; the topic holds no more."""
 _WATCH_S = 5.0
 
 
@@ -57,7 +60,8 @@ def _shown(statuses: list[ClusterStatus], form: str) -> str:
 def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> Iterator[ClusterStatus]:
     """``newest`` knows the rounds of the look before."""
     now_s = time.time()
-    rounds = _newest_rounds(settings, set(clusters), newest, now_s=now_s)
+    beats = _newest_beats(settings, now_s=now_s)
+    rounds = _newest_rounds(settings, set(clusters), newest, beats, now_s=now_s)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
     stands = _standing(settings, systems)
     for event, epoch in rounds:
@@ -65,12 +69,29 @@ def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> 
             event,
             epoch=epoch,
             waiting=_waiting(event, stands.get(event.cluster, Standing())),
+            beats=beats,
             now_ms=round(now_s * 1000),
         )
 
 
+def _newest_beats(settings: Settings, *, now_s: float) -> dict[str, Running] | None:
+    """By the controller's name; None where they cannot be read, which is said and hides no status."""
+    begin = round((now_s - _BEATS_S) * 1000)
+    try:
+        records = records_of(settings, settings.topics.beats, begin, follow=False)
+        return newest_beats(records, now_ms=round(now_s * 1000))
+    except Refused as error:
+        click.echo(f"whether a controller runs is not known: {error}", err=True)
+        return None
+
+
 def _newest_rounds(
-    settings: Settings, wanted: set[str], newest: Newest, *, now_s: float
+    settings: Settings,
+    wanted: set[str],
+    newest: Newest,
+    beats: Mapping[str, Running] | None,
+    *,
+    now_s: float,
 ) -> list[tuple[Round, int | None]]:
     """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming who has none."""
     known = wanted or set(settings.clusters)
@@ -82,8 +103,7 @@ def _newest_rounds(
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
         raise NotFound(
-            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: no controller runs, "
-            "or no report of it comes"
+            f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_why_none(beats)}"
         )
     found = []
     for record in newest.records():
@@ -94,6 +114,16 @@ def _newest_rounds(
         if not wanted or event.cluster in wanted:
             found.append((event, epoch_of(record.headers)))
     return found
+
+
+def _why_none(beats: Mapping[str, Running] | None) -> str:
+    """Why there is no round."""
+    if beats is None:
+        return "no controller runs, or no report of it comes"
+    running = [f"{each.controller} ({each.instance})" for each in beats.values() if each.runs]
+    if not running:
+        return "no controller runs"
+    return f"no report of it comes to {', '.join(running)}, or its first round is not over"
 
 
 def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:

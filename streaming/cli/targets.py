@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from streaming.ports.events import NoInputTopic
+from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
@@ -41,7 +41,7 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
 @contextmanager
 def refusing(*also: type[Exception]) -> Iterator[None]:
     """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
-    expected: tuple[type[Exception], ...] = (PublishError, NoInputTopic, *also)
+    expected: tuple[type[Exception], ...] = (PublishError, NoTopic, *also)
     try:
         yield
     except expected as error:

@@ -7,15 +7,20 @@ afterwards; on SIGTERM or SIGINT the batch in progress is finished before the qu
 
 import logging
 import math
+import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
+from state.outputs import rfc3339
+from streaming.contract.beat import Beat
 from streaming.contract.skipped import SkippedRange
 from streaming.controller.batches import BatchPublisher
+from streaming.controller.beats import Beats
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from streaming.controller.outages import outage_of
@@ -40,6 +45,7 @@ from streaming.spark.jars import JarError, JavaError
 from streaming.spark.runs import Runs
 from streaming.spark.spark_log import SparkLog
 from streaming.systems import skipping
+from streaming.systems.events import beat_sink_of
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 from streaming.systems.topics import validate_all
@@ -178,7 +184,10 @@ class Application:
         runs = Runs(spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches)
         if self._skip_lost:
             runs.skip(self._waiting_out(lambda: self._said_gaps(checkpoint, epoch)))
-        with Watch(lambda: look(settings, ids, checkpoint.is_there)) as watch:
+        with (
+            Watch(lambda: look(settings, ids, checkpoint.is_there)) as watch,
+            Beats(partial(beat_sink_of, settings), lambda: self._beat(epoch, batches.newest_batch_id)),
+        ):
             QueryLoop(
                 settings=settings,
                 runs=runs,
@@ -192,6 +201,16 @@ class Application:
                 wait=self._wait,
                 is_stopping=lambda: self._stopping,
             ).run()
+
+    def _beat(self, epoch: int, batch_id: int | None) -> Beat:
+        return Beat(
+            name=self._settings.controller.name,
+            instance=f"{socket.gethostname()}:{os.getpid()}",
+            epoch=epoch,
+            batch=batch_id,
+            at=rfc3339(round(time.time() * 1000)),
+            version=version("trimtab"),
+        )
 
     def _said_gaps(self, checkpoint: CheckpointDirectory, epoch: int) -> list[SkippedRange]:
         """What the input has lost since the checkpoint, once the audit topic says so."""

@@ -119,7 +119,7 @@ def start(
 ) -> ThrottleLoop:
     """Connect to everything; ``stack`` closes it again.
 
-    Raises ``ClusterError``, ``PublishError`` or ``NoInputTopic``, each with its remedy.
+    Raises ``ClusterError``, ``PublishError`` or ``NoTopic``, each with its remedy.
     """
     with cluster_of(target, cluster=cluster) as kafka:
         kafka.require_answer()

@@ -112,7 +112,7 @@ def start(
 ) -> ExecutorLoop:
     """Connect to everything; ``stack`` closes it again.
 
-    Raises ``AdminError``, ``CredentialsError``, ``PublishError`` or ``NoInputTopic``, each with its remedy.
+    Raises ``AdminError``, ``CredentialsError``, ``PublishError`` or ``NoTopic``, each with its remedy.
     """
     http = stack.enter_context(HttpClient(target))
     admin = PulsarAdmin(http, target)

@@ -1,4 +1,4 @@
-"""Writing events to the input topic, for collectors and executors.
+"""Writing events to a topic: the input's, for collectors and executors, and that of the controllers' beats.
 
 Not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing. An event
 that cannot be written in time is given up and counted: load is only worth something while it is fresh.
@@ -16,7 +16,7 @@ from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import end
 from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.kafka.topics import RECORD_HEADROOM_BYTES
-from streaming.ports.events import NoInputTopic
+from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
@@ -36,7 +36,7 @@ class KafkaEvents(Closing):
         client_options: Mapping[str, object] = MappingProxyType({}),
         principal: str = ANYBODY,
     ) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
+        """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
         self._topic = topic
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._timeout_s = timeout_s
@@ -101,7 +101,7 @@ class KafkaEvents(Closing):
             partitions = None
         if not partitions:
             end(self._producer)
-            raise NoInputTopic(
+            raise NoTopic(
                 f"there is no topic {self._topic} at {self._subject.bootstrap}: run `trimtab topics create`"
             )
 

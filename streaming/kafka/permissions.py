@@ -17,6 +17,7 @@ __all__ = [
     "Subject",
     "TopicPermissions",
     "acl_command",
+    "beat_operations",
     "controller_operations",
     "lacking",
     "missing_permissions",
@@ -73,6 +74,11 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
         names.dead_letter: writes,
         names.commits: ("Read", *writes),
     }
+
+
+def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
+    """What `trimtab run` uses where it may, and runs without."""
+    return {names.beats: ("Write", "DescribeConfigs")}
 
 
 def missing_permissions(

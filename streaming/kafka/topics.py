@@ -1,4 +1,4 @@
-"""The eight topics on Kafka: how they must be set up, creating them, and checking them at start.
+"""The nine topics on Kafka: how they must be set up, creating them, and checking them at start.
 
 Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
 cannot be undone. What differs is named with the value found, the value expected and the command that mends
@@ -27,12 +27,14 @@ from streaming.kafka.permissions import (
     Subject,
     TopicPermissions,
     acl_command,
+    beat_operations,
     controller_operations,
     missing_permissions,
 )
 from streaming.ports.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
+    BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
     Difference,
     Outcome,
@@ -40,6 +42,7 @@ from streaming.ports.topics import (
     TopicOutcome,
     TopicsWrong,
     Unreachable,
+    no_beats,
 )
 from streaming.settings import TopicNames
 
@@ -65,7 +68,10 @@ _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFaile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked."""
+    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked.
+
+    A controller runs without one that is `optional`.
+    """
 
     name: str
     partitions: int
@@ -73,6 +79,7 @@ class TopicSpec:
     fixed: Mapping[str, str] = field(default_factory=dict)
     chosen: Mapping[str, str] = field(default_factory=dict)
     min_message_bytes: int | None = None
+    optional: bool = False
 
     @property
     def configs(self) -> dict[str, str]:
@@ -121,6 +128,15 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
             partitions_needed=1,
             fixed=_COMPACTED,
             chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
+        ),
+        TopicSpec(
+            name=names.beats,
+            partitions=1,
+            partitions_needed=1,
+            fixed=_APPEND_TIME,
+            # only a segment that is no longer written is deleted
+            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
+            optional=True,
         ),
     ]
 
@@ -181,7 +197,8 @@ def validate(
 
     Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every obstacle: a missing
     topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
-    order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning.
+    order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning, and so is
+    everything about an optional topic.
     """
     specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
@@ -191,10 +208,11 @@ def validate(
     refused = list(missing_permissions(subject, controller_operations(names), permissions))
     if refused:
         raise TopicsWrong("\n".join(refused))
-    missing = [spec.name for spec in specs if spec.name not in found]
+    needed = [spec for spec in specs if not spec.optional]
+    missing = [spec.name for spec in needed if spec.name not in found]
     differences = [
         difference
-        for spec in specs
+        for spec in needed
         if spec.name in found
         for difference in _differences(spec, found[spec.name], bootstrap)
     ]
@@ -203,7 +221,20 @@ def validate(
         problems.append(f"topics missing at {bootstrap}: {', '.join(missing)}. Run: trimtab topics create")
     if problems:
         raise TopicsWrong("\n".join(problems))
-    return [str(difference) for difference in differences]
+    optional = [spec for spec in specs if spec.optional]
+    lacking = missing_permissions(subject, beat_operations(names), permissions)
+    return [
+        *map(str, differences),
+        *map(no_beats, lacking),
+        *(no_beats(problem) for spec in optional for problem in _optional_problems(spec, found, bootstrap)),
+    ]
+
+
+def _optional_problems(spec: TopicSpec, found: Mapping[str, _Found], bootstrap: str) -> Iterator[str]:
+    if spec.name not in found:
+        yield f"topic {spec.name} is missing at {bootstrap}. Run: trimtab topics create."
+    else:
+        yield from map(str, _differences(spec, found[spec.name], bootstrap))
 
 
 def _compare(spec: TopicSpec, found: _Found, bootstrap: str) -> TopicOutcome:

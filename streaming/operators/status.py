@@ -1,6 +1,6 @@
 """What is in force for a cluster, and why nothing happens, from the newest summary of its rounds. Pure: no topic, no clock."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +8,7 @@ import msgspec
 
 from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, UsageSummary
 from state.throttle_outputs import ThrottleSummary
+from streaming.operators.beats import Running
 from streaming.operators.round_events import Round
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, table_lines, value_text
@@ -28,6 +29,10 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
     """Name of the controller that closed the round."""
     epoch: int | None
+    runs: bool | None
+    """Whether that controller runs, by its beats; None where they cannot be read."""
+    beat: Running | None
+    """Its newest beat within the last hour."""
     round: int
     end: str
     age_s: float
@@ -60,16 +65,26 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     throttle: ThrottleSummary | None
 
 
-def status_of(event: Round, *, epoch: int | None, waiting: str | None, now_ms: int) -> ClusterStatus:
-    """From the newest summary of a cluster."""
-    data = event.data
+def status_of(
+    event: Round,
+    *,
+    epoch: int | None,
+    waiting: str | None,
+    beats: Mapping[str, Running] | None,
+    now_ms: int,
+) -> ClusterStatus:
+    """From the newest summary of a cluster, and the newest beats by controller; None where those are not known."""
+    data, controller = event.data, event.source.rpartition("/")[2]
+    beat = None if beats is None else beats.get(controller)
     start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
     age_s = now_ms / 1000 - end_s
     return ClusterStatus(
         cluster=data.cluster,
         system=data.system,
-        controller=event.source.rpartition("/")[2],
+        controller=controller,
         epoch=epoch,
+        runs=None if beats is None else beat is not None and beat.runs,
+        beat=beat,
         round=data.round,
         end=data.end,
         age_s=round(age_s, 3),
@@ -101,7 +116,7 @@ def status_text(status: ClusterStatus) -> str:
     """For a person: what is in force, what happened last, and why nothing did."""
     rows = [("", line) for line in _lateness(status)]
     rows += [
-        ("controller", f"{status.controller}, epoch {'unknown' if status.epoch is None else status.epoch}"),
+        ("controller", _controller(status)),
         ("control", _control(status.control)),
         *([("waiting", status.waiting)] if status.waiting else []),
         ("policy", status.policy),
@@ -127,6 +142,18 @@ def _doing(status: ClusterStatus) -> str:
     return f"{doing}, PAUSED" if status.paused else doing
 
 
+def _controller(status: ClusterStatus) -> str:
+    known = f"{status.controller}, epoch {'unknown' if status.epoch is None else status.epoch}"
+    beat = status.beat
+    if status.runs is None:
+        return f"{known}; whether it runs is not known"
+    if beat is None:
+        return f"{known}, DOES NOT RUN: no beat in the last hour"
+    if not status.runs:
+        return f"{known}, DOES NOT RUN: its last beat was {_age(beat.beat_age_s)}, from {beat.instance}"
+    return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
+
+
 def _age(age_s: float) -> str:
     if age_s < 0:
         return "in the future"
@@ -135,9 +162,12 @@ def _age(age_s: float) -> str:
 
 def _lateness(status: ClusterStatus) -> Iterator[str]:
     if status.is_late:
-        yield (
-            "no younger round: no reports come (see the collector), or no controller runs; what follows is of then"
-        )
+        why = {
+            True: "no reports come: see the collector",
+            False: "its controller does not run",
+            None: "no reports come (see the collector), or no controller runs",
+        }[status.runs]
+        yield f"no younger round: {why}; what follows is of then"
 
 
 def _control(control: ControlInForce | None) -> str:

@@ -1,4 +1,4 @@
-"""Where the events of collectors and executors go.
+"""Where the events of collectors and executors go, and the beats of controllers.
 
 Not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing.
 """
@@ -6,11 +6,11 @@ Not exactly-once, and it need not be: input events carry ids and times, and a re
 import threading
 from typing import BinaryIO, Protocol
 
-__all__ = ["EventSink", "LineEvents", "NoInputTopic"]
+__all__ = ["EventSink", "LineEvents", "NoTopic"]
 
 
-class NoInputTopic(Exception):
-    """The input topic does not exist."""
+class NoTopic(Exception):
+    """The topic does not exist."""
 
 
 class EventSink(Protocol):

@@ -6,6 +6,7 @@ from enum import StrEnum
 __all__ = [
     "ACTIONS_RETENTION_MS",
     "AUDIT_RETENTION_MS",
+    "BEATS_RETENTION_MS",
     "INPUT_RETENTION_MS",
     "Difference",
     "Outcome",
@@ -13,6 +14,7 @@ __all__ = [
     "TopicOutcome",
     "TopicsWrong",
     "Unreachable",
+    "no_beats",
 ]
 
 
@@ -32,6 +34,10 @@ ACTIONS_RETENTION_MS = 7 * _DAY_MS
 
 AUDIT_RETENTION_MS = 30 * _DAY_MS
 """Round summaries answer questions asked weeks later; at most 256 KiB a round."""
+
+
+BEATS_RETENTION_MS = _HOUR_MS
+"""Only the newest beats say who runs; an hour of them shows who ran when something went wrong."""
 
 
 class StartError(Exception):
@@ -80,3 +86,8 @@ class TopicOutcome:
     topic: str
     outcome: Outcome
     differences: tuple[Difference, ...] = ()
+
+
+def no_beats(problem: str) -> str:
+    """The warning about a topic of beats that a controller cannot use; it runs all the same."""
+    return f"{problem} Until then `trimtab status` cannot say whether this controller runs."

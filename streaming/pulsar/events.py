@@ -1,4 +1,4 @@
-"""Writing events to an input topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
+"""Writing events to a topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
 
 A client that failed to write is thrown away with what it still held, and made anew for the next event: after an outage of
 the bookies its producer may never come back.
@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 import pulsar
 
-from streaming.ports.events import NoInputTopic
+from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
-from streaming.pulsar.clients import close, connect, ctrl_c_kept
+from streaming.pulsar.clients import close, ctrl_c_kept
 from streaming.pulsar.denied import explain_denied
+from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.producers import WINDOW, Acknowledged, NotSent
-from streaming.settings import Settings
 
 __all__ = ["PulsarEvents"]
 
@@ -33,12 +33,11 @@ class _Connection:
 
 
 class PulsarEvents:
-    """A producer of the input topic; an ``EventSink``. A batch of the client is an entry, so batches stay small."""
+    """A producer of one topic; an ``EventSink``. A batch of the client is an entry, so batches stay small."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached and ``NoInputTopic`` when the topic is missing."""
-        self._url, self._place = settings.input.url, settings.input.pulsar
-        self._topic = self._place.full_name(settings.topics.input)
+    def __init__(self, link: PulsarLink, topic: str) -> None:
+        """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
+        self._link, self._topic = link, link.full_name(topic)
         self._lock = threading.Lock()
         self._connection: _Connection | None = self._connect()
         self._given_up = ""
@@ -85,12 +84,11 @@ class PulsarEvents:
     def _connected_again(self) -> _Connection:
         try:
             return self._connect()
-        except NoInputTopic as error:  # it was there at the start
+        except NoTopic as error:  # it was there at the start
             raise PublishError(str(error)) from error
 
     def _connect(self) -> _Connection:
-        place = self._place
-        client = connect(self._url, token_file=place.token_file, ca_file=place.ca_file)
+        client, url = self._link.client(), self._link.service_url
         try:
             with ctrl_c_kept():
                 producer = client.create_producer(
@@ -98,11 +96,9 @@ class PulsarEvents:
                 )
         except pulsar.TopicNotFound as error:
             close(client)
-            raise NoInputTopic(
-                f"there is no topic {self._topic} at {self._url}: run `trimtab topics create`"
-            ) from error
+            raise NoTopic(f"there is no topic {self._topic} at {url}: run `trimtab topics create`") from error
         except pulsar.PulsarException as error:
             close(client)
             why = explain_denied(error, self._topic, "produce")
-            raise PublishError(f"no producer of {self._topic} at {self._url}: {why}") from error
+            raise PublishError(f"no producer of {self._topic} at {url}: {why}") from error
         return _Connection(client, producer)

@@ -15,6 +15,7 @@ import msgspec
 from streaming.ports.topics import (
     ACTIONS_RETENTION_MS,
     AUDIT_RETENTION_MS,
+    BEATS_RETENTION_MS,
     INPUT_RETENTION_MS,
     Difference,
     Outcome,
@@ -22,6 +23,7 @@ from streaming.ports.topics import (
     TopicOutcome,
     TopicsWrong,
     Unreachable,
+    no_beats,
 )
 from streaming.process.deadline import poll
 from streaming.pulsar.admin import AdminError, PulsarAdmin
@@ -72,7 +74,10 @@ class _Inactive(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarTopicSpec:
-    """A topic by its full name. ``partitions`` 0 makes one without; ``is_single`` allows none."""
+    """A topic by its full name. ``partitions`` 0 makes one without; ``is_single`` allows none.
+
+    A controller runs without one that is ``is_optional``.
+    """
 
     name: str
     retention: _Retention
@@ -80,6 +85,7 @@ class PulsarTopicSpec:
     is_single: bool = False
     is_deduplicated: bool = False
     is_compacted: bool = False
+    is_optional: bool = False
 
 
 def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, list[PulsarTopicSpec]]:
@@ -103,6 +109,7 @@ def specs_of(settings: Settings, *, input_partitions: int) -> dict[PulsarLink, l
             _output(target, names.dead_letter, ACTIONS_RETENTION_MS),
             _spec(target, names.executor_kafka, None, is_compacted=True, is_single=True),
             PulsarTopicSpec(name=target.full_name(commits), retention=kept, is_single=True),
+            _spec(target, names.beats, BEATS_RETENTION_MS, is_single=True, is_optional=True),
         ]
     return found
 
@@ -116,6 +123,7 @@ def _spec(
     is_compacted: bool = False,
     is_single: bool = False,
     is_deduplicated: bool = False,
+    is_optional: bool = False,
 ) -> PulsarTopicSpec:
     minutes = _FOR_EVER if retention_ms is None else retention_ms // _MS_PER_MINUTE
     return PulsarTopicSpec(
@@ -125,6 +133,7 @@ def _spec(
         is_single=is_single,
         is_compacted=is_compacted,
         is_deduplicated=is_deduplicated,
+        is_optional=is_optional,
     )
 
 
@@ -148,15 +157,21 @@ def validate(settings: Settings) -> list[str]:
     for link, specs in specs_of(settings, input_partitions=0).items():
         with _admin(link) as admin:
             found = {spec: partitions_count(admin, spec.name) for spec in specs}
-            missing = [spec.name for spec, partitions in found.items() if partitions is None]
-            if missing:
+            missing = [spec for spec, partitions in found.items() if partitions is None]
+            if needed := [spec.name for spec in missing if not spec.is_optional]:
                 problems.append(
-                    f"topics missing at {link.service_url}: {', '.join(missing)}. Run: trimtab topics create"
+                    f"topics missing at {link.service_url}: {', '.join(needed)}. Run: trimtab topics create"
                 )
+            warnings += [
+                no_beats(f"topic {spec.name} is missing at {link.service_url}. Run: trimtab topics create.")
+                for spec in missing
+                if spec.is_optional
+            ]
             for spec, partitions in found.items():
                 if partitions is not None:
                     for difference in _differences(admin, spec, partitions):
-                        (warnings if difference.tolerable else problems).append(str(difference))
+                        is_warning = difference.tolerable or spec.is_optional
+                        (warnings if is_warning else problems).append(str(difference))
             warnings += _time_to_live(admin, link.place.namespace)
     if problems:
         raise TopicsWrong("\n".join(problems))

@@ -192,7 +192,7 @@ class OutputSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The names of the eight topics; ``trimtab topics create`` makes them."""
+    """The names of the nine topics; ``trimtab topics create`` makes them."""
 
     input: str = "trimtab.input"
     """Load reports, statistics, ticks and results of actions."""
@@ -211,6 +211,8 @@ class TopicNames:
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
     one of its own, named after it: ``trimtab.commits-<name>``."""
+    beats: str = "trimtab.beats"
+    """Who runs: each controller writes a line of itself here every few seconds; one partition, kept for an hour."""
 
     def __post_init__(self) -> None:
         by_topic: dict[str, str] = {}
@@ -227,7 +229,7 @@ class TopicNames:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All eight."""
+        """All nine."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
 

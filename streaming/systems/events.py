@@ -1,24 +1,42 @@
-"""Where the events of collectors and executors go, on the system the input's address names."""
+"""Where the events of collectors and executors go, and the beats of controllers, on the system that an address names."""
+
+from typing import TYPE_CHECKING
 
 from streaming.kafka.events import KafkaEvents
-from streaming.kafka.link import input_link
+from streaming.kafka.link import Link, input_link, output_link
 from streaming.ports.events import EventSink
+from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
 
-__all__ = ["event_sink_of"]
+if TYPE_CHECKING:
+    from streaming.pulsar.link import PulsarLink
+
+__all__ = ["beat_sink_of", "event_sink_of"]
 
 
 def event_sink_of(settings: Settings) -> EventSink:
-    """Connected. Raises ``PublishError`` or ``NoInputTopic``."""
-    if settings.input.is_pulsar:
-        from streaming.pulsar.events import PulsarEvents  # noqa: PLC0415  loads Pulsar's client
+    """The input topic, connected. Raises ``PublishError`` or ``NoTopic``."""
+    pulsar, topic = input_on_pulsar(settings), settings.topics.input
+    return _on_kafka(settings, input_link(settings), topic) if pulsar is None else _on_pulsar(pulsar, topic)
 
-        return PulsarEvents(settings)
-    link = input_link(settings)
+
+def beat_sink_of(settings: Settings) -> EventSink:
+    """The topic of beats, connected. Raises ``PublishError`` or ``NoTopic``."""
+    pulsar, topic = output_on_pulsar(settings), settings.topics.beats
+    return _on_kafka(settings, output_link(settings), topic) if pulsar is None else _on_pulsar(pulsar, topic)
+
+
+def _on_kafka(settings: Settings, link: Link, topic: str) -> EventSink:
     return KafkaEvents(
         link.bootstrap,
-        topic=settings.topics.input,
+        topic=topic,
         max_record_bytes=settings.controller.max_record_bytes,
         client_options=link.client_options(),
         principal=link.principal,
     )
+
+
+def _on_pulsar(link: "PulsarLink", topic: str) -> EventSink:
+    from streaming.pulsar.events import PulsarEvents  # noqa: PLC0415  loads Pulsar's client
+
+    return PulsarEvents(link, topic)

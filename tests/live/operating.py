@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def operate(stage: Stage, warm: Warm) -> None:
         assert "maria: over" in said(config, "status", "--cluster", "east-1").partition("waiting")[2]
         stage.send(played(range(again, again + 5)))
         (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run])
+        assert f", runs as {socket.gethostname()}:" in said(config, "status", "--cluster", "east-1")
         assert run.terminate() == 0
 
     action = json.loads(value)

@@ -84,7 +84,11 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(
     why = ("actions", "why", "--config", config, action["id"])
     status = ("status", "--config", config)
     rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
-    asking = {stage.topics.control: (status, 0), stage.topics.dead_letter: (rejected, REFUSED)}
+    asking = {
+        stage.topics.control: (status, 0),
+        stage.topics.beats: (status, 0),
+        stage.topics.dead_letter: (rejected, REFUSED),
+    }
     with one_less(access, "onlooker", entries_of("Watching", stage)) as each:
         for entry in each:
             command_, code = asking.get(entry.name, (why, REFUSED))

@@ -68,7 +68,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in said
     access.allow(ADMINISTRATOR, documented("Creating the topics"))
     said = output_of(warm, "topics", "create", "--config", str(administrator))
-    assert said.count(": created") == 8
+    assert said.count(": created") == 9
 
     entries = documented("The controller")
     missing = Entry("topic", "trimtab.control", "Read")

@@ -63,7 +63,7 @@ def test_created_topics_pass_the_check_at_start_and_a_second_create_changes_noth
     kafka: LocalKafka, names: TopicNames
 ) -> None:
     assert set(make(kafka, names).values()) == {Outcome.CREATED}
-    assert len(make(kafka, names)) == 8
+    assert len(make(kafka, names)) == 9
     assert set(make(kafka, names).values()) == {Outcome.ALREADY_RIGHT}
     assert check(kafka, names) == []
 
@@ -78,6 +78,7 @@ def test_the_default_names_are_the_documented_ones() -> None:
         "trimtab.dead-letter",
         "trimtab.commits",
         "trimtab.executor.kafka",
+        "trimtab.beats",
     }
 
 
@@ -87,6 +88,17 @@ def test_a_controller_starts_without_the_topic_of_executors(
     make(kafka, names)
     admin.delete_topics([names.executor_kafka])
     assert check(kafka, names) == []
+
+
+def test_a_controller_starts_without_the_topic_of_beats_and_is_told_what_it_lacks(
+    kafka: LocalKafka, admin: KafkaAdminClient, names: TopicNames
+) -> None:
+    make(kafka, names)
+    admin.delete_topics([names.beats])
+    (warning,) = check(kafka, names)
+    assert warning.startswith(
+        f"topic {names.beats} is missing at {kafka.bootstrap}. Run: trimtab topics create."
+    )
 
 
 def test_created_topics_have_append_time_compaction_and_partitions(
@@ -99,7 +111,7 @@ def test_created_topics_have_append_time_compaction_and_partitions(
         name for name, found in configs.items() if found["message.timestamp.type"]["value"] == "LogAppendTime"
     }
     compacted = {name for name, found in configs.items() if found["cleanup.policy"]["value"] == "compact"}
-    assert append_time == {names.input, names.control}
+    assert append_time == {names.input, names.control, names.beats}
     assert compacted == {names.control, names.commits, names.executor_kafka}
     partitions = {
         topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics([names.input, names.audit])
@@ -123,7 +135,7 @@ def test_missing_topics_are_named_with_the_command_that_makes_them(
     kafka: LocalKafka, names: TopicNames
 ) -> None:
     refusal = refused(kafka, names)
-    assert all(name in refusal for name in set(asdict(names).values()) - {names.executor_kafka})
+    assert all(name in refusal for name in set(asdict(names).values()) - {names.executor_kafka, names.beats})
     assert "trimtab topics create" in refusal
 
 

@@ -7,9 +7,13 @@ import pulsar
 import pytest
 
 from streaming.ports.publishing import PublishError
+from streaming.pulsar import clients as clients_of_pulsar
 from streaming.pulsar import events as pulsar_events
 from streaming.pulsar.events import PulsarEvents
-from streaming.settings import Settings
+from streaming.pulsar.link import PulsarLink
+from streaming.settings import PulsarTopics
+
+LINK = PulsarLink("pulsar://a:1", "input", PulsarTopics())
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class Client:
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     """What is connected to next."""
     waiting: list[Client] = []
-    monkeypatch.setattr(pulsar_events, "connect", lambda *_, **__: waiting.pop(0))
+    monkeypatch.setattr(clients_of_pulsar, "connect", lambda *_, **__: waiting.pop(0))
     monkeypatch.setattr(pulsar_events, "_FLUSH_S", 0.05)
     return waiting
 
@@ -50,7 +54,7 @@ def test_after_a_flush_that_failed_or_was_never_answered_events_go_out_with_a_cl
 ) -> None:
     broken, sound = Client(answer), Client(pulsar.Result.Ok)
     clients += [broken, sound]
-    events = PulsarEvents(Settings())
+    events = PulsarEvents(LINK, "trimtab.input")
     events.send("c", b"lost")
     with pytest.raises(PublishError, match="events were not written"):
         events.flush()
@@ -67,7 +71,7 @@ def test_what_was_lost_when_the_client_was_given_up_in_between_is_told_at_the_fl
 ) -> None:
     monkeypatch.setattr(pulsar_events, "WINDOW", 1)
     clients += [Client(None), Client(pulsar.Result.Ok)]
-    events = PulsarEvents(Settings())
+    events = PulsarEvents(LINK, "trimtab.input")
     events.send("c", b"first")
     with pytest.raises(PublishError, match="could not be sent"):
         events.send("c", b"second")

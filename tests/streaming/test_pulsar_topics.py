@@ -38,11 +38,12 @@ def test_each_side_on_pulsar_has_its_topics_and_outputs_are_deduplicated() -> No
         "trimtab.dead-letter": True,
         "trimtab.executor.kafka": False,
         "trimtab.commits-trimtab": False,
+        "trimtab.beats": False,
     }
     assert all(spec.is_single and spec.name.startswith("persistent://ops/t/") for spec in specs)
 
     alone = Settings(input=InputSettings(url=url))
     ((_, specs),) = specs_of(alone, input_partitions=4).items()
-    assert len(specs) == 8
+    assert len(specs) == 9
     assert [spec.partitions for spec in specs if spec.name.endswith("trimtab.input")] == [4]
     assert specs_of(Settings(), input_partitions=1) == {}

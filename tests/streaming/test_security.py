@@ -19,7 +19,13 @@ from kafka.errors import (
 from streaming.cli import main
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.link import input_link, output_link
-from streaming.kafka.permissions import Subject, TopicPermissions, controller_operations, missing_permissions
+from streaming.kafka.permissions import (
+    Subject,
+    TopicPermissions,
+    beat_operations,
+    controller_operations,
+    missing_permissions,
+)
 from streaming.process.exits import WrongUse
 from streaming.settings import MetricsSettings, Settings, SettingsError, TopicNames, load
 
@@ -165,7 +171,8 @@ def test_the_documented_permissions_of_the_controller_are_those_it_checks() -> N
         name: tuple(operations.split(", "))
         for name, operations in re.findall(r"^\| topic `([^`]+)` \| ([^|]+) \|", chapter, flags=re.MULTILINE)
     }
-    assert documented == controller_operations(TopicNames())
+    names = TopicNames()
+    assert documented == controller_operations(names) | beat_operations(names)
 
 
 ALL = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})

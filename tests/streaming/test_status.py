@@ -15,9 +15,11 @@ from state.outputs import (
     Section,
     canonical,
 )
+from streaming.contract.beat import Beat, encode
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.beats import Running, newest_beats
 from streaming.operators.round_events import (
     ROUND_TYPE,
     Newest,
@@ -72,8 +74,20 @@ def of(data: RoundSummary, **fields: Any) -> Round:
     )
 
 
-def status(data: RoundSummary = ROUND, *, after_s: float = 30, **fields: Any) -> ClusterStatus:
-    return status_of(of(data, **fields), epoch=7, waiting=None, now_ms=round(END_MS + 1000 * after_s))
+def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Running]:
+    beat = Running(controller="main", instance="a:1", epoch=7, batch=batch, beat_age_s=beat_age_s)
+    return {"main": beat}
+
+
+def status(
+    data: RoundSummary = ROUND,
+    *,
+    after_s: float = 30,
+    beats: dict[str, Running] | None = None,
+    **fields: Any,
+) -> ClusterStatus:
+    now_ms = round(END_MS + 1000 * after_s)
+    return status_of(of(data, **fields), epoch=7, waiting=None, beats=beats, now_ms=now_ms)
 
 
 def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
@@ -90,6 +104,7 @@ def record(event: Round, *, epoch: int = 1, offset: int = 0) -> TopicRecord:
 def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
     settings = {"guards": {"max_unloads_per_round_count": 1000, "excluded_brokers": ["b9"]}}
     found = status(
+        beats=running(),
         settings=settings,
         control=CONTROL,
         reason="0 of 5 examined fired",
@@ -101,7 +116,7 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
     )
     assert status_text(found) == (
         "east-1 (pulsar): acts, round 7 ended 30 s ago\n"
-        "  controller  main, epoch 7\n"
+        "  controller  main, epoch 7, runs as a:1, batch 42\n"
         "  control     maria at 1970-01-01T00:05:00.000Z: the sale\n"
         "  policy      avg-shedder\n"
         '  settings    pulsar.guards.excluded_brokers = ["b9"]\n'
@@ -158,9 +173,63 @@ def test_of_a_kafka_cluster_it_says_what_moves_and_at_which_rates() -> None:
 
 
 def test_what_a_newer_control_event_asks_for_is_shown_as_waiting() -> None:
-    found = status_of(of(ROUND), epoch=None, waiting="ann: calmer (c2)", now_ms=END_MS)
+    found = status_of(of(ROUND), epoch=None, waiting="ann: calmer (c2)", beats=None, now_ms=END_MS)
     assert "  waiting     ann: calmer (c2)\n" in status_text(found)
-    assert "  controller  main, epoch unknown\n" in status_text(found)
+    assert "  controller  main, epoch unknown; whether it runs is not known\n" in status_text(found)
+
+
+@pytest.mark.parametrize(
+    ("beats", "runs", "controller", "why"),
+    [
+        (None, None, "main, epoch 7; whether it runs is not known", "or no controller runs"),
+        ({}, False, "main, epoch 7, DOES NOT RUN: no beat in the last hour", "its controller does not run"),
+        (
+            running(beat_age_s=21),
+            False,
+            "main, epoch 7, DOES NOT RUN: its last beat was 21 s ago, from a:1",
+            "its controller does not run",
+        ),
+        (
+            running(beat_age_s=19, batch=None),
+            True,
+            "main, epoch 7, runs as a:1, batch none yet",
+            "see the collector",
+        ),
+    ],
+)
+def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
+    beats: dict[str, Running] | None, *, runs: bool | None, controller: str, why: str
+) -> None:
+    found = status(after_s=600, beats=beats)
+    text = status_text(found)
+    assert found.runs is runs
+    assert f"  controller  {controller}\n" in text
+    (late,) = [line for line in text.splitlines() if "no younger round" in line]
+    assert why in late
+
+
+def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it() -> None:
+    def beat(name: str, instance: str, *, epoch: int, at_ms: int, batch: int | None = None) -> TopicRecord:
+        written = Beat(name=name, instance=instance, epoch=epoch, batch=batch, at="then", version="1")
+        return TopicRecord(
+            key=name.encode(), value=encode(written), timestamp=at_ms, partition=0, offset=0, headers=[]
+        )
+
+    garbage = TopicRecord(key=b"x", value=None, timestamp=9_000, partition=0, offset=0, headers=[])
+    found = newest_beats(
+        [
+            beat("main", "a:1", epoch=1, at_ms=1_000),
+            beat("main", "b:2", epoch=2, at_ms=2_000, batch=3),
+            beat("main", "a:1", epoch=1, at_ms=9_000),
+            beat("other", "c:3", epoch=1, at_ms=4_500),
+            garbage,
+        ],
+        now_ms=10_000,
+    )
+    assert found == {
+        "main": Running(controller="main", instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
+        "other": Running(controller="other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
+    }
 
 
 def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:

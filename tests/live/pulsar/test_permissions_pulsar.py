@@ -63,7 +63,7 @@ def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and
         assert secured.token_of(controller.name) not in run.said
     tenant = {"allowedClusters": [secured.cluster], "adminRoles": [controller.name]}
     stage.lab.post(f"tenants/{TENANT}", tenant)
-    assert command("topics", "create", "--config", config).stdout.count(": created") == 8
+    assert command("topics", "create", "--config", config).stdout.count(": created") == 9
     operate(become(controller), warm)
 
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
@@ -95,7 +95,11 @@ def test_watching_works_with_its_permissions_and_names_the_one_that_is_missing(s
     why = ("actions", "why", "--config", config, action["id"])
     status = ("status", "--config", config)
     rejected = ("rejected", "tail", "--config", config, "--from", "earliest", "--no-follow")
-    asking = {"trimtab.control": (status, 0), "trimtab.dead-letter": (rejected, REFUSED)}
+    asking = {
+        "trimtab.control": (status, 0),
+        "trimtab.beats": (status, 0),
+        "trimtab.dead-letter": (rejected, REFUSED),
+    }
     for missing in onlooker.one_less(documented("trimtab actions tail")):
         asked, code = asking.get(missing.topic, (why, REFUSED))
         assert onlooker.command(missing) in command(*asked, code=code).stderr

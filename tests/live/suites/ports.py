@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import islice
 from uuid import uuid4
 
@@ -11,6 +11,8 @@ import pytest
 
 from policies.throttle.lists import ThrottledLists
 from state.outputs import rfc3339
+from streaming.contract.beat import Beat, encode
+from streaming.operators.beats import newest_beats
 from streaming.ports.actions import Actions, Epochs
 from streaming.ports.memory import Memory, Rate, Remembered, Taken
 from streaming.ports.publishing import PublishError
@@ -21,8 +23,8 @@ from streaming.settings import Settings
 from streaming.systems.actions import actions_of, memory_of
 from streaming.systems.append import append_to_input
 from streaming.systems.control import control_of
-from streaming.systems.events import event_sink_of
-from streaming.systems.reading import input_partitions, input_reader
+from streaming.systems.events import beat_sink_of, event_sink_of
+from streaming.systems.reading import input_partitions, input_reader, output_reader
 from streaming.systems.topics import create_all, validate_all
 from tests.live.driving import until
 
@@ -70,6 +72,15 @@ class PortsSuite:
             assert [record.offset for record in records] == sorted({record.offset for record in records})
             assert values(reader) == [], "each record once"
         sink.close()
+
+    def test_a_controllers_beat_is_read_as_a_sign_that_it_runs(self, settings: Settings) -> None:
+        written = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")
+        with closing(beat_sink_of(settings)) as sink:
+            sink.send(written.name, encode(written))
+            sink.flush()
+        with output_reader(settings, settings.topics.beats) as reader:
+            found = newest_beats(reader.to_end(), now_ms=round(time.time() * 1000))
+        assert (found["main"].instance, found["main"].batch, found["main"].runs) == ("a:1", 3, True)
 
     def test_reading_begins_where_it_is_told_to(self, settings: Settings) -> None:
         topic = settings.topics.input

@@ -1,0 +1,86 @@
+"""A controller's beats: written again and again, whatever becomes of their topic."""
+
+import logging
+from collections.abc import Callable, Iterator
+from threading import Event
+
+import pytest
+
+from streaming.contract.beat import Beat, Unreadable, decode, encode
+from streaming.controller.beats import Beats
+from streaming.ports.events import NoTopic
+from streaming.ports.publishing import PublishError
+
+BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")
+PATIENCE_S = 20.0
+
+
+class Sink:
+    """Raises ``error`` at each flush; notes what it is given."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.sent: list[tuple[str, bytes]] = []
+        self.is_closed = False
+        self.has_flushed = Event()
+        self._error = error
+
+    def send(self, key: str, value: bytes) -> None:
+        self.sent.append((key, value))
+
+    def flush(self) -> None:
+        self.has_flushed.set()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def connecting(*answers: Sink | Exception) -> Callable[[], Sink]:
+    """Each connection's answer; the last one again and again."""
+    waiting: Iterator[Sink | Exception] = iter(answers)
+    newest: list[Sink | Exception] = []
+
+    def connect() -> Sink:
+        newest.append(next(waiting, newest[-1] if newest else answers[-1]))
+        answer = newest[-1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return connect
+
+
+def test_a_beat_reads_back_as_it_was_and_anything_else_is_named() -> None:
+    assert decode(encode(BEAT)) == BEAT
+    with pytest.raises(Unreadable, match="no beat"):
+        decode(b"{}")
+
+
+def test_the_first_beat_is_written_at_once_under_the_controllers_name() -> None:
+    sink = Sink()
+    with Beats(connecting(sink), lambda: BEAT, every_s=3600):
+        assert sink.has_flushed.wait(PATIENCE_S)
+    assert sink.sent == [("main", encode(BEAT))]
+    assert sink.is_closed
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [NoTopic("there is no topic"), PublishError("no answer"), OSError("a bug"), Sink(PublishError("full"))],
+)
+def test_beats_that_cannot_be_written_are_named_once_and_written_again_by_a_connection_made_anew(
+    caplog: pytest.LogCaptureFixture, trouble: Sink | Exception
+) -> None:
+    sound = Sink()
+    with (
+        caplog.at_level(logging.INFO),
+        Beats(connecting(trouble, trouble, sound), lambda: BEAT, every_s=3600, again_s=0),
+    ):
+        assert sound.has_flushed.wait(PATIENCE_S)
+    assert sound.sent == [("main", encode(BEAT))]
+    if isinstance(trouble, Sink):
+        assert trouble.is_closed
+    texts = [record.message for record in caplog.records]
+    named = [text for text in texts if "no beats are written" in text]
+    assert len(named) == (0 if isinstance(trouble, OSError) else 1)
