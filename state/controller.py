@@ -342,4 +342,4 @@ def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
 
 def result_of(event: ActionResult) -> ResultRecord:
     """What is kept of a result until its round closes."""
-    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome)
+    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome, event.is_held)

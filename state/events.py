@@ -143,6 +143,8 @@ class ActionResult(Event):
 
     action_id: str
     outcome: ActionOutcome
+    is_held: bool = False
+    """Whether it was skipped because the executor takes the cluster for paused."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +166,8 @@ class Control(Event):
     why: str
     resumed_ms: int | None = None
     """When a person said that what made actions fail is mended; at most its own time."""
+    until_ms: int | None = None
+    """When its pause ends by itself; None: a person ends it."""
     forget: bool = False
     """Whether the cluster's memory begins anew."""
 

@@ -220,14 +220,14 @@ class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
-    kind: Literal["hot-partition", "ineffective", "landed-elsewhere"]
+    kind: Literal["hot-partition", "ineffective", "landed-elsewhere", "skipped-after-pause"]
     """What it is."""
     subject: str
-    """What it is about: the topic, or the bundle of an action."""
+    """What it is about: the topic, the bundle of an action, or the id of an action that was skipped."""
     broker: str
-    """Where it was seen."""
+    """Where it was seen; empty for an action that was skipped."""
     bytes_per_s: float | None
-    """Throughput in + out of a topic; null for an action's bundle."""
+    """Throughput in + out of a topic; null for an action."""
     advice: str
     """What a person can do."""
 
@@ -268,7 +268,7 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers that could not be asked about one of the two."""
 
 
-class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
+class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The control event a round obeyed."""
 
     id: str
@@ -285,6 +285,8 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True):
     """When a person said that what made actions fail is mended; null: the event does not say."""
     problem: str | None
     """Why its settings are not in force, where they are not."""
+    until: str | None = None
+    """When its pause ends by itself; left out where it has no pause, or a person has to end it."""
 
 
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -52,7 +52,7 @@ class Closing:
     @property
     def is_paused(self) -> bool:
         """Whether an operator holds every action."""
-        return self.record is not None and self.record.paused
+        return self.record is not None and self.record.is_paused_at(self.start_ms)
 
     @property
     def is_dry_run(self) -> bool:

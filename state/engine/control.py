@@ -56,6 +56,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         applies_from=since,
         arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
         resumed_ms=event.resumed_ms,
+        until_ms=event.until_ms,
     )
     if any(known.age_key == record.age_key for known in header.control):
         return False

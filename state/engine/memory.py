@@ -26,6 +26,12 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     arrived_late: bool
     resumed_ms: int | None = None
     """When a person said that failing actions are mended; None: never."""
+    until_ms: int | None = None
+    """When its pause ends by itself; None: a person ends it."""
+
+    def is_paused_at(self, start_ms: int) -> bool:
+        """Whether it holds every action of a round that begins then."""
+        return self.paused and (self.until_ms is None or start_ms < self.until_ms)
 
     @property
     def age_key(self) -> tuple[int, str]:
@@ -49,6 +55,8 @@ class ResultRecord(msgspec.Struct, frozen=True, array_like=True, order=True):
     id: str
     action_id: str
     outcome: ActionOutcome
+    is_held: bool = False
+    """Whether it was skipped because the executor takes the cluster for paused."""
 
 
 class Waiters(msgspec.Struct, frozen=True, array_like=True):

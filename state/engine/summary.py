@@ -4,6 +4,7 @@ The heaviest hundred of each table are shown in full, the rest counted. A summar
 tables are halved until it fits.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from state.engine.memory import ControlRecord, Header
 from state.engine.throttle_cuts import cut_throttle
 from state.outputs import (
     ControlInForce,
+    Finding,
     InFlightRow,
     JudgedRow,
     OtherBalancers,
@@ -85,7 +87,7 @@ def frame(
         examined=empty_section(),
         candidates=empty_section(),
         splits=empty_section(),
-        findings=empty_section(),
+        findings=findings_section(skipped_after_pause(closing)),
         actions_count=0,
         actions=[],
         in_flight=_in_flight(header, closing.end_ms),
@@ -112,12 +114,40 @@ def _control(record: ControlRecord | None, problem: str | None) -> ControlInForc
         arrived_late=record.arrived_late,
         resumed_at=None if record.resumed_ms is None else rfc3339(record.resumed_ms),
         problem=None if problem is None else problem[:MAX_REMARK_CHARACTERS],
+        until=rfc3339(record.until_ms) if record.paused and record.until_ms is not None else None,
     )
 
 
 def empty_section() -> Section[Any]:
     """The section of a round that has nothing to say of it."""
     return Section(count=0, outcomes={}, heaviest=[])
+
+
+def skipped_after_pause(closing: Closing) -> list[Finding]:
+    """Actions that an executor skipped as paused when the pause had ended by itself: it does not know of ``until``."""
+    record = closing.record
+    if record is None or record.until_ms is None or record.is_paused_at(closing.start_ms):
+        return []
+    return [
+        Finding(
+            kind="skipped-after-pause",
+            subject=each.action_id,
+            broker="",
+            bytes_per_s=None,
+            advice=f"the pause ended by itself at {rfc3339(record.until_ms)} and its executor still takes the cluster for paused: "
+            "update the executor, or run `trimtab resume`",
+        )
+        for each in sorted(closing.open_round.results)
+        if each.is_held and record.paused and each.time_ms >= record.until_ms
+    ]
+
+
+def findings_section(found: Sequence[Finding]) -> Section[Finding]:
+    """All of a round's findings; the first are shown."""
+    outcomes = Counter(finding.kind for finding in found)
+    return Section(
+        count=len(found), outcomes=dict(sorted(outcomes.items())), heaviest=list(found[:SHOWN_ROWS])
+    )
 
 
 def fit(summary: RoundSummary) -> RoundSummary:

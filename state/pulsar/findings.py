@@ -1,6 +1,5 @@
 """What a round shows that no action of ours can help, with what a person can do."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,18 +8,9 @@ from policies.splitting.criteria import hot_partitions
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision
-from state.engine.summary import SHOWN_ROWS
-from state.outputs import Finding, Section
+from state.outputs import Finding
 from state.pulsar.effects import Elsewhere
 from state.pulsar.tables import Eligible
-
-
-def section(found: Sequence[Finding]) -> Section[Finding]:
-    """All of a round's findings; the first are shown."""
-    outcomes = Counter(finding.kind for finding in found)
-    return Section(
-        count=len(found), outcomes=dict(sorted(outcomes.items())), heaviest=list(found[:SHOWN_ROWS])
-    )
 
 
 def of_actions(ineffective: Mapping[str, Decision], elsewhere: Sequence[Elsewhere]) -> list[Finding]:

@@ -11,7 +11,7 @@ from policies.shedding.contract import FIRED, SheddingPlan
 from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
-from state.engine.summary import fit, frame
+from state.engine.summary import findings_section, fit, frame, skipped_after_pause
 from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
 from state.pulsar import effects, findings, fleet, masks, members, policy_memory, splits, summary
 from state.pulsar.actions import Admitted, Circumstances, admit
@@ -108,9 +108,10 @@ def _decide(
     actions = _actions(closing, circumstances, decided)
     remember(ledger, closing, decided, round_loads, actions)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
-    found = findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
+    found = skipped_after_pause(closing)
+    found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     found += findings.of_topics(table, topics, pulsar.split)
-    spoken = _summary(closing, header, round_loads, table, decided, findings.section(found), reports, live)
+    spoken = _summary(closing, header, round_loads, table, decided, findings_section(found), reports, live)
     spoken = msgspec.structs.replace(
         spoken, actions_count=len(actions), actions=[action.id for action in actions]
     )

@@ -45,6 +45,12 @@ def _config() -> click.Command:
     return config_command
 
 
+def _control() -> click.Command:
+    from streaming.cli.control import control_command
+
+    return control_command
+
+
 def _execute() -> click.Command:
     from streaming.cli.execute import execute_command
 
@@ -139,6 +145,7 @@ _PLACES = {
     "actions": _Place(_actions, "Watch what is decided, and ask why."),
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
+    "control": _Place(_control, "See and take back what operators have asked for."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),

@@ -1,10 +1,11 @@
 """``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
 
 import getpass
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +14,14 @@ from uuid import uuid4
 import click
 
 from state.events import System
-from state.outputs import rfc3339
 from streaming.cli.configured import read_settings
-from streaming.contract.messages import ControlData
+from streaming.cli.options import Duration, config_option, example
+from streaming.cli.topic_options import format_option
 from streaming.operators import overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
 from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
+from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.errors import nearest
@@ -40,6 +42,8 @@ class _Target:
     config: Path | None
     clusters: tuple[str, ...]
     every: bool
+    force: bool = False
+    """Whether clusters may be named that nobody has heard of."""
 
 
 def _targets(command: Command) -> Command:
@@ -79,16 +83,20 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         who: str | None,
         *,
         every: bool,
+        force: bool,
         wait: bool,
         **others: Any,
     ) -> None:
-        target = _Target(config=config, clusters=clusters, every=every)
+        target = _Target(config=config, clusters=clusters, every=every, force=force)
         command(_Request(target=target, why=why, who=who, wait=wait), **others)
 
     for option in (
         click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
         click.option(
             "--why", required=True, metavar="TEXT", help="For which reason; shown in every round summary."
+        ),
+        click.option(
+            "--force", is_flag=True, help="Also for a cluster that nobody has heard of in the last hour."
         ),
         click.option(
             "--wait", is_flag=True, help="Until a round obeys it; ends with 7 where none does in time."
@@ -99,21 +107,27 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@click.command("pause")
+@click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))
+@click.option(
+    "--for",
+    "duration",
+    type=Duration(),
+    help="End the pause by itself after so long, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
+)
 @_requesting
-def pause_command(request: _Request) -> None:
+def pause_command(request: _Request, duration: timedelta | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(request, overlay.pause_edit())
+    _change(request, overlay.pause_edit(None if duration is None else datetime.now(UTC) + duration))
 
 
-@click.command("resume")
+@click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
 @_requesting
 def resume_command(request: _Request) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
     _change(request, overlay.resume_edit(datetime.now(UTC)))
 
 
-@click.command("forget")
+@click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
 @_requesting
 def forget_command(request: _Request) -> None:
     """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
@@ -125,7 +139,7 @@ def forget_command(request: _Request) -> None:
     _change(request, overlay.forgotten())
 
 
-@click.command("mode")
+@click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
 @_requesting
 def mode_command(request: _Request, mode: str) -> None:
@@ -138,7 +152,10 @@ def policy_command() -> None:
     """Change decision settings while the controller runs, or see what is in force."""
 
 
-@policy_command.command("set")
+@policy_command.command(
+    "set",
+    epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
+)
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @_requesting
 def set_command(request: _Request, assignments: tuple[str, ...]) -> None:
@@ -146,7 +163,12 @@ def set_command(request: _Request, assignments: tuple[str, ...]) -> None:
     _change(request, _check(lambda: overlay.with_settings(assignments)))
 
 
-@policy_command.command("unset")
+@policy_command.command(
+    "unset",
+    epilog=example(
+        'trimtab policy unset --cluster east-1 --why "as before" pulsar.avg_shedder.low_hit_count'
+    ),
+)
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @_requesting
 def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
@@ -154,16 +176,51 @@ def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
     _change(request, _check(lambda: overlay.without_settings(keys)))
 
 
-@policy_command.command("show")
+@policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
 @_targets
 def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool) -> None:
     """What the newest control event of a cluster says, who wrote it and why."""
     target = _Target(config=config, clusters=clusters, every=every)
     settings = read_settings(config, {})
-    topic, heard = _topic(settings), _heard_of(target, settings)
-    stands = overlay.standing(topic.read(), ClusterSettingsSource(settings), _known_systems(heard))
+    heard = _heard_of(target, settings)
+    stands = overlay.standing(
+        ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
+    )
     for cluster in _clusters(target, settings, stands, heard):
         click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
+
+
+@click.group("control")
+def control_command() -> None:
+    """See and take back what operators have asked for."""
+
+
+@control_command.command("list", epilog=example("trimtab control list"))
+@config_option
+@format_option("JSON is a list with an object a cluster.")
+def list_command(config: Path | None, form: str) -> None:
+    """Show every cluster whose newest control event makes it differ from the settings file."""
+    settings = read_settings(config, {})
+    stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
+    found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
+    if form == "json":
+        click.echo(json.dumps([overlay_tree(*each) for each in found.items()], indent=2))
+        return
+    if not found:
+        click.echo("every cluster is as configured")
+    for cluster, each in found.items():
+        click.echo(overlay_text(cluster, each), nl=False)
+
+
+@control_command.command(
+    "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
+)
+@_requesting
+def delete_command(request: _Request) -> None:
+    """Take back pause, mode and settings at once: the cluster is as the settings file says, and is listed no more."""
+    if request.target.every:
+        raise click.UsageError("name what to take back: --cluster NAME (once or more)")
+    _change(request, overlay.as_configured())
 
 
 def _change(request: _Request, edit: Edit) -> None:
@@ -172,9 +229,9 @@ def _change(request: _Request, edit: Edit) -> None:
     if not request.why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
     settings = read_settings(target.config, {})
-    topic, heard = _topic(settings), _heard_of(target, settings)
+    topic, heard = ControlTopic(settings), _heard_of(target, settings)
     before = topic.read()
-    source, systems = ClusterSettingsSource(settings), _known_systems(heard)
+    source, systems = ClusterSettingsSource(settings), _known_systems(heard or {})
     stands = overlay.standing(before, source, systems)
     asker = Asker(who=request.who or getpass.getuser(), why=request.why.strip())
     now_ms = round(time.time() * 1000)
@@ -201,7 +258,6 @@ def _change(request: _Request, edit: Edit) -> None:
 
 
 def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.ControlRecord]) -> None:
-
     topic.write(events)
     check_written(events, before, topic.read())
 
@@ -216,24 +272,23 @@ def _check(make: Callable[[], Result]) -> Result:
         raise WrongUse(str(error)) from error
 
 
-def _topic(settings: Settings) -> ControlTopic:
-
-    return ControlTopic(settings)
-
-
 def _clusters(
-    target: _Target, settings: Settings, stands: Mapping[str, Standing], heard: Mapping[str, System | None]
+    target: _Target,
+    settings: Settings,
+    stands: Mapping[str, Standing],
+    heard: Mapping[str, System | None] | None,
 ) -> list[str]:
-    """The clusters meant, ascending; a named one that nobody has heard of deserves a warning."""
-    named = {*settings.clusters, *stands}
+    """The clusters meant, ascending; raises ``WrongUse`` for a named one that nobody has heard of, unless forced."""
+    named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
     if target.every:
-        found = sorted({*named, *heard})
+        found = sorted({*named, *(heard or {})})
         if not found:
             raise WrongUse(
                 f"no cluster is named in the settings or found on {settings.topics.audit}: use --cluster"
             )
         return found
-    _warn_of_strangers(target.clusters, {*named, *heard})
+    if heard is not None and not target.force:
+        _require_known(target.clusters, {*named, *heard})
     return sorted(set(target.clusters))
 
 
@@ -245,10 +300,10 @@ def _check_names(target: _Target) -> None:
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
 
 
-def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None]:
-    """Clusters on the audit topic, and what kind each is.
+def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None] | None:
+    """Clusters on the audit topic, and what kind each is; None where it cannot be read.
 
-    For named clusters it only tells how long their rounds are, so an audit topic that cannot be read holds up no pause.
+    For named clusters it only tells whether they are misspelt and how long their rounds are, so that holds up no pause.
     """
     _check_names(target)
     look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
@@ -257,8 +312,11 @@ def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None]:
     except Refused as error:
         if target.every:
             raise
-        click.echo(f"rounds are told as a Pulsar cluster's, for nobody says what it is: {error}", err=True)
-        return {}
+        click.echo(
+            f"whether the cluster is known is not checked, and rounds are told as a Pulsar cluster's: {error}",
+            err=True,
+        )
+        return None
 
 
 def _known_systems(heard: Mapping[str, System | None]) -> dict[str, System]:
@@ -266,52 +324,11 @@ def _known_systems(heard: Mapping[str, System | None]) -> dict[str, System]:
     return {cluster: system for cluster, system in heard.items() if system is not None}
 
 
-def _warn_of_strangers(clusters: Iterable[str], known: set[str]) -> None:
-    for name in clusters:
-        if name not in known:
-            hint = f"; {nearest(name, known)}" if known else ""
-            click.echo(f"{name}: no round of it in the last hour and not in the settings{hint}", err=True)
-
-
-def change_text(event: Planned) -> str:
-    """What an event changes, and from when."""
-    before, after = event.before, event.after
-    lines = [
-        _line("paused", _yes(paused=before.paused), _yes(paused=after.paused)),
-        _line("mode", before.mode or "as configured", after.mode or "as configured"),
-        *(f"  {change}" for change in event.changes),
-        *_describe_resume(before, after),
-        *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
-    ]
-    since = f"from round {event.first_round} on, which begins at {rfc3339(event.first_round_ms)}"
-    at_once = "; executors stop at once" if after.paused else ""
-    return f"{event.cluster}: {since}{at_once}\n" + "".join(f"{line}\n" for line in lines)
-
-
-def _describe_resume(before: ControlData, after: ControlData) -> list[str]:
-    if after.resumed_at is None or after.resumed_at == before.resumed_at:
-        return []
-    return ["  actions that failed until now count no more"]
-
-
-def _line(name: str, before: str, after: str) -> str:
-    return f"  {name}: {after}" if before == after else f"  {name}: {before} -> {after}"
-
-
-def _yes(*, paused: bool) -> str:
-    return "yes" if paused else "no"
-
-
-def overlay_text(cluster: str, stands: Standing) -> str:
-    """What stands for a cluster, as text."""
-    event = stands.event
-    lines = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
-    if event is None:
-        return "".join(f"{line}\n" for line in [f"{cluster}: as configured, no control event", *lines])
-    data = stands.overlay
-    settings = list(overlay.encode_change(data.settings)) or ["no settings"]
-    head = (
-        f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
-    )
-    lines += [f"  paused: {_yes(paused=data.paused)}", f"  mode: {data.mode or 'as configured'}"]
-    return "".join(f"{line}\n" for line in [head, *lines, *(f"  {each}" for each in settings)])
+def _require_known(clusters: Iterable[str], known: set[str]) -> None:
+    strangers = sorted(set(clusters) - known)
+    if strangers:
+        hints = "; ".join(nearest(name, known) for name in strangers) if known else "no cluster is known"
+        raise WrongUse(
+            f"{', '.join(strangers)}: no round of it in the last hour, not in the settings, and no control event changes it "
+            f"({hints}). If the name is right, say --force"
+        )

@@ -1,6 +1,8 @@
 """Options that several commands have, each said once."""
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,28 @@ metrics_port_option: Option = click.option(
     "--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one."
 )
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
+
+
+class Duration(click.ParamType[timedelta]):
+    """A span of time as people write it: ``90s``, ``30m``, ``2h``, ``1d``, or several of them, the longest first."""
+
+    name = "duration"
+    _PATTERN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+    _MOST = timedelta(days=365)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        """Raises ``click.BadParameter``."""
+        text = str(value).strip()
+        found = self._PATTERN.fullmatch(text)
+        if found is None or not text:
+            self.fail(f"{text!r}: expected a duration such as 90s, 30m, 2h, 1d or 1h30m", param, ctx)
+        days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+        if max(days, hours, minutes, seconds) > self._MOST.total_seconds():
+            self.fail(f"{text!r}: at most {self._MOST.days}d", param, ctx)
+        span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        if not timedelta() < span <= self._MOST:
+            self.fail(f"{text!r}: expected more than nothing and at most {self._MOST.days}d", param, ctx)
+        return span
 
 
 def input_option(help_: str) -> Option:

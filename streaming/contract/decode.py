@@ -26,6 +26,7 @@ from state.outputs import rfc3339
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report
 from streaming.contract.messages import (
+    PAUSED_REASON,
     SHOWN_CHARACTERS,
     ActionResultMessage,
     CommonMessage,
@@ -148,6 +149,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 partition=partition,
                 action_id=message.subject,
                 outcome=result.outcome,
+                is_held=result.outcome == "skipped" and (result.reason or "").startswith(PAUSED_REASON),
             )
         case PulsarClusterMessage(data=found):
             return ClusterFacts(
@@ -164,6 +166,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 who=(overlay.who or "")[:MAX_REMARK_CHARACTERS],
                 why=(overlay.why or "")[:MAX_REMARK_CHARACTERS],
                 resumed_ms=_resumed_ms(overlay, time_ms),
+                until_ms=_until_ms(overlay),
                 forget=overlay.forget,
             )
 
@@ -180,6 +183,13 @@ def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:
         )
         raise Refusal(Rejection(reason="bad-data", detail=detail))
     return resumed_ms
+
+
+def _until_ms(overlay: ControlData) -> int | None:
+    if overlay.until is None:
+        return None
+    _check_time("until", overlay.until, reason="bad-data")
+    return to_ms(overlay.until)
 
 
 def _kafka_event(

@@ -5,7 +5,7 @@ Field names inside ``data`` of load reports are Pulsar's own.
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -98,13 +98,18 @@ class TickData(msgspec.Struct, frozen=True):
     """Broker to reason."""
 
 
+PAUSED_REASON: Final = "paused: the cluster is paused"
+"""What the reason of a result begins with where the action was skipped because the cluster is paused."""
+
+
 class ActionResultData(msgspec.Struct, frozen=True):
     """What became of an action; the subject is the action's id."""
 
     outcome: Literal["succeeded", "failed", "skipped"]
     """`failed` ends the cooldown of its target, so that it may be tried again."""
     reason: str | None = None
-    """Why it failed or was skipped, for a person; also where a bundle landed instead of its destination."""
+    """Why it failed or was skipped, for a person; also where a bundle landed instead of its destination. It begins with
+    `paused: the cluster is paused` where that is why it was skipped."""
     broker: str | None = None
     """Owner of the bundle after an unload; null: not looked at, or nobody."""
     bundles: list[str] = []
@@ -170,9 +175,15 @@ class ControlData(msgspec.Struct, frozen=True):
     resumed_at: Time | None = None
     """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
     since before acts again. Later events keep it: said again it changes nothing."""
+    until: Time | None = None
+    """When the pause ends by itself: it holds the rounds that begin before, and executors until then. Null: a person ends it."""
     forget: bool = False
     """Begin anew with the cluster's memory: with the first round the event holds for, or at once where the cluster has been
     silent for longer than `max_report_age_s`. The rest of the event holds as ever; later events do not repeat it."""
+
+    def is_paused_at(self, now: datetime) -> bool:
+        """Whether nothing may be carried out then."""
+        return self.paused and (self.until is None or now < self.until)
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -96,7 +96,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
     def _require_unpaused(self) -> None:
         self._require_going_on()
         control = self._control.newest()
-        if control is not None and control.paused:
+        if control is not None and control.is_paused_at(self._now()):
             raise Held(Skip("paused", "the cluster is paused"))
 
     def _tell_done(self, order: ThrottleOrder, done: Paced, *, took_s: float) -> None:

@@ -224,10 +224,12 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             except PublishError as error:  # the others of the batch need not wait for it, too
                 self._lost = error
                 raise
-            now = datetime.fromtimestamp(self._clock_s(), UTC)
-            skip = gate(order, epochs=self._epochs, control=control, now=now)
+            skip = gate(order, epochs=self._epochs, control=control, now=self._now())
         if skip is not None:
             raise Held(skip)
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock_s(), UTC)
 
     def _require_going_on(self) -> None:
         if self._stop.is_set():

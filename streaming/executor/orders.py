@@ -180,15 +180,15 @@ def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: date
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
         return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
-    return _skip_if_held(control)
+    return _skip_if_held(control, now)
 
 
-def _skip_if_held(control: ControlData | None) -> Skip | None:
+def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
     """A pause, and a return to dry-run, are obeyed at once, not at the next round."""
     if control is None:
         return None
     by = f"by {control.who or 'somebody'}: {control.why or 'no reason given'}"
-    if control.paused:
+    if control.is_paused_at(now):
         return Skip("paused", f"the cluster is paused {by}")
     if control.mode == "dry-run":
         return Skip("paused", f"the cluster was set to dry-run {by}")

@@ -19,7 +19,7 @@ from state.events import Control, System
 from state.outputs import rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 from state.systems import rounds_of
-from streaming.contract.decode import decode
+from streaming.contract.decode import decode, to_ms
 from streaming.contract.messages import ControlData, ControlMessage, type_of
 from streaming.settings.catalog import values
 from streaming.settings.effective import toml_value
@@ -68,7 +68,14 @@ class Standing:
             resumed_at=None
             if event.resumed_ms is None
             else datetime.fromtimestamp(event.resumed_ms / 1000, UTC),
+            until=None if event.until_ms is None else datetime.fromtimestamp(event.until_ms / 1000, UTC),
         )
+
+    @property
+    def is_as_configured(self) -> bool:
+        """Whether nothing of it differs from what the settings file says."""
+        overlay = self.overlay
+        return not (overlay.paused or overlay.mode or overlay.settings)
 
 
 def standing(
@@ -149,7 +156,7 @@ def plan(
 
     Its time is after that of what stands, so that it is the newer one whatever clock wrote the other.
     """
-    before = stands.overlay
+    before = _without_ended_pause(stands.overlay, now_ms)
     after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
     _require_own_settings(cluster, system, before, after)
     old = _in_force(cluster, before, settings)
@@ -157,6 +164,8 @@ def plan(
     time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
     rounds = rounds_of(system, settings.base(cluster))
     number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
+    if after.until != before.until:
+        _require_lasting(cluster, after, since_ms=number * rounds.length_ms)
     event_id = f"control/{rfc3339(time_ms)}/{nonce}"
     return Planned(
         cluster=cluster,
@@ -184,6 +193,22 @@ def _require_own_settings(
             )
 
 
+def _without_ended_pause(data: ControlData, now_ms: int) -> ControlData:
+    """A pause that has ended by itself is not carried on."""
+    if data.until is None or to_ms(data.until) > now_ms:
+        return data
+    return msgspec.structs.replace(data, paused=False, until=None)
+
+
+def _require_lasting(cluster: str, after: ControlData, *, since_ms: int) -> None:
+    """A pause that is over before a round can obey it would pause nothing."""
+    if after.until is not None and to_ms(after.until) <= since_ms:
+        raise BadChange(
+            f"{cluster}: the pause would end at {rfc3339(to_ms(after.until))}, and the first round that can obey it begins at "
+            f"{rfc3339(since_ms)}: pause for longer"
+        )
+
+
 def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
     try:
         return settings.overlaid(cluster, msgspec.json.encode(data.settings))
@@ -202,8 +227,9 @@ def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes
         data=data,
     )
     event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
-    if not data.forget:
-        del event["data"]["forget"]
+    for name, unset in (("forget", False), ("until", None)):
+        if event["data"][name] is unset:
+            del event["data"][name]
     assert event["type"] == type_of(ControlMessage)
     return msgspec.json.encode({name: value for name, value in event.items() if value is not None})
 
@@ -228,19 +254,24 @@ def _show(value: object) -> str:
     return "unset" if value is None or value == {} else toml_value(value)
 
 
-def pause_edit() -> Edit:
-    """Hold everything; mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, paused=True)
+def pause_edit(until: datetime | None = None) -> Edit:
+    """Hold everything, until then or until a person resumes; mode and settings stay."""
+    return lambda data: msgspec.structs.replace(data, paused=True, until=until)
 
 
 def resume_edit(at: datetime) -> Edit:
     """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, paused=False, resumed_at=at)
+    return lambda data: msgspec.structs.replace(data, paused=False, until=None, resumed_at=at)
 
 
 def forgotten() -> Edit:
     """Begin anew with the cluster's memory; pause, mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, forget=True)
+
+
+def as_configured() -> Edit:
+    """End a pause, and let mode and settings be the file's."""
+    return lambda _data: ControlData()
 
 
 def with_mode(mode: str) -> Edit:

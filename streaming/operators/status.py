@@ -139,7 +139,8 @@ def status_text(status: ClusterStatus) -> str:
 
 def _doing(status: ClusterStatus) -> str:
     doing = "acts" if status.mode == "act" else "dry-run"
-    return f"{doing}, PAUSED" if status.paused else doing
+    until = "" if status.control is None or status.control.until is None else f" until {status.control.until}"
+    return f"{doing}, PAUSED{until}" if status.paused else doing
 
 
 def _controller(status: ClusterStatus) -> str:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from streaming.process.exits import WRONG_USE
 from tests.live.driving import TRIMTAB, Child, Warm, command, until
 from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import QUICK, Stage
@@ -35,9 +36,13 @@ def operate(stage: Stage, warm: Warm) -> None:
     """Play the story on a stage of its own."""
     config = stage.settings(base=AHEAD)
     asked = ("--who", "maria", "--cluster", "east-1")
-    text = said(config, "pause", *asked, "--why=the sale")
-    assert "no round of it in the last hour" in text
-    assert "paused: no -> yes" in text
+    stranger = said(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
+    assert "east-1: no round of it in the last hour" in stranger
+    assert stage.values(stage.topics.control) == []
+    text = said(config, "pause", *asked, "--why=the sale", "--force", "--for=8h")
+    assert "paused: no -> until " in text
+    (listed,) = json.loads(said(config, "control", "list", "-o", "json"))
+    assert (listed["cluster"], listed["paused"], listed["why"]) == ("east-1", True, "the sale")
     first = since(text)
     assert first * LENGTH_S + START_S >= time.time()
 
@@ -54,7 +59,7 @@ def operate(stage: Stage, warm: Warm) -> None:
         said(config, "policy", "set", *asked, "--why=calmer", "pulsar.avg_shedder.low_hit_count=2")
         text = said(config, "resume", "--all", "--who", "maria", "--why=over")
         assert text.startswith("east-1: ")
-        assert "paused: yes -> no" in text
+        assert re.search("paused: until .* -> no", text)
         again = max(first + 4, since(text))
         assert "maria: over" in said(config, "status", "--cluster", "east-1").partition("waiting")[2]
         stage.send(played(range(again, again + 5)))
@@ -69,6 +74,7 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "over" in shown
     assert "pulsar.avg_shedder.low_hit_count = 2" in shown
 
+    assert "  pulsar.avg_shedder.low_hit_count = 2\n" in said(config, "control", "list")
     assert_status_and_rounds_tell_it(stage, config, action)
 
     actions = stage.values(stage.topics.actions)
@@ -85,6 +91,9 @@ def operate(stage: Stage, warm: Warm) -> None:
     assert "control   maria: over" in why
     assert "Bundles of those that fired: 1 acted" in why
     assert f"no action {'0' * 8} on" in said(config, "actions", "why", "0" * 8, code=1)
+
+    assert "low_hit_count: 2 -> " in said(config, "control", "delete", *asked, "--why=as before")
+    assert said(config, "control", "list") == "every cluster is as configured\n"
 
 
 def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         stage.wait_for(stage.topics.audit, 2, running=[run])
         until(lambda: number(run.url, "trimtab_clusters") == 1, what="the cluster's series", running=[run])
         until(lambda: number(run.url, "trimtab_state_rows") > 0, what="the cluster's state", running=[run])
-        text = said(config, "forget", "--cluster", "east-1", "--who", "ann", "--why=dismantled")
+        text = said(config, "forget", "--cluster", "east-1", "--force", "--who", "ann", "--why=dismantled")
         assert "forgotten: what is remembered of it; at once if it is silent" in text
         until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
@@ -77,7 +77,7 @@ def test_a_command_that_waits_says_which_round_obeys_it(stage: Stage) -> None:
     config = stage.settings()
     stage.create_topics()
     log = config.with_suffix(".waiting")
-    asked = ("pause", "--cluster", "east-1", "--why=the sale", "--wait", "--config", str(config))
+    asked = ("pause", "--cluster", "east-1", "--force", "--why=the sale", "--wait", "--config", str(config))
     with Child((*TRIMTAB, *asked), log) as waiting:
         until(lambda: stage.values(stage.topics.control), what="the event", running=[waiting])
         written = json.loads(stage.values(stage.topics.control)[0])["id"]
@@ -92,7 +92,7 @@ def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_whe
     monkeypatch.setattr(acknowledged, "_PATIENCE_S", 1.0)
     config = stage.settings()
     stage.create_topics()
-    asked = ("pause", "--cluster", "east-1", "--why=the sale", "--wait")
+    asked = ("pause", "--cluster", "east-1", "--force", "--why=the sale", "--wait")
     text = said(config, *asked, code=NOT_ACKNOWLEDGED)
     assert "paused: no -> yes" in text
     assert "no round obeys it yet: east-1" in text

@@ -80,7 +80,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     access.allow(CONTROLLER, [missing])
 
     access.allow(OPERATOR, documented("Operators' commands"))
-    pause = ("pause", "--config", str(operator), "--cluster", "east-1", "--why", "the sale")
+    pause = ("pause", "--config", str(operator), "--cluster", "east-1", "--force", "--why", "the sale")
     said = output_of(warm, *pause)
     assert "paused: no -> yes" in said
 

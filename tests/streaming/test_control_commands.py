@@ -2,16 +2,17 @@
 
 import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from click import BadParameter
 from click.testing import CliRunner
 
 from state.engine.control import first_round
 from state.events import System
 from streaming.cli import main
-from streaming.cli.control import change_text, overlay_text
+from streaming.cli.options import Duration
 from streaming.contract.decode import decode
 from streaming.operators.control_topic import check_written
 from streaming.operators.overlay import (
@@ -21,6 +22,7 @@ from streaming.operators.overlay import (
     Edit,
     Planned,
     Standing,
+    as_configured,
     forgotten,
     pause_edit,
     plan,
@@ -30,6 +32,7 @@ from streaming.operators.overlay import (
     with_settings,
     without_settings,
 )
+from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.reader import compose
@@ -121,6 +124,62 @@ def test_forgetting_a_cluster_carries_its_overlay_on_and_the_next_change_does_no
     taken = stands(event.value).event
     assert taken is not None
     assert taken.forget
+
+
+HOUR = timedelta(hours=1)
+
+
+def test_a_pause_may_end_by_itself_and_what_is_changed_meanwhile_keeps_its_end() -> None:
+    event = planned(pause_edit(NOW + HOUR), FULL)
+    assert "  paused: yes -> until 2023-11-14T23:13:20.000Z\n" in change_text(event)
+    assert "  paused: until 2023-11-14T23:13:20.000Z\n" in overlay_text("east-1", stands(event.value))
+    later = planned(with_mode("dry-run"), event.value, now_ms=NOW_MS + 60_000)
+    assert (later.after.paused, later.after.until) == (True, NOW + HOUR)
+    for edit in (pause_edit(), resume_edit(NOW)):
+        assert "until" not in data_of(planned(edit, event.value, now_ms=NOW_MS + 60_000))
+
+
+def test_a_change_after_the_pauses_end_does_not_carry_it_on() -> None:
+    event = planned(pause_edit(NOW + HOUR), FULL)
+    later = planned(with_mode("dry-run"), event.value, now_ms=NOW_MS + 3_600_000)
+    assert (later.before.paused, later.after.paused, later.after.until) == (False, False, None)
+
+
+def test_a_pause_that_no_round_could_obey_is_refused() -> None:
+    """The first round that can obey it begins 40 s later."""
+    assert planned(pause_edit(NOW + timedelta(seconds=41))).after.paused
+    with pytest.raises(
+        BadChange, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: pause for longer"
+    ):
+        planned(pause_edit(NOW + timedelta(seconds=40)))
+
+
+def test_what_is_deleted_is_as_configured_and_is_named_no_more() -> None:
+    event = planned(as_configured(), FULL)
+    assert data_of(event) == {
+        "paused": False,
+        "mode": None,
+        "settings": {},
+        "resumed_at": None,
+        "who": "maria",
+        "why": "the sale",
+    }
+    assert not stands(FULL).is_as_configured
+    assert stands(FULL, event.value).is_as_configured
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h30m", 5400), ("365d", 365 * 86_400)],
+)
+def test_a_duration_is_written_as_people_do(text: str, seconds: int) -> None:
+    assert Duration().convert(text, None, None) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "-1h", "1.5h", "30m1h", "0s", "366d", "9" * 30 + "s"])
+def test_what_is_no_duration_is_refused_by_its_text(text: str) -> None:
+    with pytest.raises(BadParameter, match=re.escape(repr(text))):
+        Duration().convert(text, None, None)
 
 
 def test_what_is_written_is_an_event_the_controller_takes() -> None:
@@ -334,6 +393,8 @@ def test_a_write_that_met_another_ones_is_told() -> None:
         (["pause", "--cluster", "a", "--why", " "], "say why"),
         (["policy", "set", "--cluster", "a", "--why", "x", "pulsar.zzz=1"], "pulsar.zzz: unknown setting"),
         (["forget", "--all", "--why", "x"], "name what to forget"),
+        (["control", "delete", "--all", "--why", "x"], "name what to take back"),
+        (["pause", "--cluster", "a", "--why", "x", "--for", "soon"], "expected a duration such as 90s"),
         (["mode", "stop", "--cluster", "a", "--why", "x"], "'stop' is not one of"),
     ],
 )

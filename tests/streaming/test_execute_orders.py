@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
-from streaming.contract.messages import ControlData
+from streaming.contract.messages import PAUSED_REASON, ControlData
 from streaming.executor.orders import BadOrder, Order, gate, read_order
 from streaming.ports.actions import Epochs
 
@@ -44,6 +44,10 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
         pytest.param({"dry_run": True}, None, "dry-run", id="only to be shown"),
         pytest.param({"expires_at": NOW.isoformat()}, None, "expired", id="expires now"),
         pytest.param({}, ControlData(paused=True, who="ann"), "paused", id="paused"),
+        pytest.param({}, ControlData(paused=True, until=NOW), None, id="a pause that ends now"),
+        pytest.param(
+            {}, ControlData(paused=True, until=NOW + timedelta(seconds=1)), "paused", id="paused for a while"
+        ),
         pytest.param({}, ControlData(mode="dry-run"), "paused", id="back in dry-run"),
     ],
 )
@@ -53,6 +57,14 @@ def test_an_action_is_taken_up_only_when_nothing_is_against_it(
     epochs = Epochs({"/trimtab/c": 3, "/trimtab/other": 9})
     skip = gate(order(**changed), epochs=epochs, control=control, now=NOW)  # type: ignore[arg-type]
     assert (skip and skip.reason) == reason
+
+
+def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended() -> None:
+    skips = [
+        gate(order(), epochs=Epochs(), control=control, now=NOW)
+        for control in (ControlData(paused=True), ControlData(mode="dry-run"))
+    ]
+    assert [str(skip).startswith(PAUSED_REASON) for skip in skips] == [True, False]
 
 
 def test_another_controllers_epochs_do_not_count_and_the_highest_is_kept() -> None:

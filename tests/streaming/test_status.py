@@ -135,6 +135,10 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
     ("fields", "expected"),
     [
         ({"paused": True}, "acts, PAUSED, round 7"),
+        (
+            {"paused": True, "control": msgspec.structs.replace(CONTROL, until="then")},
+            "acts, PAUSED until then, round 7",
+        ),
         ({"mode": "dry-run"}, "(pulsar): dry-run, round 7"),
         ({}, "  control     as configured, no control event\n"),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),

@@ -7,10 +7,25 @@ import pytest
 
 from state.engine.closing import Closing, obstacle
 from state.engine.ledger import Decision, Ledger
-from state.engine.memory import ControlRecord, Header, OpenRound, TickRecord
-from state.engine.summary import MAX_BYTES, MAX_REMARK_CHARACTERS, SHOWN_ROWS, fit, frame
+from state.engine.memory import ControlRecord, Header, OpenRound, ResultRecord, TickRecord
+from state.engine.summary import (
+    MAX_BYTES,
+    MAX_REMARK_CHARACTERS,
+    SHOWN_ROWS,
+    findings_section,
+    fit,
+    frame,
+)
 from state.engine.throttle_cuts import SHOWN_CHARACTERS, cut_throttle
-from state.outputs import BrokerLoad, ExaminedRow, OtherBalancers, RoundSummary, Section, canonical
+from state.outputs import (
+    BrokerLoad,
+    ExaminedRow,
+    Finding,
+    OtherBalancers,
+    RoundSummary,
+    Section,
+    canonical,
+)
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
 from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
@@ -125,6 +140,58 @@ def test_it_says_which_round_it_is_who_reported_and_who_did_not() -> None:
     assert (found.brokers_asked, found.brokers_failed) == (["b1", "b2"], {"b3": "no answer"})
     assert (found.reports_used_count, found.oldest_report_age_s) == (2, 39.0)
     assert (found.control, found.failing_since, found.paused) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_paused", "until"),
+    [
+        ({}, True, None),
+        ({"until_ms": 420_001}, True, "1970-01-01T00:07:00.001Z"),
+        ({"until_ms": 420_000}, False, "1970-01-01T00:07:00.000Z"),
+        ({"until_ms": 420_001, "paused": False}, False, None),
+    ],
+)
+def test_a_pause_holds_the_rounds_that_begin_before_its_end(
+    fields: dict[str, Any], until: str | None, *, is_paused: bool
+) -> None:
+    found = framed(record=control(**fields))
+    assert found.paused is is_paused
+    assert found.control is not None
+    assert found.control.until == until
+    assert ("until" in canonical(found.control).decode()) is (until is not None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "skipped_ms", "is_held", "is_named"),
+    [
+        ({"until_ms": 420_000}, 430_000, True, True),
+        ({"until_ms": 420_000}, 420_000, True, True),
+        ({"until_ms": 420_000}, 419_999, True, False),
+        ({"until_ms": 420_000}, 430_000, False, False),
+        ({"until_ms": 420_000, "paused": False}, 430_000, True, False),
+        ({"until_ms": 430_000}, 430_000, True, False),
+        ({}, 430_000, True, False),
+    ],
+)
+def test_an_action_that_is_skipped_as_paused_after_the_pauses_end_is_a_finding(
+    fields: dict[str, Any], skipped_ms: int, *, is_held: bool, is_named: bool
+) -> None:
+    results = [ResultRecord(skipped_ms, "r", "a1", "skipped", is_held)]
+    found = framed(record=control(**fields), open_round=OpenRound(results=results)).findings
+    assert [(each.kind, each.subject) for each in found.heaviest] == [
+        ("skipped-after-pause", "a1")
+    ] * is_named
+    assert all("update the executor" in each.advice for each in found.heaviest)
+
+
+def finding(number: int) -> Finding:
+    return Finding(kind=f"kind-{number % 2}", subject=str(number), broker="", bytes_per_s=None, advice="")  # type: ignore[arg-type]
+
+
+def test_the_section_of_findings_counts_all_and_shows_the_first_hundred() -> None:
+    found = findings_section([finding(number) for number in range(101)])
+    assert (found.count, found.outcomes) == (101, {"kind-0": 51, "kind-1": 50})
+    assert [each.subject for each in found.heaviest] == [str(number) for number in range(100)]
 
 
 def test_without_a_tick_nobody_was_asked() -> None:

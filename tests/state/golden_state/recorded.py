@@ -164,6 +164,9 @@ def differences(recorded: Any, now: Any, path: str = "") -> Iterator[str]:
             if name in BECAME_COLUMNS and isinstance(value, list) and isinstance(now.get(name), dict):
                 continue
             yield from differences(value, now.get(name), f"{path}.{name}")
+    elif isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
+        for number, pair in enumerate(zip(recorded, now, strict=True)):
+            yield from differences(*pair, f"{path}[{number}]")
     elif recorded != now:
         yield f"{path}: {recorded!r} was stored, {now!r} is read"
 

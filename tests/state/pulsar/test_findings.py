@@ -8,7 +8,6 @@ import numpy as np
 from policies.splitting.plan import TopicTable
 from policies.splitting.settings import SplitSettings
 from state.engine.ledger import Decision, Verdict
-from state.outputs import Finding
 from state.pulsar import findings
 from state.pulsar.effects import Elsewhere
 from tests.state.engine.test_ledger import decision
@@ -37,16 +36,6 @@ def test_what_landed_elsewhere_names_where_it_is_and_where_it_was_to_go() -> Non
     (found,) = findings.of_actions({}, [Elsewhere("t/a", "b2", "b3")])
     assert (found.kind, found.subject, found.broker) == ("landed-elsewhere", "t/a", "b2")
     assert found.advice.startswith("it was to go to b3: ")
-
-
-def finding(number: int) -> Finding:
-    return Finding(kind=f"kind-{number % 2}", subject=str(number), broker=None, bytes_per_s=None, advice="")
-
-
-def test_a_section_counts_all_and_shows_the_first_hundred() -> None:
-    found = findings.section([finding(number) for number in range(101)])
-    assert (found.count, found.outcomes) == (101, {"kind-0": 51, "kind-1": 50})
-    assert [each.subject for each in found.heaviest] == [str(number) for number in range(100)]
 
 
 def table(*spans: tuple[int, int], rates: tuple[float, ...]) -> TopicTable:
