@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from streaming.cli.targets import serve
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
-from streaming.settings import Settings
+from streaming.settings import Program, Settings
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -41,6 +41,7 @@ ServiceKind = TypeVar("ServiceKind", bound=Service)
 
 
 def attend(
+    program: Program,
     settings: Settings,
     registry: "CollectorRegistry",
     start: Callable[[ExitStack], ServiceKind],
@@ -56,7 +57,7 @@ def attend(
         settings.controller.start_wait_s, outage_of=_outage_of, pause=starting.pause, show=starting.show
     )
     with ExitStack() as stack:
-        serve(stack, settings, registry, starting.readiness, starting.liveness)
+        serve(stack, program, settings, registry, starting.readiness, starting.liveness)
         stack.enter_context(stopped_by_signals(lambda _: starting.stop()))
         try:
             service = wait.through(lambda: starting.attempt(stack, start))

@@ -107,7 +107,10 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
 
 
 def _settings(given: _Given) -> Settings:
-    flags: dict[str, object] = {"input.url": given["input_url"], "metrics.port": given["metrics_port"]}
+    flags: dict[str, object] = {
+        "input.url": given["input_url"],
+        "metrics.collector_port": given["metrics_port"],
+    }
     settings = read_settings(given["config"], flags)
     log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
     return settings
@@ -126,7 +129,7 @@ def _run(
         return stack.enter_context(closing(make(sink=sink)))
 
     if not given["once"]:
-        attend(settings, metrics.registry, begin, lambda collector: collector.run())
+        attend("collector", settings, metrics.registry, begin, lambda collector: collector.run())
         return
     with ExitStack() as stack:
         collector = begin(stack)

@@ -113,7 +113,7 @@ def _settings(given: _Given) -> Settings:
     flags: dict[str, object] = {
         "input.url": given["input_url"],
         "output.url": given["output_url"],
-        "metrics.port": given["metrics_port"],
+        "metrics.executor_port": given["metrics_port"],
     }
     settings = read_settings(given["config"], flags)
     log_to_stderr(settings.controller.log_format, verbose=given["verbose"])
@@ -129,7 +129,7 @@ def _run(
 ) -> None:
     if not once:
         metrics.show_poll(time.time())  # so that a wait without end is alerted to, too
-        attend(settings, metrics.registry, begin, lambda loop: loop.run())
+        attend("executor", settings, metrics.registry, begin, lambda loop: loop.run())
         return
     with ExitStack() as stack:
         loop = begin(stack)

@@ -18,7 +18,7 @@ config_option: Option = click.option(
     help="Settings file; ./trimtab.toml if there is one.",
 )
 metrics_port_option: Option = click.option(
-    "--metrics-port", type=int, help="Overrides metrics.port; 0 takes a free one."
+    "--metrics-port", type=int, help="Where metrics and health are served; 0 takes a free port."
 )
 verbose_option: Option = click.option("--verbose", "-v", is_flag=True, help="Log more.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import Refused, WrongUse
-from streaming.settings import KafkaTarget, PulsarTarget, Settings, TargetSection
+from streaming.settings import KafkaTarget, MetricsSettings, Program, PulsarTarget, Settings, TargetSection
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -50,6 +50,7 @@ def refusing(*also: type[Exception]) -> Iterator[None]:
 
 def serve(
     stack: ExitStack,
+    program: Program,
     settings: Settings,
     registry: "CollectorRegistry",
     readiness: "Callable[[], Sequence[Check]]",
@@ -58,8 +59,17 @@ def serve(
     """Metrics and health until the stack ends. Raises ``Refused`` where the port is taken."""
     from streaming.process.serve import HealthServer  # noqa: PLC0415  prometheus_client comes late
 
-    where = settings.metrics
-    server = HealthServer(registry, readiness, liveness=liveness, host=where.host, port=where.port)
+    metrics = settings.metrics
+    host, port = metrics.host, metrics.port_of(program)
+    if metrics.port not in {0, MetricsSettings().port, port}:
+        _LOG.warning(
+            "metrics.port = %d is the controller's; this %s listens on %d: metrics.%s_port or --metrics-port chooses another",
+            metrics.port,
+            program,
+            port,
+            program,
+        )
+    server = HealthServer(registry, readiness, liveness=liveness, host=host, port=port)
     try:
         url = server.start()
     except OSError as error:

@@ -69,7 +69,7 @@ class HealthServer:
             server = make_server(self._host, self._port, self._answer, _Server, _QuietHandler)
         except OSError as error:
             address = f"{self._host}:{self._port}"
-            text = f"metrics cannot be served on {address} ({error.strerror}): choose another port"
+            text = f"metrics cannot be served on {address} ({error.strerror}): choose another one with --metrics-port"
             raise OSError(error.errno, text) from error
         self._server = server
         self._thread = threading.Thread(

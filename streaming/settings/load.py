@@ -33,6 +33,8 @@ _OPTIONS: Mapping[str, str] = {
     "output.url": "--output",
     "metrics.host": "--metrics-host",
     "metrics.port": "--metrics-port",
+    "metrics.collector_port": "--metrics-port",
+    "metrics.executor_port": "--metrics-port",
 }
 """Options that are not called like the last part of their setting's key."""
 

@@ -10,12 +10,13 @@ from prometheus_client import CollectorRegistry
 
 from streaming.cli import targets
 from streaming.cli.attending import attend
+from streaming.cli.targets import serve
 from streaming.kafka.connection import ClusterError
 from streaming.ports.publishing import PublishError
 from streaming.process.exits import NotReached, Refused
 from streaming.process.serve import Check, HealthServer
 from streaming.pulsar.admin import AdminError
-from streaming.settings import load
+from streaming.settings import MetricsSettings, Settings, load
 from tests.live.driving import Answer, ask
 
 OUTAGES = (
@@ -78,7 +79,7 @@ class World:
     def attend(self) -> None:
         flags = {"metrics.port": 0, "controller.start_wait_s": self.wait_s}
         settings = load(file=None, flags=flags, environ={}).settings
-        attend(settings, CollectorRegistry(), self.start, self.run)
+        attend("collector", settings, CollectorRegistry(), self.start, self.run)
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -88,6 +89,42 @@ class World:
             yield
         finally:
             self.opened.remove(number)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "ports"),
+    [
+        ({}, (9464, 9465, 9466)),
+        ({"port": 9500}, (9500, 9465, 9466)),
+        ({"port": 0}, (0, 0, 0)),
+        ({"port": 0, "collector_port": 9475}, (0, 9475, 0)),
+        ({"executor_port": 0}, (9464, 9465, 0)),
+    ],
+)
+def test_all_three_programs_with_one_settings_file_listen_on_ports_of_their_own(
+    metrics: dict[str, int], ports: tuple[int, int, int]
+) -> None:
+    found = MetricsSettings(**metrics)  # type: ignore[arg-type]
+    assert (found.port_of("controller"), found.port_of("collector"), found.port_of("executor")) == ports
+
+
+@pytest.mark.parametrize(
+    ("port", "own", "is_warned"),
+    [(9464, None, False), (0, None, False), (9500, None, True), (9500, 9500, False)],
+)
+def test_who_gave_a_collector_the_controllers_port_is_told_the_new_setting(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    port: int,
+    own: int | None,
+    *,
+    is_warned: bool,
+) -> None:
+    monkeypatch.setattr(HealthServer, "start", lambda _: "http://here")
+    settings = Settings(metrics=MetricsSettings(port=port, collector_port=own))
+    with ExitStack() as stack:
+        serve(stack, "collector", settings, CollectorRegistry(), list, list)
+    assert ("metrics.collector_port or --metrics-port chooses another" in caplog.text) is is_warned
 
 
 @pytest.fixture

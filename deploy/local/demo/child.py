@@ -66,6 +66,8 @@ class Trimtab:
             "SPARK_LOCAL_DIRS": str(directory),
             "TRIMTAB_INPUT__URL": f"kafka://{bootstrap}",
             "TRIMTAB_METRICS__PORT": str(metrics_port),
+            "TRIMTAB_METRICS__COLLECTOR_PORT": str(metrics_port),
+            "TRIMTAB_METRICS__EXECUTOR_PORT": str(metrics_port),
             "TRIMTAB_SPARK__CHECKPOINT": str(directory / "checkpoint"),
         }
 

@@ -122,7 +122,8 @@ spec:
   {{- end }}
   containers:
     - name: {{ .component }}
-      args: {{ concat .args (list "--config" "/etc/trimtab/settings/trimtab.toml") | toJson }}
+      {{- $port := ternary list (list "--metrics-port" (toString (int $root.Values.settings.metrics.port))) (eq .component "controller") }}
+      args: {{ concat .args (list "--config" "/etc/trimtab/settings/trimtab.toml") $port | toJson }}
       {{- include "trimtab.container" . | nindent 6 }}
       ports:
         - name: metrics
