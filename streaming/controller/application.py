@@ -34,13 +34,14 @@ from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import Begin, NoAnswer
 from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
-from streaming.process.exits import FencedOff, Refused
+from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark import session
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.runs import Runs
 from streaming.spark.spark_log import SparkLog
@@ -92,6 +93,8 @@ class Application:
                 self._run_checked()
             except StoppedWaiting:
                 _LOG.info("stopped while waiting")
+            except SparkError as error:
+                self._explain_spark(error)
             except (Refused, FencedOff) as error:
                 self._stay(error)
                 raise
@@ -101,12 +104,27 @@ class Application:
     def _run_checked(self) -> None:
         self._check_topics()
         self._show_phase("starting Spark")
-        spark = self._spark()
-        try:
-            with SparkLog(spark.spark):
-                self._run_on(spark)
-        finally:
-            spark.stop()
+        with spark_errors():
+            spark = self._spark()
+            try:
+                with SparkLog(spark.spark):
+                    self._run_on(spark)
+            finally:
+                spark.stop()
+
+    def _explain_spark(self, error: SparkError) -> None:
+        """Raise what it means, or ``SparkEnded``. Whoever stops every process by itself stops Spark's JVM, too."""
+        if self._stopping:
+            _LOG.info(
+                "stopped; Spark's JVM was stopped as well, and a batch in progress is done at the next start"
+            )
+            return
+        if isinstance(error, SparkGone):
+            raise SparkEnded(
+                "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory, and its lines above); start "
+                "trimtab again, nothing is lost"
+            ) from error
+        raise error
 
     def _stay(self, error: Refused | FencedOff) -> None:
         """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""

@@ -21,7 +21,7 @@ from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import NoAnswer
 from streaming.process.deadline import Deadline
-from streaming.process.exits import Refused, SparkEnded
+from streaming.process.exits import Refused
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
 from streaming.spark.damage import damaged_files
@@ -65,7 +65,7 @@ class QueryLoop:
         """Run the query again and again, waiting longer each time it fails at once.
 
         Raises ``Fenced`` whenever there is a successor, else ``Refused``, ``Changed``, ``CheckpointMismatch``, ``NoAnswer``
-        or ``SparkEnded``.
+        or ``SparkGone``.
         """
         backoff_s, failure = _BACKOFF_FIRST_S, None
         try:
@@ -81,11 +81,6 @@ class QueryLoop:
         except (Refused, Changed, CheckpointMismatch, NoAnswer):
             self._raise_if_superseded()
             raise
-        except SparkGone as error:
-            raise SparkEnded(
-                "Spark's JVM has ended (killed, or out of memory: see spark.driver_memory); start trimtab again, "
-                "nothing is lost"
-            ) from error
 
     def _raise_if_superseded(self) -> None:
         """A successor may be why it looks wrong: it deletes our checkpoint, and changes topics before it starts."""

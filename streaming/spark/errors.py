@@ -9,6 +9,10 @@ from pyspark.errors import PySparkException
 __all__ = ["SparkError", "SparkGone", "spark_errors"]
 
 
+_NOT_STARTED = "JAVA_GATEWAY_EXITED"
+"""Spark's condition for a JVM that ended before it answered."""
+
+
 class SparkError(Exception):
     """Spark failed, or a call of its JVM; what pyspark or py4j raised is the cause."""
 
@@ -22,7 +26,10 @@ def spark_errors() -> Iterator[None]:
     """Turn what pyspark and py4j raise into ``SparkError``."""
     try:
         yield
-    except Py4JNetworkError as error:
+    except (Py4JNetworkError, ConnectionRefusedError) as error:  # the latter comes from py4j as it is
         raise SparkGone(str(error)) from error
-    except (PySparkException, Py4JError) as error:
+    except PySparkException as error:
+        kind = SparkGone if error.getCondition() == _NOT_STARTED else SparkError
+        raise kind(str(error)) from error
+    except Py4JError as error:
         raise SparkError(str(error)) from error
