@@ -102,6 +102,7 @@ class Application:
                 server.stop()
 
     def _run_checked(self) -> None:
+        self._require_java()
         self._check_topics()
         self._show_phase("starting Spark")
         with spark_errors():
@@ -160,6 +161,13 @@ class Application:
     def _show_phase(self, text: str) -> None:
         self._watchdog.begin(text, START_S)
         self._readiness.phase = text
+
+    @staticmethod
+    def _require_java() -> None:
+        try:
+            session.require_java()
+        except JavaError as error:
+            raise Refused(str(error)) from error
 
     def _spark(self) -> session.Session:
         try:

@@ -17,8 +17,9 @@ from streaming.controller.metrics import Metrics, Part, is_used
 from streaming.controller.output_log import OutputLog
 from streaming.controller.published import Published
 from streaming.controller.published import decode as decode_published
+from streaming.controller.refusal_log import RefusalLog
 from streaming.intake.observation import decode
-from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, ROUND, OutputRow
+from streaming.spark.rows import ACTION, DRY_RUN_ACTION, OBSERVED, REJECTED, ROUND, OutputRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Telling:
         self._forget_after_s = forget_after_s
         self._followup = FollowUp()
         self._log = OutputLog()
+        self._refusals = RefusalLog()
         self._heard_s: dict[str, float] = {}
         """When each cluster was last heard of, by this process's own clock."""
         self._lock = Lock()
@@ -64,6 +66,9 @@ class Telling:
         outputs = [row for row in rows if row.kind in {ACTION, DRY_RUN_ACTION, ROUND}]
         for row in sorted(outputs, key=lambda row: (row.key, row.round, row.place)):
             self.attempt("metrics", partial(self._tell_one, bytes(row.value), published_s))
+        refused = [bytes(row.value) for row in rows if row.kind == REJECTED]
+        if refused:
+            self.attempt("log", partial(self._refusals.log, refused, time.monotonic()))
         for row in rows:
             if row.kind == OBSERVED:
                 self.attempt("metrics", partial(self._observe_events, bytes(row.value)))

@@ -1,6 +1,11 @@
 """Exit codes of ``trimtab``, and the errors that carry them to the command line."""
 
+import logging
+from typing import IO, Any
+
 import click
+
+from streaming.process.logs import logs_objects
 
 OK = 0
 FAILED = 1
@@ -22,43 +27,54 @@ FINAL = (WRONG_USE, FENCED, REFUSED)
 """What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
 
 
-class WrongUse(click.ClickException):
+class _Exit(click.ClickException):
+    """Ends the process with a message: a line of the log where that is made of objects, else click's own."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """See click."""
+        if logs_objects():
+            logging.getLogger("trimtab").error("%s", self.message, extra={"exit_code": self.exit_code})
+        else:
+            super().show(file)
+
+
+class WrongUse(_Exit):
     """Options or settings are wrong."""
 
     exit_code = WRONG_USE
 
 
-class Refused(click.ClickException):
+class Refused(_Exit):
     """What was found outside does not allow a start."""
 
     exit_code = REFUSED
 
 
-class FencedOff(click.ClickException):
+class FencedOff(_Exit):
     """Another controller of the same name has taken over."""
 
     exit_code = FENCED
 
 
-class NotReached(click.ClickException):
+class NotReached(_Exit):
     """Nobody answered for as long as a start waits."""
 
     exit_code = UNREACHABLE
 
 
-class NotFound(click.ClickException):
+class NotFound(_Exit):
     """What was asked for is not there."""
 
     exit_code = FAILED
 
 
-class NotAcknowledged(click.ClickException):
+class NotAcknowledged(_Exit):
     """No round obeys what was written."""
 
     exit_code = NOT_ACKNOWLEDGED
 
 
-class SparkEnded(click.ClickException):
+class SparkEnded(_Exit):
     """Spark went away under the application; starting again goes on where it was."""
 
     exit_code = FAILED

@@ -11,13 +11,15 @@ console, which prints errors: it can lock up the interpreter when it is given on
 
 import logging
 import re
+import sys
 import time
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
 
-__all__ = ["EQUAL_PER_MINUTE", "FIELDS", "LimitedHandler", "RateLimit", "log_to_stderr"]
+__all__ = ["EQUAL_PER_MINUTE", "FIELDS", "LimitedHandler", "RateLimit", "log_to_stderr", "logs_objects"]
 
 FIELDS = ("cluster", "round", "action_id")
 """What a line can be about; absent from an object where it does not apply."""
@@ -109,5 +111,16 @@ def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
     handler = LimitedHandler()
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
+    sys.excepthook = _log_unforeseen
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def logs_objects() -> bool:
+    """Whether the process logs an object a line."""
+    return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
+
+
+def _log_unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What ends the process is a line as any other, with its traceback."""
+    logging.getLogger("trimtab").critical("ended by an unforeseen failure", exc_info=(kind, error, trace))

@@ -8,6 +8,7 @@ RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from streaming.settings import Settings, SparkSettings
-from streaming.spark.jars import CONNECTOR_LOCK, ensure
+from streaming.spark.jars import CONNECTOR_LOCK, ensure, find_java
 
 _LOG = logging.getLogger(__name__)
+_JVM_LOG = logging.getLogger("spark.jvm")
+"""What the JVM and its Python workers write to their standard output and error, a line each."""
 
 _STATE = "spark.sql.streaming.stateStore"
 
@@ -83,23 +86,49 @@ def connect(settings: Settings) -> Session:
         builder = builder.config("spark.driver.memory", spark.driver_memory)
     for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
         builder = builder.config(name, value)
-    with _jvm_in_a_group_of_its_own():
-        return Session(builder.getOrCreate())
+    with _jvm_by_itself():
+        made = builder.getOrCreate()
+    accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
+    accumulators.handle_error = _log_lost_connection
+    return Session(made)
+
+
+def _log_lost_connection(_request: object, _client: object) -> None:
+    """In the thread that meets the error."""
+    _LOG.info("the JVM hears no accumulators any more: %r", sys.exc_info()[1])
+
+
+def require_java() -> None:
+    """Raises ``streaming.spark.jars.JavaError`` where Spark could not be started, before anything else is done."""
+    if not _is_submitted():
+        find_java()
 
 
 @contextmanager
-def _jvm_in_a_group_of_its_own() -> Iterator[None]:
-    """A stop that is sent to our whole process group is then ours to obey: the batch in progress is finished first.
+def _jvm_by_itself() -> Iterator[None]:
+    """The JVM gets a process group of its own, and what it writes becomes lines of our log.
 
-    pyspark has no option for it. A JVM whose Python process is gone ends by itself, whatever its group.
+    A stop that is sent to our whole group is then ours to obey: the batch in progress is finished first. pyspark has an
+    option for neither. A JVM whose Python process is gone ends by itself, whatever its group.
     """
     launcher: Any = java_gateway
     popen = launcher.Popen
-    launcher.Popen = partial(popen, process_group=0)
+    lines, output = os.pipe()
+    launcher.Popen = partial(popen, process_group=0, stdout=output, stderr=output)
+    threading.Thread(target=_log_lines, args=(lines,), name="jvm-output", daemon=True).start()
     try:
         yield
     finally:
         launcher.Popen = popen
+        os.close(output)
+
+
+def _log_lines(descriptor: int) -> None:
+    """Until nobody writes any more: the JVM, and the Python workers that it starts."""
+    with open(descriptor, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if text := line.rstrip():
+                _JVM_LOG.info("%s", text)
 
 
 def _is_submitted() -> bool:

@@ -44,7 +44,7 @@ _CLASSES = Path(sys.prefix) / ".classes.jsa"
 """Made by ``tests.live.classes``."""
 _LOG_LINES_SHOWN = 40
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_SERVED_AT = re.compile(r"metrics and health at (http://\S+)")
+_SERVED_AT = re.compile(r"metrics and health at (http://[\w.:\[\]]+)")
 
 Value = TypeVar("Value")
 

@@ -1,5 +1,6 @@
 """A stop of the whole process group, or of every process by itself: whenever it comes, the controller ends with code 0."""
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -53,9 +54,12 @@ def test_a_stop_of_the_whole_group_ends_it_in_order_whatever_it_does(
 def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage) -> None:
     """As systemd does it with ``KillMode=control-group``, its default."""
     stage.create_topics()
-    command = (*TRIMTAB, "run", "--config", str(stage.settings()))
+    config = stage.settings(controller__log_format="json")
+    command = (*TRIMTAB, "run", "--config", str(config))
     with Child(command, stage.directory / "run.log") as run:
         until(lambda: is_running(run), what="a running query", running=[run])
         for process in members(run.process.pid):
             os.kill(process.pid, signal.SIGTERM)
         assert run.wait(EXIT_S) == 0, run.said
+    loggers = {json.loads(line)["logger"] for line in run.said.splitlines()}
+    assert "spark.jvm" in loggers, "what the JVM writes is a line like any other"

@@ -1,10 +1,14 @@
 """Jars by lock file: what is refused, and what a user is told."""
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from streaming.process.exits import REFUSED
 from streaming.spark.jars import CONNECTOR_LOCK, JarError, JavaError, ensure, find_java, read_lock
 
 CONTENT = b"not really a jar"
@@ -129,3 +133,21 @@ def test_a_missing_java_is_said_with_where_it_was_looked_for(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaError, match=r"no java on JAVA_HOME .*: Java 17 or newer is needed"):
         find_java()
+
+
+def test_a_controller_without_java_says_so_in_a_line_before_anything_else_is_tried(tmp_path: Path) -> None:
+    """It neither waits for brokers nor starts Spark."""
+    command = [sys.executable, "-c", "from streaming.cli import main; main()", "run", "--metrics-port=0"]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"JAVA_HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == REFUSED
+    first, second = done.stderr.splitlines()
+    assert "metrics and health at" in first
+    assert second.startswith(f"Error: no java on JAVA_HOME ({tmp_path}): Java 17 or newer is needed")

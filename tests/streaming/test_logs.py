@@ -9,6 +9,8 @@ import pytest
 
 from streaming.controller.output_log import OutputLog
 from streaming.controller.published import decode
+from streaming.controller.refusal_log import RefusalLog
+from streaming.process.exits import Refused
 from streaming.process.logs import EQUAL_PER_MINUTE, LimitedHandler, RateLimit, formatter, log_to_stderr
 from tests.streaming.golden import folders, messages
 
@@ -139,3 +141,46 @@ def test_no_library_is_silenced_and_their_warnings_reach_the_log(
 def test_a_line_whose_arguments_do_not_fit_ends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     LimitedHandler().handle(logging.LogRecord("x", logging.ERROR, __file__, 1, "%d of %d", ("one",), None))
     assert "Logging error" in capsys.readouterr().err
+
+
+def refused(cluster: str, reason: str, *, offset: int = 7) -> bytes:
+    data = {"reason": reason, "detail": "it is no JSON", "topic": "in", "partition": 0, "offset": offset}
+    return json.dumps(
+        {"id": "r", "source": "/trimtab/t", "type": "trimtab.rejected.v1", "cluster": cluster, "data": data}
+    ).encode()
+
+
+def test_refused_records_are_a_line_a_minute_for_each_cluster_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = RefusalLog()
+    log.log([refused("east", "not-json"), refused("east", "not-json", offset=8), refused("", "bad-time")], 0)
+    log.log([refused("east", "not-json"), refused("west", "not-json")], 59.9)
+    log.log([refused("east", "not-json", offset=9)], 60.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "east: 2 records refused as not-json, such as in/0@7: it is no JSON (`trimtab rejected tail` shows all)",
+        "no valid cluster: 1 records refused as bad-time, such as in/0@7: it is no JSON (`trimtab rejected tail` shows all)",
+        "west: 1 records refused as not-json, such as in/0@7: it is no JSON (`trimtab rejected tail` shows all)",
+        "east: 2 records refused as not-json since the last such line, such as in/0@9: it is no JSON (`trimtab rejected tail` shows all)",
+    ]
+
+
+@pytest.mark.parametrize(("form", "is_object"), [("json", True), ("console", False)])
+def test_what_ends_a_program_is_an_object_where_the_log_is_made_of_objects(
+    capsys: pytest.CaptureFixture[str], form: Any, *, is_object: bool
+) -> None:
+    handlers, hook = logging.getLogger().handlers[:], sys.excepthook
+    try:
+        log_to_stderr(form, verbose=False)
+        Refused("there is no topic").show()
+        sys.excepthook(ValueError, ValueError("oh"), None)
+        first, *rest = capsys.readouterr().err.splitlines()
+    finally:
+        logging.getLogger().handlers[:], sys.excepthook = handlers, hook
+    if is_object:
+        assert json.loads(first)["message"] == "there is no topic"
+        assert json.loads(first)["exit_code"] == 5
+        assert "ValueError: oh" in json.loads(rest[0])["exc_info"]
+    else:
+        assert first == "Error: there is no topic"
+        assert rest[-1] == "ValueError: oh"
