@@ -8,9 +8,11 @@ one a consumer has to make; docs/consumers.md says why.
 
 import argparse
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,9 +20,11 @@ from urllib.parse import quote
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.errors import KafkaError
 
 UNLOAD = "trimtab.action.unload.v1"
 ADMIN_TIMEOUT_S = 20
+AGAIN_S = 5
 
 
 @dataclass
@@ -46,7 +50,6 @@ class Gate:
         self.highest_epoch[event["source"]] = epoch
         if event["id"] in self.seen:
             return "duplicate"
-        self.seen.add(event["id"])
         if datetime.fromisoformat(event["data"]["expires_at"]) <= datetime.now(UTC):
             return f"expired at {event['data']['expires_at']}"
         return None
@@ -59,7 +62,7 @@ class Control:
         self._at = TopicPartition(topic, 0)
         self._cluster = cluster.encode()
         self._newest: tuple[str, str] = ("", "")
-        self._paused = False
+        self._paused, self._until = False, ""
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, group_id=None)
         self._consumer.assign([self._at])
         self._consumer.seek_to_beginning(self._at)
@@ -70,13 +73,18 @@ class Control:
             for record in self._consumer.poll(timeout_ms=200).get(self._at, []):
                 if record.key == self._cluster and record.value:
                     self._take(json.loads(record.value))
-        return self._paused
+        has_ended = self._until and datetime.fromisoformat(self._until) <= datetime.now(UTC)
+        return self._paused and not has_ended
+
+    def close(self) -> None:
+        self._consumer.close()
 
     def _take(self, event: dict[str, Any]) -> None:
         """The newest event holds: greatest time, then greatest id."""
         if (event["time"], event["id"]) > self._newest:
             self._newest = (event["time"], event["id"])
             self._paused = bool(event["data"].get("paused"))
+            self._until = event["data"].get("until") or ""  # a pause may end by itself
 
 
 def owns(cluster: str, broker: str, bundle: str) -> bool:
@@ -141,30 +149,51 @@ def main() -> None:
     options = asked.parse_args()
 
     gate = Gate(options.cluster)
-    control = Control(options.bootstrap, options.control, options.cluster)
-    producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all")
-    consumer = KafkaConsumer(
-        options.actions,
-        bootstrap_servers=options.bootstrap,
-        group_id=f"{options.group}.{options.cluster}",
-        isolation_level="read_committed",  # what is not committed was never decided
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",  # old ones have expired; "latest" could miss one while starting
-        max_poll_records=1,  # so that a commit covers only what is dealt with
-    )
+    while True:
+        try:
+            serve(options, gate)
+        except KafkaError as error:  # what was not committed comes again
+            print(f"once more in {AGAIN_S} s: {error!r}", flush=True)
+            time.sleep(AGAIN_S)
+
+
+def serve(options: argparse.Namespace, gate: Gate) -> None:
+    """Deal with one action after another; raises KafkaError when the brokers do not answer."""
+    with ExitStack() as stack:
+        control = Control(options.bootstrap, options.control, options.cluster)
+        stack.callback(control.close)
+        producer = KafkaProducer(bootstrap_servers=options.bootstrap, acks="all")
+        stack.callback(producer.close, timeout=0)
+        consumer = KafkaConsumer(
+            options.actions,
+            bootstrap_servers=options.bootstrap,
+            group_id=f"{options.group}.{options.cluster}",
+            isolation_level="read_committed",  # what is not committed was never decided
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",  # old ones have expired; "latest" could miss one while starting
+            max_poll_records=1,  # so that a commit covers only what is dealt with
+        )
+        stack.callback(consumer.close, autocommit=False)
+        deal_with_all(consumer, producer, control, gate, options.input)
+
+
+def deal_with_all(
+    consumer: KafkaConsumer, producer: KafkaProducer, control: Control, gate: Gate, input_topic: str
+) -> None:
     for record, action in actions(consumer):
         refusal = gate.refusal(record, action)
         if refusal is None and control.is_paused():
-            outcome, reason = "skipped", "paused"
+            outcome, reason = "skipped", "paused: the cluster is paused"
         elif refusal is None:
             outcome, reason = carry_out(action)
         else:
             print(f"{action['id']}: left alone: {refusal}", flush=True)
             continue
         sent = producer.send(
-            options.input, key=action["cluster"].encode(), value=result(action, outcome, reason)
+            input_topic, key=action["cluster"].encode(), value=result(action, outcome, reason)
         )
         sent.get(timeout=ADMIN_TIMEOUT_S)
+        gate.seen.add(action["id"])
         print(f"{action['id']}: {outcome}: {reason}", flush=True)
 
 

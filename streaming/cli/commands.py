@@ -57,6 +57,12 @@ def _execute() -> click.Command:
     return execute_command
 
 
+def _feed() -> click.Command:
+    from streaming.cli.feed import feed_command
+
+    return feed_command
+
+
 def _forget() -> click.Command:
     from streaming.cli.control import forget_command
 
@@ -147,6 +153,7 @@ _PLACES = {
     "config": _Place(_config, "Show the settings in force, each with its source."),
     "control": _Place(_control, "See and take back what operators have asked for."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
+    "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),

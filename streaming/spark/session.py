@@ -62,6 +62,7 @@ class Session:
 
     def stop(self) -> None:
         """Stop it. Its JVM may be gone, which is not what a controller ends for: whoever found that says so."""
+        _JVM_LOG.setLevel(logging.WARNING)  # what workers write whose JVM closes their connections is no news
         try:
             self.spark.stop()
         except (Py4JError, OSError) as error:
@@ -114,6 +115,7 @@ def _jvm_by_itself() -> Iterator[None]:
     launcher: Any = java_gateway
     popen = launcher.Popen
     lines, output = os.pipe()
+    _JVM_LOG.setLevel(logging.NOTSET)
     launcher.Popen = partial(popen, process_group=0, stdout=output, stderr=output)
     threading.Thread(target=_log_lines, args=(lines,), name="jvm-output", daemon=True).start()
     try:

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from kafka import KafkaProducer
 
+from deploy.local.kafka import LocalKafka
 from streaming.contract.decode import decode
 from streaming.contract.envelope import EPOCH_HEADER
 from tests.live.driving import ROOT, Child, until
@@ -61,6 +63,38 @@ def broker() -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
+def running(stage: Stage) -> Child:
+    """The example, in a group of the stage's own."""
+    options = ("--bootstrap", stage.bootstrap, "--cluster", "lab", "--group", stage.name)
+    names = stage.topics
+    topics = ("--actions", names.actions, "--control", names.control, "--input", names.input)
+    return Child((sys.executable, str(EXAMPLE), *options, *topics), stage.directory / "example.log")
+
+
+@pytest.mark.slow
+def test_it_goes_on_after_a_restart_of_the_broker(tmp_path: Path, broker: ThreadingHTTPServer) -> None:
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        stage = Stage(kafka.bootstrap, "restarted", tmp_path)
+        stage.create_topics()
+        with running(stage) as example:
+            for name in ("before", "after"):
+                _publish_unload(stage, name, owner=f"127.0.0.1:{broker.server_port}")
+                until(lambda: f"{name}: succeeded" in example.said, what=name, running=[example])  # noqa: B023
+                kafka.restart()
+        stage.close()
+
+
+def _publish_unload(stage: Stage, name: str, *, owner: str) -> None:
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds")
+    data = UNLOAD["data"] | {"expires_at": soon, "dry_run": False, "destination_broker": "broker-2:8080"}
+    data["precondition"] = {"owner": owner, "range": "0x80000000_0xa0000000"}
+    producer = KafkaProducer(bootstrap_servers=stage.bootstrap, acks="all")
+    value = json.dumps(UNLOAD | {"id": name, "data": data}).encode()
+    headers = [(EPOCH_HEADER, b"5")]
+    producer.send(stage.topics.actions, key=b"lab", value=value, headers=headers).get(20)
+    producer.close()
+
+
 def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
     stage: Stage, broker: ThreadingHTTPServer
 ) -> None:
@@ -95,16 +129,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
 
     for epoch, event, _ in story:
         publish(epoch, event)
-    options = ("--bootstrap", stage.bootstrap, "--cluster", "lab", "--group", stage.name)
-    topics = (
-        "--actions",
-        stage.topics.actions,
-        "--control",
-        stage.topics.control,
-        "--input",
-        stage.topics.input,
-    )
-    with Child((sys.executable, str(EXAMPLE), *options, *topics), stage.directory / "example.log") as example:
+    with running(stage) as example:
         lines = until(
             lambda: (found := example.said.splitlines()) and len(found) >= len(story) and found,
             what="a line for every action",
@@ -120,11 +145,18 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
             what="the pause to hold",
             running=[example],
         )
+        now = datetime.now(UTC)
+        ended = control(
+            time_s=now.timestamp(), id="z", cluster="lab", data={"paused": True, "until": now.isoformat()}
+        )
+        stage.send([ended], to=stage.topics.control)
+        publish(6, unload("after its end"))
+        until(lambda: "after its end: succeeded" in example.said, what="its end", running=[example])
     producer.close()
 
     wanted_unload = "/admin/v2/namespaces/shop/orders/0x80000000_0xa0000000/unload?destinationBroker="
     assert Broker.unloads == [
-        wanted_unload + name for name in ("broker-2:8080", "nowhere:8080", "broker-2:8080")
+        wanted_unload + name for name in ("broker-2:8080", "nowhere:8080", "broker-2:8080", "broker-2:8080")
     ]
     results = stage.values(stage.topics.input)
     taken = [decode(value, key="lab")[1] for value in results]
@@ -134,4 +166,5 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
         ("refused", "failed"),
         ("successor", "succeeded"),
         ("while paused", "skipped"),
+        ("after its end", "succeeded"),
     ]

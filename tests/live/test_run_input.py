@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.live.driving import Warm
+from tests.live.driving import TRIMTAB, Child, Warm, command
 from tests.live.loads import closing, leaning, played
 from tests.live.operating import said
 from tests.live.stage import Stage, replayed
@@ -103,3 +103,18 @@ def test_a_thousand_brokers_that_appear_at_once_are_decided_as_in_replay(stage: 
         stage.wait_for_outputs(wanted, running=[run])
         assert run.terminate() == 0
     assert stage.published() == wanted
+
+
+def test_a_made_up_fleet_that_is_fed_leads_to_decisions_on_ones_own_kafka(stage: Stage, warm: Warm) -> None:
+    stage.create_topics()
+    config = stage.settings(base="[pulsar.rounds]\nlength_s = 5\nlateness_s = 1\n")
+    with warm.start("run", "--config", str(config)) as run:
+        assert run.url
+        log = stage.directory / "feed.log"
+        with Child((*TRIMTAB, "feed", "--config", str(config), "--fast"), log) as feeding:
+            (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run, feeding])
+            assert feeding.terminate() == 0
+        assert run.terminate() == 0
+    assert "feeding the cluster sample to kafka://" in log.read_text()
+    assert json.loads(value)["data"]["source_broker"] == "broker-1:8080"
+    assert "sample (pulsar): acts, round " in command("status", "--config", str(config)).output

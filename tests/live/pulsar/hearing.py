@@ -34,6 +34,8 @@ class Heard:
         return {each["subject"]: each["data"] for each in events if each["type"] == type_of(kind)}
 
 
-def collector(target: PulsarTarget, heard: Heard) -> PulsarCollector:
-    """Of ``CLUSTER``, with the defaults."""
-    return PulsarCollector(Settings(), CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard)
+def collector(target: PulsarTarget, heard: Heard, *, settings: Settings | None = None) -> PulsarCollector:
+    """Of ``CLUSTER``, with the defaults where no settings are given."""
+    return PulsarCollector(
+        settings or Settings(), CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard
+    )

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from streaming.settings import PulsarTarget
 from tests.live.driving import ROOT, TRIMTAB, command, until
 from tests.live.pulsar.hearing import Heard, collector
 from tests.live.pulsar.lab import CLUSTER, Lab
+from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import Stage
 
 pytestmark = pytest.mark.live
@@ -102,6 +104,35 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
         },
         "own_topics": {},
     }
+
+
+def test_it_names_the_bundles_that_hold_trimtabs_own_topics_with_what_these_carry(
+    pulsar: LocalPulsar, tmp_path: Path
+) -> None:
+    lab, heard = Lab(pulsar), Heard()
+    stage = PulsarStage.of(lab, tmp_path)
+    own = stage.full_name(stage.topics.input)
+    others = lab.topic_in(next(each for each in lab.bundles() if each.holds(topic_hash(own))))
+    often = replace(lab.target, cluster_interval_s=1.0)
+    collecting = collector(often, heard, settings=stage.loaded())
+
+    def named() -> object:
+        assert collecting.sweep()
+        collecting.join_facts()
+        found = heard.of(PulsarClusterMessage)["cluster"]["own_topics"]
+        assert isinstance(found, dict)
+        rates = {topic: each for topics in found.values() for topic, each in topics.items()}
+        return found if rates.get(own, {}).get("msgRateIn", 0) > 10 else None
+
+    with lab.traffic([own, others]):
+        found = until(named, what=f"what {own} carries", running=[pulsar])
+    collecting.close()
+    stage.close()
+    assert isinstance(found, dict)
+    (bundle,) = [name for name, topics in found.items() if own in topics]
+    low, high = (int(each, 16) for each in bundle.rpartition("/")[2].split("_"))
+    assert low <= topic_hash(own) <= high
+    assert others not in found[bundle], "somebody else's, in the same bundle"
 
 
 def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
