@@ -257,6 +257,28 @@ class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Standard deviation of the population."""
 
 
+class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that the dry-run has moved."""
+
+    bundle: str
+    """Its full name."""
+    broker: str
+    """The broker that has it."""
+    counts_at: str
+    """The broker at which its load counts."""
+
+
+class ShadowSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry-run counts as if its unloads had been carried out; everything else in the summary is as it was measured."""
+
+    count: int
+    """Bundles that count at another broker."""
+    usage: UsageSummary
+    """Usage of the brokers with these moves, as the policy saw it."""
+    heaviest: list[ShadowRow]
+    """The first 100 by name."""
+
+
 class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
     """Who else balances the cluster, as its collector found out."""
 
@@ -368,6 +390,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Earlier actions whose effect became known in this round; left out where there is none."""
     findings: Section[Finding]
     """What no action can help, by kind."""
+    shadow: ShadowSummary | None = None
+    """Bundles that a dry-run has moved and what the policy saw for it; left out where there is none."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

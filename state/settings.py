@@ -199,6 +199,9 @@ class PulsarSettings:
     """Samples in a bundle's running average of traffic, one a round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
     skip_sample_after_move: bool = True
     """Leave out the first sample of a bundle's new owner: for one stats period after a move it is noise."""
+    shadow: bool = True
+    """In a dry-run, count the bundles that it would have moved at their destinations, so that it shows about as many moves as
+    acting would make. False where its decisions are compared with Pulsar's. Off by itself while another balancer is found shedding."""
     rounds: RoundSettings = field(default_factory=RoundSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
     capacity: CapacitySettings = field(default_factory=CapacitySettings)

@@ -22,6 +22,7 @@ from state.outputs import (
     OtherBalancers,
     RoundSummary,
     Section,
+    ShadowSummary,
     canonical,
     rfc3339,
 )
@@ -170,6 +171,10 @@ def _cut_balancers(found: OtherBalancers | None, shown: int) -> OtherBalancers |
     )
 
 
+def _cut_shadow(found: ShadowSummary | None, shown: int) -> ShadowSummary | None:
+    return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
+
+
 def _cut_judged(found: Section[JudgedRow] | None, shown: int) -> Section[JudgedRow] | None:
     return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
 
@@ -197,6 +202,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
         judged=_cut_judged(summary.judged, shown),
+        shadow=_cut_shadow(summary.shadow, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
         in_flight=summary.in_flight[:shown],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from policies.columns import Bools
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, TopicTraffic
-from state.pulsar.memory import Fleet, PolicyMemory, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -34,6 +34,7 @@ class _FleetBytes(msgspec.Struct, array_like=True):
     split_averages: bytes
     split_samples: bytes
     split_hits: bytes
+    shadow: ShadowMoves = {}
 
 
 class _ReportBytes(msgspec.Struct, array_like=True):
@@ -91,6 +92,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.namespaces,
             fleet.namespace.astype("<u4").tobytes(),
             *_split_columns(fleet),
+            fleet.shadow,
         )
     )
 
@@ -129,6 +131,7 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.last_ms = _ints(body.last_ms)
     fleet.owed_skip = _unpack(body.owed_skip, len(fleet.bundles))
     fleet.policies = body.policies
+    fleet.shadow = body.shadow
     fleet.namespaces = body.namespaces
     fleet.namespace = np.frombuffer(body.namespace, dtype="<u4").astype(np.int64)
     fleet.split_averages = _or_zeros(np.frombuffer(body.split_averages, dtype="<f8").reshape(-1, 2), fleet)

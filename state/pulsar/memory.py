@@ -13,6 +13,10 @@ PolicyMemory = dict[str, dict[str, dict[str, Any]]]
 see ``state.pulsar.policy_memory``."""
 
 
+ShadowMoves = dict[str, tuple[str, str]]
+"""By bundle that a dry-run has moved, the broker that has it and the one where it counts: see ``state.pulsar.shadow``."""
+
+
 class Fleet:
     """Brokers and bundles of one cluster and what the policies remember of them. Replaced, never mutated in place."""
 
@@ -30,6 +34,7 @@ class Fleet:
         "policies",
         "run_start_ms",
         "samples",
+        "shadow",
         "split_averages",
         "split_hits",
         "split_samples",
@@ -74,6 +79,8 @@ class Fleet:
         """Rounds in a row each bundle was above a limit, (b,)."""
         self.policies: PolicyMemory = {}
         """What the shedding policies remember."""
+        self.shadow: ShadowMoves = {}
+        """What a dry-run has moved."""
 
     def forget_policies(self) -> None:
         """Start again with hit counts and whatever else the policies remember."""

@@ -4,6 +4,7 @@ The order is fixed: fleet, quorum and warm-up, masks, policy, splits, budgets, m
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -12,8 +13,8 @@ from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
 from state.engine.summary import findings_section, fit, frame, skipped_after_pause
-from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
-from state.pulsar import effects, findings, fleet, masks, members, policy_memory, splits, summary
+from state.outputs import Finding, Output, RoundSummary, Section, ShadowSummary, Split, Unload
+from state.pulsar import effects, findings, fleet, masks, members, policy_memory, shadow, splits, summary
 from state.pulsar.actions import Admitted, Circumstances, admit
 from state.pulsar.aftermath import remember
 from state.pulsar.anti_affinity import AntiAffinity
@@ -22,6 +23,7 @@ from state.pulsar.closing import Decided
 from state.pulsar.groups import Groups
 from state.pulsar.holds import holds_of
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.pulsar.shadow import Shadow
 from state.pulsar.shedding import settle, shed
 from state.pulsar.splits import Splits
 from state.pulsar.tables import Eligible, Loads, eligible, loads
@@ -41,8 +43,10 @@ def decide(
 ) -> tuple[Fleet, list[Output]]:
     """The outputs of a round that somebody reported in. Changes ``header``, returns the fleet's next value."""
     pulsar, ledger = closing.settings.pulsar, header.ledger
-    if closing.restarted:
-        before.forget_policies()
+    has_shadow = shadow.is_on(closing, header.facts)
+    if closing.restarted or (before.shadow and not has_shadow):
+        before.forget_policies()  # what was counted on other figures than the measured ones begins anew
+    before.shadow = before.shadow if has_shadow else {}
     before.policies = policy_memory.of_policy(before.policies, pulsar.policy)
     ledger.forget_old(pulsar, end_ms=closing.end_ms)
     expected = list(ledger.expected_children(end_ms=closing.end_ms))
@@ -57,7 +61,11 @@ def decide(
         round_end_ms=closing.end_ms,
         max_report_age_ms=pulsar.rounds.max_report_age_ms,
     )
-    return advanced.fleet, _decide(closing, header, advanced, reports, topics)
+    if has_shadow:
+        advanced.fleet.shadow = shadow.keep(
+            before.shadow, advanced, end_ms=closing.end_ms, max_report_age_ms=pulsar.rounds.max_report_age_ms
+        )
+    return advanced.fleet, _decide(closing, header, advanced, reports, topics, has_shadow=has_shadow)
 
 
 def _sampling(pulsar: PulsarSettings) -> fleet.Sampling:
@@ -79,6 +87,8 @@ def _decide(
     advanced: fleet.Advanced,
     reports: dict[str, WaitingReport],
     waiting_topics: Mapping[str, WaitingTopics],
+    *,
+    has_shadow: bool,
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
     live = _live(advanced.fleet, closing, pulsar)
@@ -86,43 +96,100 @@ def _decide(
     effects_found = effects.judge(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
-    budget = Budget.of(ledger, pulsar.guards, effects_found.leaving, end_ms=closing.end_ms)
-    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
-    table = eligible(
-        round_loads,
-        advanced.fleet,
-        masks.unload_mask(advanced, header, pulsar, unsettled, end_ms=closing.end_ms),
-        Groups.of(header.facts),
-        ledger,
-        end_ms=closing.end_ms,
-        unsettled=unsettled,
-    )
-    topics = splits.topic_table(table, waiting_topics)
+    leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
+    budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
+    measured = _view(closing, header, advanced, round_loads)
+    topics = splits.topic_table(measured, waiting_topics)
+    moved = shadow.of_round(advanced.fleet.shadow, advanced)
+    counted = _counted(closing, header, advanced, reports, moved) or Counted(round_loads, measured, None)
     stopped = obstacle(header, pulsar.rounds, reports, live_count=len(live))
     circumstances = _circumstances(closing, header)
     decided = (
         Decided(*stopped)
         if stopped
-        else _judge(circumstances, header, table, advanced, topics, pulsar, budget=budget)
+        else _judge(
+            circumstances,
+            header,
+            counted.table,
+            advanced,
+            splits.as_in(counted.table, measured, topics),
+            pulsar,
+            budget=budget,
+        )
     )
     actions = _actions(closing, circumstances, decided)
-    remember(ledger, closing, decided, round_loads, actions)
+    remember(ledger, closing, decided, counted.loads, actions)
+    if has_shadow:
+        advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.admitted.unloads)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
     found = skipped_after_pause(closing)
     found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
-    found += findings.of_topics(table, topics, pulsar.split)
-    spoken = _summary(closing, header, round_loads, table, decided, findings_section(found), reports, live)
+    found += findings.of_topics(measured, topics, pulsar.split)
+    spoken = _summary(
+        closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
+    )
     spoken = msgspec.structs.replace(
-        spoken, actions_count=len(actions), actions=[action.id for action in actions]
+        spoken,
+        actions_count=len(actions),
+        actions=[action.id for action in actions],
+        shadow=counted.shadow,
     )
     return [*actions, closing.summary(fit(spoken), actions_count=len(actions))]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the policy sees: what was measured, or that with the shadow of a dry-run."""
+
+    loads: Loads
+    table: Eligible
+    shadow: ShadowSummary | None
+
+
+def _view(
+    closing: Closing,
+    header: Header,
+    advanced: fleet.Advanced,
+    round_loads: Loads,
+    moved: Shadow | None = None,
+) -> Eligible:
+    pulsar = closing.settings.pulsar
+    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
+    return eligible(
+        round_loads,
+        advanced.fleet,
+        masks.unload_mask(advanced, header, pulsar, unsettled, end_ms=closing.end_ms),
+        Groups.of(header.facts),
+        header.ledger,
+        end_ms=closing.end_ms,
+        unsettled=unsettled,
+        shadow=moved,
+    )
+
+
+def _counted(
+    closing: Closing,
+    header: Header,
+    advanced: fleet.Advanced,
+    reports: dict[str, WaitingReport],
+    moved: Shadow | None,
+) -> Counted | None:
+    """None where nothing counts elsewhere."""
+    if moved is None:
+        return None
+    counted = loads(reports, closing.settings.pulsar, end_ms=closing.end_ms, shadow=moved)
+    usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
+    if usage is None:  # every broker is excluded, and nothing is decided
+        return None
+    return Counted(counted, _view(closing, header, advanced, counted, moved), moved.section(usage=usage))
 
 
 def _summary(
     closing: Closing,
     header: Header,
     round_loads: Loads,
-    table: Eligible,
+    measured: Eligible,
+    counted: Counted,
     decided: Decided,
     found: Section[Finding],
     reports: Mapping[str, WaitingReport],
@@ -146,7 +213,7 @@ def _summary(
         ],
         usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
         resources=summary.resource_summaries(round_loads),
-        brokers=summary.broker_rows(round_loads, table),
+        brokers=summary.broker_rows(round_loads, measured),
         judged=summary.judged_section(header.ledger.list_verdicts()),
         findings=found,
     )
@@ -156,8 +223,8 @@ def _summary(
         return spoken
     return msgspec.structs.replace(
         spoken,
-        examined=summary.examined_section(table, shed_, pulsar.policy),
-        candidates=summary.candidates_section(table, shed_.plan, decided.admitted.holds),
+        examined=summary.examined_section(counted.table, shed_, pulsar.policy),
+        candidates=summary.candidates_section(counted.table, shed_.plan, decided.admitted.holds),
     )
 
 

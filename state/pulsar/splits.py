@@ -6,7 +6,7 @@ that alone overloads its broker is split instead of being shed, any other that t
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
@@ -156,6 +156,22 @@ def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTa
         bytes_per_s=np.concatenate([np.zeros(0), *(traffic.bytes_per_s for _, traffic in found)]),
         starts=starts,
         ends=ends,
+    )
+
+
+def as_in(table: Eligible, measured: Eligible, topics: TopicTable) -> TopicTable:
+    """Statistics by bundle row of ``measured``, by that of another view of the same fleet."""
+    if table is measured:
+        return topics
+    largest = max(measured.fleet_rows.max(initial=-1), table.fleet_rows.max(initial=-1))
+    rows = np.full(largest + 1, -1, dtype=np.int64)
+    rows[measured.fleet_rows] = np.arange(len(measured.fleet_rows))
+    found = rows[table.fleet_rows]
+    is_known = found >= 0
+    return replace(
+        topics,
+        starts=np.where(is_known, topics.starts[found], 0),
+        ends=np.where(is_known, topics.ends[found], -1),
     )
 
 

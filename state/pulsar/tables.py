@@ -2,6 +2,7 @@
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -20,9 +21,10 @@ from policies.shedding.contract import (
 )
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
 from state.engine.ledger import Decision, Ledger, Verdict
-from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
 from state.pulsar.groups import Groups
 from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.shadow import Shadow, counted_owners
 from state.settings import MS_PER_S, PulsarSettings
 
 
@@ -82,14 +84,22 @@ class Eligible:
         return self.groups.name_of(int(self.broker_groups[broker]))
 
 
-def loads(reports: dict[str, WaitingReport], settings: PulsarSettings, *, end_ms: int) -> Loads:
-    """Load of each broker of the round."""
+def loads(
+    reports: dict[str, WaitingReport],
+    settings: PulsarSettings,
+    *,
+    end_ms: int,
+    shadow: Shadow | None = None,
+) -> Loads:
+    """Load of each broker of the round; with a shadow, as if what it moves had moved."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
     resources = np.array([report.resources for report in found])
     messages = np.array([report.messages_per_s for report in found])
     volume = np.array([report.bytes_per_s for report in found])
+    if shadow is not None:
+        shadow.shift(names, resources[:, :, 0], resources[:, :, 1], messages, volume)
     limits = settings.capacity.limits(names)
     capacity = capacity_percent(messages, volume, limits)
     percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
@@ -103,11 +113,18 @@ def loads(reports: dict[str, WaitingReport], settings: PulsarSettings, *, end_ms
         usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
         messages_per_s=messages,
         bytes_per_s=volume,
-        listed_counts=np.array([report.listed_count for report in found], dtype=np.int64),
+        listed_counts=_listed(found, names, shadow),
         is_measured=np.any(measured & (settings.usage.weights() > 0), axis=1),
         report_age_s=(end_ms - times_ms) / MS_PER_S,
         included=np.array([name not in excluded for name in names], dtype=np.bool_),
     )
+
+
+def _listed(found: list[BrokerReport], names: tuple[str, ...], shadow: Shadow | None) -> Ints:
+    counts = Counter() if shadow is None else Counter(shadow.destinations)
+    counts.subtract(() if shadow is None else shadow.owners)
+    listed = [report.listed_count + counts[name] for name, report in zip(names, found, strict=True)]
+    return np.array(listed, dtype=np.int64)
 
 
 def mean_points(points: Floats) -> float:
@@ -124,25 +141,29 @@ def eligible(
     *,
     end_ms: int,
     unsettled: Collection[str] = (),
+    shadow: Shadow | None = None,
 ) -> Eligible:
-    """The policy's view: included brokers and the bundles they own.
+    """The policy's view: included brokers and the bundles they own; with a shadow, those that count as theirs.
 
     ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
     brokers receive nothing.
     """
     place = {name: row for row, name in enumerate(fleet.brokers)}
     at = np.array([place[name] for name in loads_.names], dtype=np.int64)
-    owner = fleet.owner[: len(mask_codes)]
+    owner, order = fleet.owner[: len(mask_codes)], None
+    if shadow is not None:
+        owner, order = counted_owners(fleet, len(mask_codes), shadow)
     starts, ends = np.searchsorted(owner, at, side="left"), np.searchsorted(owner, at, side="right")
     kept = np.flatnonzero(loads_.included)
     counts = (ends - starts)[kept]
-    if bool(loads_.included.all()):
+    if order is None and bool(loads_.included.all()):
         taken = np.arange(len(mask_codes))
         names = fleet.bundles[: len(mask_codes)]
     else:
         taken = np.concatenate(
             [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
         )
+        taken = taken if order is None else order[taken]
         names = [fleet.bundles[row] for row in taken.tolist()]
     average, samples_mask = fleet.averages[taken], mask_codes[taken]
     brokers = BrokerTable(

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, UsageSummary
+from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, ShadowSummary, UsageSummary
 from state.throttle_outputs import ThrottleSummary
 from streaming.operators.beats import Running
 from streaming.operators.round_events import Round
@@ -63,6 +63,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: list[InFlightRow]
     findings: list[Finding]
     throttle: ThrottleSummary | None
+    shadow: ShadowSummary | None
+    """What a dry-run counts as moved."""
 
 
 def status_of(
@@ -109,6 +111,7 @@ def status_of(
         in_flight=data.in_flight,
         findings=data.findings.heaviest,
         throttle=data.throttle,
+        shadow=data.shadow,
     )
 
 
@@ -129,6 +132,7 @@ def status_text(status: ClusterStatus) -> str:
             "in flight",
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in status.in_flight],
         ),
+        *_shadow(status.shadow),
         *_failing(status),
         *_named("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
         *_throttle(status.throttle),
@@ -186,6 +190,12 @@ def _brokers(status: ClusterStatus) -> str:
     if status.usage is not None:
         found.append(f"usage mean {status.usage.mean_points:.1f}, max {status.usage.max_points:.1f} points")
     return ", ".join(found)
+
+
+def _shadow(shadow: ShadowSummary | None) -> Iterator[tuple[str, str]]:
+    if shadow is not None:
+        usage = f"usage mean {shadow.usage.mean_points:.1f}, max {shadow.usage.max_points:.1f} points"
+        yield "shadow", f"{shadow.count} bundles count where the dry-run moved them: {usage}"
 
 
 def _failing(status: ClusterStatus) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ REPLAY = "from streaming.cli import main; main()"
 SETTINGS = """\
 [pulsar]
 shedding_policy = "turn-taker"
+shadow = false
 [pulsar.rounds]
 warmup_rounds = 0
 [pulsar.turn_taker]

@@ -42,5 +42,6 @@ def test_the_page_shows_every_step() -> None:
         "policy",
         "mode",
         "pause",
+        "record",
         "resume",
     }

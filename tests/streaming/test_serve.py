@@ -121,5 +121,5 @@ def test_stopping_frees_the_port_and_may_be_repeated() -> None:
 def test_a_port_in_use_is_refused_by_name() -> None:
     with serving() as url:
         port = int(url.rpartition(":")[2])
-        with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another port"):
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}.*choose another one with --metrics-port"):
             HealthServer(CollectorRegistry(), ready, host="127.0.0.1", port=port).start()

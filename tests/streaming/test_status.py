@@ -13,6 +13,8 @@ from state.outputs import (
     JudgedRow,
     RoundSummary,
     Section,
+    ShadowSummary,
+    UsageSummary,
     canonical,
 )
 from streaming.contract.beat import Beat, encode
@@ -53,6 +55,11 @@ PAIR = ExaminedRow(
 )
 HOT = Finding(
     kind="hot-partition", subject="t/n/orders", broker="b1", bytes_per_s=1.0, advice="add partitions"
+)
+
+
+SHADOW = ShadowSummary(
+    count=3, usage=UsageSummary(mean_points=50.0, max_points=60.0, stdev_points=1.0), heaviest=[]
 )
 
 
@@ -141,6 +148,10 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
         ),
         ({"mode": "dry-run"}, "(pulsar): dry-run, round 7"),
         ({}, "  control     as configured, no control event\n"),
+        (
+            {"shadow": SHADOW},
+            "  shadow      3 bundles count where the dry-run moved them: usage mean 50.0, max 60.0 points\n",
+        ),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
         ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),

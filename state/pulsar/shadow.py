@@ -1,0 +1,166 @@
+"""The shadow of a dry-run: its own unloads count as if they had been carried out.
+
+Without it a dry-run sees the same load round after round and "moves" one bundle after another off the same broker. So the traffic
+of each bundle that it has moved, and usage in proportion to the bundle's share of its broker's traffic, count at the destination.
+An entry ends when the bundle is seen at another broker or is gone (a split is that, too), or when its destination has been silent
+for ``max_report_age_s``. There is none of an unload without a destination. The shadow is off while another balancer is found
+shedding: then a dry-run is compared with what that one does.
+
+Figures of brokers in the summary stay as they were measured; what counts is in its section ``shadow``.
+Known limits: usage follows traffic only in part, and a bundle that moves again in the shadow takes its share of the broker that
+really has it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.columns import Floats, Ints
+from state.engine.closing import Closing
+from state.engine.summary import SHOWN_ROWS
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT
+from state.facts import Facts
+from state.outputs import ShadowRow, ShadowSummary, Unload, UsageSummary
+from state.pulsar.fleet import Advanced
+from state.pulsar.memory import Fleet, ShadowMoves
+
+NOWHERE = -1
+"""Row of a broker that did not report in the round."""
+
+
+def is_on(closing: Closing, facts: Facts | None) -> bool:
+    """Whether decisions of this round count as if they were carried out."""
+    sheds = facts is not None and bool(facts.shedding_brokers)
+    return closing.is_dry_run and closing.settings.pulsar.shadow and not sheds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shadow:
+    """What counts elsewhere in a round; m bundles, ascending by name."""
+
+    bundles: tuple[str, ...]
+    rows: Ints
+    """(m,): row of the fleet."""
+    owners: tuple[str, ...]
+    """Brokers that really have them."""
+    destinations: tuple[str, ...]
+    messages_per_s: Floats
+    """(m,): average message rate in + out."""
+    bytes_per_s: Floats
+    """(m,): average throughput in + out."""
+
+    def __len__(self) -> int:
+        return len(self.bundles)
+
+    def shift(
+        self, names: tuple[str, ...], usage: Floats, limits: Floats, messages: Floats, volume: Floats
+    ) -> None:
+        """Move the bundles' loads, in place: usage and limits are (brokers, resources), the others (brokers,).
+
+        A broker that did not report in the round is not among ``names``: what it should get is nowhere.
+        """
+        sources, targets = _rows_of(self.owners, names), _rows_of(self.destinations, names)
+        share, measured = self._shares(sources, messages, volume), usage.copy()
+        parts = share[:, None] * np.where(limits[sources] > 0, usage[sources], 0.0)
+        for column, moved in ((usage, parts), (messages, self.messages_per_s), (volume, self.bytes_per_s)):
+            np.subtract.at(column, sources, moved)
+            there = targets != NOWHERE
+            np.add.at(column, targets[there], moved[there])
+        for column in (usage, messages, volume):
+            column[sources] = np.maximum(column[sources], 0.0)
+        usage[limits <= 0] = measured[limits <= 0]
+
+    def _shares(self, sources: Ints, messages: Floats, volume: Floats) -> Floats:
+        """Each bundle's share of its broker's traffic, (m,): the mean of that of messages and of bytes, so far as there are any.
+
+        Those of one broker are at most all of it.
+        """
+        known_count = (messages[sources] > 0).astype(np.int64) + (volume[sources] > 0)
+        share = _ratio(self.messages_per_s, messages[sources]) + _ratio(self.bytes_per_s, volume[sources])
+        share /= np.maximum(known_count, 1)
+        total = np.bincount(sources, weights=share, minlength=len(messages))
+        found: Floats = share / np.maximum(total, 1.0)[sources]
+        return found
+
+    def section(self, *, usage: UsageSummary) -> ShadowSummary:
+        """For the summary."""
+        shown = zip(self.bundles[:SHOWN_ROWS], self.owners, self.destinations, strict=False)
+        rows = [ShadowRow(bundle=bundle, broker=owner, counts_at=there) for bundle, owner, there in shown]
+        return ShadowSummary(count=len(self), usage=usage, heaviest=rows)
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    found: Floats = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.minimum(found, 1.0)
+
+
+def _rows_of(brokers: tuple[str, ...], names: tuple[str, ...]) -> Ints:
+    row_of = {name: row for row, name in enumerate(names)}
+    return np.array([row_of.get(name, NOWHERE) for name in brokers], dtype=np.int64)
+
+
+def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_ms: int) -> ShadowMoves:
+    """The entries that still hold after a round's reports."""
+    fleet = advanced.fleet
+    owners = advanced.owners_of(moves)
+    known = set(fleet.bundles) if moves.keys() - owners.keys() else owners.keys()
+    heard_ms = dict(zip(fleet.brokers, fleet.broker_last_ms.tolist(), strict=True))
+    return {
+        bundle: (owner, there)
+        for bundle, (owner, there) in moves.items()
+        if owners.get(bundle, owner) == owner
+        and bundle in known
+        and end_ms - heard_ms.get(there, end_ms - max_report_age_ms - 1) <= max_report_age_ms
+    }
+
+
+def of_round(moves: ShadowMoves, advanced: Advanced) -> Shadow | None:
+    """What counts elsewhere in a round: the bundles that their brokers list in it; None where there is none."""
+    owners = advanced.owners_of(moves)
+    if not owners:
+        return None
+    bundles = tuple(sorted(owners))
+    fleet, wanted = advanced.fleet, set(bundles)
+    row_of = {name: row for row, name in enumerate(fleet.bundles[: advanced.owned_count]) if name in wanted}
+    rows = np.array([row_of[bundle] for bundle in bundles], dtype=np.int64)
+    average = fleet.averages[rows]
+    return Shadow(
+        bundles=bundles,
+        rows=rows,
+        owners=tuple(owners[bundle] for bundle in bundles),
+        destinations=tuple(moves[bundle][1] for bundle in bundles),
+        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
+        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+    )
+
+
+def record(moves: ShadowMoves, unloads: list[Unload]) -> ShadowMoves:
+    """The entries after a round's unloads; a bundle that is back at the broker that has it needs none."""
+    found = dict(moves)
+    for unload in unloads:
+        owner, _ = found.pop(unload.bundle, (unload.source_broker, ""))
+        if unload.destination_broker not in {None, owner}:
+            found[unload.bundle] = (owner, str(unload.destination_broker))
+    return found
+
+
+def counted_owners(fleet: Fleet, owned_count: int, shadow: Shadow) -> tuple[Ints, Ints]:
+    """Owner of each of the fleet's leading bundles with the shadow, ascending, and the rows of the fleet in this order.
+
+    Within a broker they stand by name, as without it.
+    """
+    place = {name: row for row, name in enumerate(fleet.brokers)}
+    owner = fleet.owner[:owned_count].copy()
+    owner[shadow.rows] = [place[name] for name in shadow.destinations]
+    order: Ints = np.argsort(owner, kind="stable")
+    sorted_owner = owner[order]
+    for broker in {place[name] for name in shadow.destinations}:
+        start, end = np.searchsorted(sorted_owner, [broker, broker + 1])
+        order[start:end] = sorted(order[start:end].tolist(), key=fleet.bundles.__getitem__)
+    return sorted_owner, order
+
+
+def without(leaving: dict[str, set[str]], moves: Mapping[str, object]) -> dict[str, set[str]]:
+    """Bundles that were told to leave their brokers and do not count as gone already."""
+    return {broker: bundles - moves.keys() for broker, bundles in leaving.items()}
