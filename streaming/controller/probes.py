@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from streaming.ports.topics import StartError
 from streaming.settings import Settings
-from streaming.spark.errors import SparkError
+from streaming.spark.errors import SparkError, SparkGone
 from streaming.spark.probes import probe_local, probe_store
 from streaming.spark.session import Session
 from streaming.systems.topics import validate_all
@@ -17,7 +17,7 @@ __all__ = ["failed_probe"]
 
 
 def failed_probe(session: Session, settings: Settings) -> str | None:
-    """The first thing found not to work, told in a sentence; None where all does."""
+    """The first thing found not to work, told in a sentence; None where all does. Raises ``SparkGone``."""
     probes: Iterator[Callable[[], object]] = iter(
         (
             lambda: validate_all(settings),
@@ -28,6 +28,8 @@ def failed_probe(session: Session, settings: Settings) -> str | None:
     for probe in probes:
         try:
             probe()
+        except SparkGone:
+            raise
         except (StartError, SparkError, OSError) as error:
             return str(error)
     return None

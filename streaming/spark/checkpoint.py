@@ -303,9 +303,11 @@ class CheckpointDirectory:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Errors of the file system, with the remedy."""
+        """Errors of the file system, with the remedy. A JVM that is gone is none of them: py4j says so with a ``ConnectionError``."""
         try:
             yield
+        except ConnectionError:
+            raise
         except (Py4JJavaError, OSError) as error:
             cause = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
             raise CheckpointError(

@@ -9,6 +9,7 @@ from streaming.ports.marker import Checkpoint
 from streaming.settings import Settings
 from streaming.spark import checkpoint, starts
 from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError, card_of
+from streaming.spark.errors import SparkGone, spark_errors
 from streaming.spark.starts import Start
 from tests.streaming.disk import Disk, lay_out
 
@@ -53,6 +54,19 @@ def test_what_cannot_be_read_is_refused_by_name_and_fresh_starts_over_from_it(di
     assert directory().look(SETTINGS, fresh=True) == Checkpoint(query_id=None, last_batch_id=None, epoch=7)
     disk.write("start-7/trimtab.json", b"{")
     with pytest.raises(CheckpointError, match=r"checkpoint/start-7/trimtab.json cannot be read.*--fresh"):
+        directory().look(SETTINGS, fresh=False)
+
+
+def test_a_jvm_that_is_gone_is_no_fault_of_the_checkpoint(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(disk, Start(7), planned=3, committed=2, card=CARD)
+
+    def refused(*_: object) -> bytes:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(Disk, "read", refused)
+    with pytest.raises(SparkGone), spark_errors():
         directory().look(SETTINGS, fresh=False)
 
 

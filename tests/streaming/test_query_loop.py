@@ -18,6 +18,7 @@ from streaming.process.exits import Refused
 from streaming.pulsar.positions import DataLoss
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointError
+from streaming.spark.errors import SparkGone
 from streaming.spark.failing import REPEATS_MAX
 from streaming.spark.query import Query
 
@@ -142,6 +143,21 @@ def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World
     with pytest.raises(Enough):
         world.loop().run()
     assert not outage
+
+
+def test_a_jvm_that_has_ended_between_two_runs_ends_it_instead_of_being_waited_for(world: World) -> None:
+    """As after an OutOfMemoryError: the query fails, and then nobody answers py4j any more."""
+    world.run_query = failing_with(Py4JError("the query ended"))
+    world.planned = failing_with(ConnectionRefusedError(111, "Connection refused"))
+    with pytest.raises(SparkGone):
+        world.loop().run()
+
+
+def test_a_jvm_that_a_probe_finds_gone_ends_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run_query = failing_with(CheckpointError("start-7/offsets/3 cannot be read"))
+    monkeypatch.setattr(query_loop, "failed_probe", failing_with(SparkGone("connection refused")))
+    with pytest.raises(SparkGone):
+        world.loop().run()
 
 
 def test_a_checkpoint_that_cannot_be_read_although_its_store_works_ends_it(world: World) -> None:
