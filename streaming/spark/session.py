@@ -40,6 +40,8 @@ _CONF = {
     "spark.sql.streaming.minBatchesToRetain": "30",
     # A full disk leaves the unfinished file of the first batch behind. The card says which directory counts, not its emptiness.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+    # A sort that has spilled reads all its files at once, 300 for a batch of the largest records: 2 MiB of heap for each otherwise.
+    "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
     "spark.ui.enabled": "false",
