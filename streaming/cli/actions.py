@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from streaming.cli.configured import read_settings
+from streaming.cli.forms import format_option, render
 from streaming.cli.options import config_option, example
 from streaming.cli.topic_options import print_topic, records_of, tail_options
 from streaming.operators.action_events import (
@@ -52,8 +54,9 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 
 @actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))
 @config_option
+@format_option("JSON and YAML have the action's data, and its round's, null where that is gone.")
 @click.argument("id", metavar="ID")
-def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option's name
+def why_command(config: Path | None, id: str, form: str) -> None:  # noqa: A002  the option's name
     """Why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
     if len(id) < _ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
@@ -64,7 +67,16 @@ def why_command(config: Path | None, id: str) -> None:  # noqa: A002  the option
     except UnreadableEvent as error:
         raise click.ClickException(f"{error}; it may be of another version of trimtab") from error
     missing = f"Its round's summary is not on {settings.topics.audit} (any more), so what else was looked at is not known."
-    click.echo(why_text(action, None if found is None else found.data, missing=missing), nl=False)
+    round_ = None if found is None else found.data
+    if form != "table":
+        tree = {
+            "id": action.id,
+            "action": msgspec.to_builtins(action.data),
+            "round": msgspec.to_builtins(round_),
+        }
+        click.echo(render(tree, form), nl=False)
+        return
+    click.echo(why_text(action, round_, missing=missing), nl=False)
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:

@@ -13,6 +13,7 @@ from streaming.cli.attending import attend
 from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
+    example,
     input_option,
     metrics_port_option,
     verbose_option,
@@ -60,7 +61,7 @@ def collect_command() -> None:
     """Read a cluster's brokers and write what they report to the input topic."""
 
 
-@collect_command.command("pulsar")
+@collect_command.command("pulsar", epilog=example("trimtab collect pulsar east-1 --config trimtab.toml"))
 @click.argument("cluster")
 @_OPTIONS
 def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
@@ -82,7 +83,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
         _run(make, metrics, settings, given, finish=PulsarCollector.join_facts)
 
 
-@collect_command.command("kafka")
+@collect_command.command("kafka", epilog=example("trimtab collect kafka orders --once --stdout"))
 @click.argument("cluster")
 @_OPTIONS
 def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:

@@ -1,11 +1,13 @@
 """``trimtab config``: the settings in force and where each was written, or the whole reference."""
 
+import json
 import os
 from pathlib import Path
 
 import click
 
-from streaming.cli.options import config_option
+from streaming.cli.forms import format_option, to_yaml
+from streaming.cli.options import config_option, example
 from streaming.settings.effective import in_force, render_json, render_toml
 from streaming.settings.errors import SettingsError
 from streaming.settings.load import load
@@ -19,12 +21,10 @@ class SettingsRefused(click.ClickException):
     exit_code = 2
 
 
-@click.command("config")
+@click.command("config", epilog=example("trimtab config --cluster east-1"))
 @config_option
 @click.option("--cluster", metavar="NAME", help="What is in force for this cluster.")
-@click.option(
-    "--format", "form", type=click.Choice(["toml", "json"]), default="toml", show_default=True, help="Output."
-)
+@format_option(default="toml", forms=("toml", "json", "yaml"))
 @click.option("--reference", is_flag=True, help="Print the reference of all settings, as Markdown.")
 def config_command(config: Path | None, cluster: str | None, form: str, *, reference: bool) -> None:
     """Show the settings in force, each with its source: default, file, environment or flag.
@@ -40,5 +40,8 @@ def config_command(config: Path | None, cluster: str | None, form: str, *, refer
         loaded = load(file=config, flags={}, environ=os.environ)
     except SettingsError as error:
         raise SettingsRefused(str(error)) from error
-    render = render_json if form == "json" else render_toml
-    click.echo(render(in_force(loaded, cluster=cluster)), nl=False)
+    found = in_force(loaded, cluster=cluster)
+    if form == "yaml":
+        click.echo(to_yaml(json.loads(render_json(found))), nl=False)
+    else:
+        click.echo(render_json(found) if form == "json" else render_toml(found), nl=False)

@@ -1,7 +1,6 @@
 """``trimtab pause``, ``resume``, ``mode`` and ``policy``: control events, written by a person who says why."""
 
 import getpass
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ import click
 
 from state.events import System
 from streaming.cli.configured import read_settings
+from streaming.cli.forms import format_option, render
 from streaming.cli.options import Duration, config_option, example
-from streaming.cli.topic_options import format_option
 from streaming.operators import overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
@@ -178,7 +177,8 @@ def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
 @_targets
-def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool) -> None:
+@format_option("JSON and YAML are a list with an object a cluster.")
+def show_command(config: Path | None, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """What the newest control event of a cluster says, who wrote it and why."""
     target = _Target(config=config, clusters=clusters, every=every)
     settings = read_settings(config, {})
@@ -186,8 +186,16 @@ def show_command(config: Path | None, clusters: tuple[str, ...], *, every: bool)
     stands = overlay.standing(
         ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
     )
-    for cluster in _clusters(target, settings, stands, heard):
-        click.echo(overlay_text(cluster, stands.get(cluster, Standing())), nl=False)
+    names = _clusters(target, settings, stands, heard)
+    _show({name: stands.get(name, Standing()) for name in names}, form)
+
+
+def _show(found: Mapping[str, Standing], form: str) -> None:
+    if form != "table":
+        click.echo(render([overlay_tree(*each) for each in found.items()], form), nl=False)
+        return
+    for cluster, each in found.items():
+        click.echo(overlay_text(cluster, each), nl=False)
 
 
 @click.group("control")
@@ -197,19 +205,15 @@ def control_command() -> None:
 
 @control_command.command("list", epilog=example("trimtab control list"))
 @config_option
-@format_option("JSON is a list with an object a cluster.")
+@format_option("JSON and YAML are a list with an object a cluster.")
 def list_command(config: Path | None, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
     settings = read_settings(config, {})
     stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
     found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
-    if form == "json":
-        click.echo(json.dumps([overlay_tree(*each) for each in found.items()], indent=2))
-        return
-    if not found:
+    if not found and form == "table":
         click.echo("every cluster is as configured")
-    for cluster, each in found.items():
-        click.echo(overlay_text(cluster, each), nl=False)
+    _show(found, form)
 
 
 @control_command.command(

@@ -12,6 +12,7 @@ from streaming.cli.attending import attend
 from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
+    example,
     input_option,
     metrics_port_option,
     output_option,
@@ -58,7 +59,7 @@ def execute_command() -> None:
     """Carry decisions out on a cluster, verify them, and write what became of each to the input topic."""
 
 
-@execute_command.command("pulsar")
+@execute_command.command("pulsar", epilog=example("trimtab execute pulsar east-1 --config trimtab.toml"))
 @click.argument("cluster")
 @_OPTIONS
 def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
@@ -84,7 +85,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
         _run(begin, metrics, settings, once=given["once"])
 
 
-@execute_command.command("kafka")
+@execute_command.command("kafka", epilog=example("trimtab execute kafka orders --config trimtab.toml"))
 @click.argument("cluster")
 @_OPTIONS
 def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:

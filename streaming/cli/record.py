@@ -9,7 +9,7 @@ import click
 
 from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option
+from streaming.cli.options import config_option, example
 from streaming.controller.recording import opened_for_recording
 from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
@@ -20,7 +20,7 @@ _PAUSE_S = 1.0
 """Between two looks at the topics; the file is at most this far behind."""
 
 
-@click.command("record")
+@click.command("record", epilog=example("trimtab record --until-now today.ndjson.gz"))
 @config_option
 @click.option(
     "--from",

@@ -7,7 +7,13 @@ import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import print_topic, records_of, tail_options
+from streaming.cli.topic_options import (
+    as_published,
+    as_published_option,
+    print_topic,
+    records_of,
+    tail_options,
+)
 from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.round_events import read_rejected
 from streaming.operators.round_text import place_of, rejected_text, tail_rejected_text
@@ -32,8 +38,9 @@ def tail_command(**options: Any) -> None:
 
 @rejected_command.command("show", epilog=example("trimtab rejected show trimtab.input/0@4711"))
 @config_option
+@as_published_option
 @click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")
-def show_command(config: Path | None, place: str) -> None:
+def show_command(config: Path | None, place: str, form: str) -> None:
     """Why a record was rejected, and how it begins; the place is what `tail` prints."""
     settings = read_settings(config, {})
     topic = settings.topics.dead_letter
@@ -43,7 +50,8 @@ def show_command(config: Path | None, place: str) -> None:
         except UnreadableEvent:
             continue
         if place in (place_of(event), event.id):
-            click.echo(rejected_text(event), nl=False)
+            value = record.value or b""
+            click.echo(rejected_text(event) if form == "table" else as_published(value, form), nl=False)
             return
     raise NotFound(
         f"no rejected record {place} on {topic}: `trimtab rejected tail --from earliest --no-follow` lists what there is"

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 import click
 
 from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option
+from streaming.cli.options import config_option, example
 from streaming.controller.recording import STANDARD, BadRecording
 from streaming.controller.replay import Only, Replay, ignore_size
 from streaming.process.exits import WrongUse
@@ -25,7 +25,7 @@ _BUFFER_BYTES = 1024 * 1024
 """Load reports are tens of kilobytes; Python's own 8 KiB would take several reads for each."""
 
 
-@click.command("replay")
+@click.command("replay", epilog=example("trimtab replay --only actions today.ndjson.gz"))
 @config_option
 @click.option(
     "--only", type=click.Choice(["actions", "rounds", "rejected"]), help="Write this kind of event alone."

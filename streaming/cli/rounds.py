@@ -7,7 +7,13 @@ import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import as_published_option, print_topic, records_of, tail_options
+from streaming.cli.topic_options import (
+    as_published,
+    as_published_option,
+    print_topic,
+    records_of,
+    tail_options,
+)
 from streaming.operators.round_events import Newest, is_round_of, read_round
 from streaming.operators.round_text import round_text, tail_round_text
 from streaming.ports.reading import TopicRecord
@@ -50,7 +56,7 @@ def show_command(config: Path | None, cluster: str, number: int | None, form: st
             "--no-follow` lists what there is"
         )
     value = newest.records()[0].value or b""
-    click.echo(value.decode() + "\n" if form == "json" else round_text(read_round(value)), nl=False)
+    click.echo(round_text(read_round(value)) if form == "table" else as_published(value, form), nl=False)
 
 
 def _is_asked_for(record: TopicRecord, cluster: str, number: int | None) -> bool:

@@ -9,6 +9,7 @@ from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
+    example,
     input_option,
     metrics_port_option,
     output_option,
@@ -19,7 +20,9 @@ from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
 
 
-@click.command("run")
+@click.command(
+    "run", epilog=example("trimtab run --input kafka://broker:9092 --checkpoint /var/lib/trimtab/checkpoint")
+)
 @config_option
 @click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
 @click.option("--name", help="Overrides controller.name.")

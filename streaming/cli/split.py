@@ -9,6 +9,8 @@ import msgspec
 
 from policies.splitting.positions import partitions_of
 from policies.splitting.ranges import BadRange, Bundle
+from streaming.cli.forms import format_option, to_yaml
+from streaming.cli.options import example
 from streaming.planner.split.picture import draw
 from streaming.planner.split.plan import (
     BadRequest,
@@ -51,7 +53,9 @@ def split_command() -> None:
     """Work out where to cut a bundle. Nothing is changed."""
 
 
-@split_command.command("plan", epilog=_REQUEST)
+@split_command.command(
+    "plan", epilog=_REQUEST + example("trimtab split plan --input bundle.json --format table")
+)
 @click.option(
     "--input",
     "file",
@@ -59,9 +63,7 @@ def split_command() -> None:
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     help="Request in JSON, or one request a line; - is standard input.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="Output."
-)
+@format_option(default="json")
 def plan_command(file: str, form: str) -> None:
     """Say where a bundle should be cut, and what each child takes over.
 
@@ -81,7 +83,16 @@ def plan_command(file: str, form: str) -> None:
 
 def _answer(text: bytes, form: str) -> str:
     plan = make_plan(read_request(text))
-    return draw(plan).rstrip("\n") if form == "text" else _encoder.encode(plan.answer()).decode()
+    return draw(plan).rstrip("\n") if form == "table" else _encoded(plan.answer(), form)
+
+
+def _encoded(answer: object, form: str) -> str:
+    """In a line, or as a document."""
+    return (
+        _encoder.encode(answer).decode()
+        if form == "json"
+        else "---\n" + to_yaml(msgspec.to_builtins(answer)).rstrip()
+    )
 
 
 def _answer_lines(text: bytes, form: str, why: str) -> None:
@@ -98,16 +109,18 @@ def _answers(lines: list[bytes], form: str) -> Iterator[tuple[bool, str]]:
     """Whether each line is JSON at all, and its answer."""
     for line in lines:
         try:
-            yield True, _answer(line, form) + ("\n" if form == "text" else "")
+            yield True, _answer(line, form) + ("\n" if form == "table" else "")
         except BadRequest as error:
             yield not isinstance(error, NotJson), _refusal(str(error), form)
 
 
 def _refusal(message: str, form: str) -> str:
-    return f"error: {message}\n" if form == "text" else _encoder.encode(Refusal(message)).decode()
+    return f"error: {message}\n" if form == "table" else _encoded(Refusal(message), form)
 
 
-@split_command.command("positions")
+@split_command.command(
+    "positions", epilog=example("trimtab split positions --partitions 4 persistent://shop/orders/clicks")
+)
 @click.option("--bundle", "name", metavar="BUNDLE", help="Only topics in it: tenant/namespace/0x…_0x…")
 @click.option(
     "--partitions",
@@ -116,14 +129,12 @@ def _refusal(message: str, form: str) -> str:
     show_default=True,
     help="Each TOPIC is partitioned so many times; print its partitions.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["json", "text"]), default="text", show_default=True, help="Output."
-)
+@format_option()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 def positions_command(name: str | None, partitions: int, form: str, topics: tuple[str, ...]) -> None:
     """Print where topics are in the hash range: the CRC32 of each name, exactly as written.
 
-    Text has a line a topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
+    The table has a line a topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
     """
     try:
         bundle = None if name is None else Bundle.parse(name)
@@ -135,9 +146,10 @@ def positions_command(name: str | None, partitions: int, form: str, topics: tupl
         click.echo(f"warning: {text}", err=True)
     if bundle is not None:
         found = _inside(found, bundle)
-    click.echo(
-        _positions_text(found) if form == "text" else _positions_json(found, bundle), nl=form == "json"
-    )
+    if form == "table":
+        click.echo(_positions_text(found), nl=False)
+    else:
+        click.echo(_encoded(_positions_answer(found, bundle), form))
 
 
 def _inside(found: dict[str, int], bundle: Bundle) -> dict[str, int]:
@@ -151,10 +163,9 @@ def _positions_text(found: dict[str, int]) -> str:
     return "".join(f"{position:>10}  0x{position:08x}  {topic}\n" for topic, position in found.items())
 
 
-def _positions_json(found: dict[str, int], bundle: Bundle | None) -> str:
-    answer = PositionsAnswer(
+def _positions_answer(found: dict[str, int], bundle: Bundle | None) -> PositionsAnswer:
+    return PositionsAnswer(
         namespace=None if bundle is None else bundle.namespace,
         bundle=None if bundle is None else str(bundle.range),
         topicHashPositions=found,
     )
-    return _encoder.encode(answer).decode()

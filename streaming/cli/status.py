@@ -1,6 +1,5 @@
 """``trimtab status``: what is in force for each cluster, and why nothing happens."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -11,8 +10,9 @@ import msgspec
 
 from state.events import System
 from streaming.cli.configured import read_settings
+from streaming.cli.forms import format_option, render
 from streaming.cli.options import config_option, example
-from streaming.cli.topic_options import format_option, records_of
+from streaming.cli.topic_options import records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.operators.beats import Running, newest_beats
@@ -36,7 +36,7 @@ _WATCH_S = 5.0
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
-@format_option("JSON is a list with an object a cluster.")
+@format_option("JSON and YAML are a list with an object a cluster.")
 def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
     settings, newest = read_settings(config, {}), Newest()
@@ -52,8 +52,8 @@ def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *,
 
 
 def _shown(statuses: list[ClusterStatus], form: str) -> str:
-    if form == "json":
-        return json.dumps(msgspec.to_builtins(statuses), indent=2) + "\n"
+    if form != "table":
+        return render(msgspec.to_builtins(statuses), form)
     return "\n".join(map(status_text, statuses))
 
 

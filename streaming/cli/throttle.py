@@ -16,6 +16,8 @@ from policies.throttle.batches import BatchPlan, CannotBatch, batches_of
 from policies.throttle.moves import LARGEST_NUMBER, Reassignment
 from policies.throttle.rates import MIB, Caps, RateRule
 from policies.throttle.write_rates import MIN_INTERVAL_MS
+from streaming.cli.forms import format_option, to_yaml
+from streaming.cli.options import example
 from streaming.planner.throttle.picture import draw
 from streaming.planner.throttle.plan import ThrottlePlan, answer_of, make_plan
 from streaming.planner.throttle.request import BadRequest, ThrottleRequest, read_request, reassignment_of
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from streaming.settings import KafkaTarget
 
 STDIN = "-"
-Form = Literal["json", "text"]
 _RATE = click.IntRange(1, LARGEST_NUMBER)
 
 _REQUEST = """
@@ -70,7 +71,11 @@ def throttle_command() -> None:
     """Work out the replication throttle of a reassignment."""
 
 
-@throttle_command.command("plan", epilog=_REQUEST)
+@throttle_command.command(
+    "plan",
+    epilog=_REQUEST
+    + example("trimtab throttle plan --input reassignment.json --cluster orders --format table"),
+)
 @click.option(
     "--input",
     "file",
@@ -133,12 +138,10 @@ def throttle_command() -> None:
     help="Which rates --apply sets.",
 )
 @click.option("--replace-rates", is_flag=True, help="--apply replaces rates that are set already.")
-@click.option(
-    "--format", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="Output."
-)
+@format_option(default="json")
 def plan_command(
     file: str,
-    form: Form,
+    form: str,
     batches: str | int | None,
     rate: int | None,
     deadline: Fraction | None,
@@ -234,7 +237,7 @@ def _apply(
 
 
 def _on_cluster(
-    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: Form, look: Look
+    request: ThrottleRequest, rule: RateRule, batches: str | int | None, form: str, look: Look
 ) -> ThrottlePlan:
     """Look up, plan, print, and set; an infeasible plan is printed and not set."""
     from streaming.kafka.admin import cluster_of  # noqa: PLC0415
@@ -291,9 +294,11 @@ def _batch(reassignment: Reassignment, rule: RateRule, asked: str | int | None) 
         raise BadRequest(f"--batches {asked}: {error}") from error
 
 
-def _print(plan: ThrottlePlan, form: Form) -> None:
-    if form == "text":
+def _print(plan: ThrottlePlan, form: str) -> None:
+    if form == "table":
         click.echo(draw(plan), nl=False)
+    elif form == "yaml":
+        click.echo(to_yaml(msgspec.to_builtins(answer_of(plan))), nl=False)
     else:
         # json, because bytes of a cluster added up may pass the 64 bits that msgspec writes
         click.echo(json.dumps(msgspec.to_builtins(answer_of(plan)), separators=(",", ":")))

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from streaming.cli.beginning import begin_of
 from streaming.cli.configured import read_settings
-from streaming.cli.options import Option, config_option, with_options
+from streaming.cli.forms import format_option, to_yaml
+from streaming.cli.options import config_option, with_options
 from streaming.operators.action_events import UnreadableEvent
 from streaming.ports.reading import Begin
 from streaming.settings import Settings, TopicNames
@@ -19,20 +21,7 @@ if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
 
 
-def format_option(help_: str) -> Option:
-    """``--format`` of a command that says what its JSON is."""
-    return click.option(
-        "--format",
-        "-o",
-        "form",
-        type=click.Choice(["text", "json"]),
-        default="text",
-        show_default=True,
-        help=help_,
-    )
-
-
-as_published_option = format_option("JSON is one event a line, as it was published.")
+as_published_option = format_option("JSON is one event a line, as it was published; YAML a document each.")
 tail_options = with_options(
     config_option,
     click.option("--cluster", metavar="NAME", help="Only of this cluster."),
@@ -83,5 +72,11 @@ def print_topic(
             except UnreadableEvent as error:
                 click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
                 continue
-            raw = (record.value or b"").decode(errors="replace") + "\n"
-            click.echo(raw if form == "json" else text, nl=False)
+            click.echo(text if form == "table" else as_published(record.value or b"", form), nl=False)
+
+
+def as_published(value: bytes, form: str) -> str:
+    """An event for a program: as it lies on its topic, or as a document of YAML."""
+    if form == "json":
+        return value.decode(errors="replace") + "\n"
+    return "---\n" + to_yaml(msgspec.json.decode(value))

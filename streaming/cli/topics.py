@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, input_option, output_option
+from streaming.cli.options import config_option, example, input_option, output_option
 from streaming.ports.topics import StartError
 from streaming.process.exits import Refused
 
@@ -15,7 +15,7 @@ def topics_command() -> None:
     """Make and check the topics."""
 
 
-@topics_command.command("create")
+@topics_command.command("create", epilog=example("trimtab topics create --input kafka://broker:9092"))
 @config_option
 @input_option("Overrides input.url: kafka://host:port[,…] or pulsar://….")
 @output_option("Overrides output.url.")

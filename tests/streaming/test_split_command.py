@@ -329,7 +329,7 @@ warning: outside 0x00000000_0x00000200 and ignored: far
 
 def test_the_picture_shows_load_cuts_children_and_warnings() -> None:
     topics = {**PIP_169["topics"], "far": {"position": 9999}}  # type: ignore[dict-item]
-    assert plan({**PIP_169, "topics": topics}, "--format", "text").stdout == PICTURE
+    assert plan({**PIP_169, "topics": topics}, "--format", "table").stdout == PICTURE
 
 
 @pytest.mark.parametrize(
@@ -345,13 +345,13 @@ def test_the_picture_shows_load_cuts_children_and_warnings() -> None:
     ],
 )
 def test_bundles_without_load_or_width_have_a_picture_too(request_: dict[str, object], shown: str) -> None:
-    result = plan(request_, "--format", "text")
+    result = plan(request_, "--format", "table")
     assert result.exit_code == 0
     assert shown in result.stdout
 
 
 def test_several_lines_can_be_drawn_as_well() -> None:
-    result = plan("\n".join([json.dumps(PIP_169), "nope", json.dumps(PIP_143)]), "--format", "text")
+    result = plan("\n".join([json.dumps(PIP_169), "nope", json.dumps(PIP_143)]), "--format", "table")
     assert result.exit_code == 0
     assert result.stdout.count("├") == 2
     assert "\nerror: not JSON" in result.stdout

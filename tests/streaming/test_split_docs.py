@@ -19,7 +19,7 @@ def test_the_page_shows_what_the_command_draws(algorithm: str, shown: str) -> No
     found = re.search(r"<!-- request: .*? -->\n```json\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     request = json.dumps({**json.loads(found[1]), "algorithm": algorithm})
-    result = CliRunner().invoke(split_command, ["plan", "--input", "-", "--format", "text"], input=request)
+    result = CliRunner().invoke(split_command, ["plan", "--input", "-", "--format", "table"], input=request)
     assert (result.exit_code, result.stdout) == (0, shown)
 
 

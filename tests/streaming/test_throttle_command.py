@@ -331,7 +331,7 @@ def test_text_names_the_role_that_never_ends(tmp_path: Path) -> None:
     file = tmp_path / "moves.json"
     file.write_text(json.dumps({"partitions": WORKED}))
     result = CliRunner().invoke(
-        main, ["throttle", "plan", "--input", str(file), "--format", "text", "--rate", "21600000"]
+        main, ["throttle", "plan", "--input", str(file), "--format", "table", "--rate", "21600000"]
     )
     assert result.exit_code == 3
     assert "uniform: INFEASIBLE, it would never end" in result.stdout

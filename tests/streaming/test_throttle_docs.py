@@ -26,7 +26,7 @@ def test_the_page_has_its_pictures() -> None:
 @pytest.mark.parametrize(("options", "shown"), PICTURES, ids=[name for name, _ in PICTURES])
 def test_the_page_shows_what_the_command_draws(options: str, shown: str) -> None:
     arguments = [] if options == "as it is" else options.split()
-    assert plan("--format", "text", *arguments).stdout == shown
+    assert plan("--format", "table", *arguments).stdout == shown
 
 
 def test_the_page_explains_every_key_and_exit_code() -> None:

@@ -1,0 +1,73 @@
+"""What all commands have in common: an example, one way to ask for a form, and exit codes that are listed."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from streaming.cli import main
+from streaming.cli.forms import render, to_yaml
+from streaming.process import exits
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with the words that call it."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaves(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(leaves(main))
+each_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+
+
+@each_command
+def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]) -> None:
+    text = CliRunner().invoke(main, [*path, "--help"]).output
+    assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
+
+
+@each_command
+def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]) -> None:
+    found = {name: option for option in COMMANDS[path].params for name in option.opts}
+    if "--format" not in found:
+        pytest.skip("it shows nothing that has a form")
+    option = found["--format"]
+    assert option is found["-o"]
+    assert isinstance(option.type, click.Choice)
+    wanted = {"toml", "json", "yaml"} if path == ("config",) else {"table", "json", "yaml"}
+    assert set(option.type.choices) == wanted
+
+
+def test_what_the_table_was_called_before_works_with_a_warning_that_names_the_new_name() -> None:
+    arguments = ["split", "positions", "persistent://t/n/a", "-o"]
+    old, new = (CliRunner().invoke(main, [*arguments, form]) for form in ("text", "table"))
+    assert (old.exit_code, old.stdout) == (0, new.stdout)
+    assert "--format text is called table now" in old.stderr
+    assert new.stderr == ""
+
+
+def test_yaml_says_the_same_as_json_in_the_same_order() -> None:
+    tree = {"b": [1, {"ä": None}], "a": "no"}
+    assert yaml.safe_load(to_yaml(tree)) == json.loads(render(tree, "json")) == tree
+    assert list(yaml.safe_load(render(tree, "yaml"))) == ["b", "a"]
+    answers = [
+        CliRunner().invoke(main, ["split", "positions", "persistent://t/n/a", "-o", form]).stdout
+        for form in ("json", "yaml")
+    ]
+    assert json.loads(answers[0]) == yaml.safe_load(answers[1])
+
+
+def test_the_exit_codes_of_the_help_are_those_there_are() -> None:
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    listed = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2]
+    assert {int(code) for code in re.findall(r"(?:^|·)\s*(\d)\s", listed, flags=re.MULTILINE)} == codes
