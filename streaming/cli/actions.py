@@ -1,14 +1,13 @@
 """``trimtab actions``: watch what is decided, and ask why."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from streaming.cli.configured import read_settings
+from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
-from streaming.cli.options import config_option, example
+from streaming.cli.options import example
 from streaming.cli.topic_options import print_topic, records_of, tail_options
 from streaming.operators.action_events import (
     Action,
@@ -53,14 +52,13 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 
 
 @actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))
-@config_option
+@settings_options
 @format_option("JSON and YAML have the action's data, and its round's, null where that is gone.")
 @click.argument("id", metavar="ID")
-def why_command(config: Path | None, id: str, form: str) -> None:  # noqa: A002  the option's name
+def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  the option's name
     """Why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
     if len(id) < _ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
-    settings = read_settings(config, {})
     action, appended_ms = _find(settings, id)
     try:
         found = _summary_of(settings, action, appended_ms)

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import click
 
 from state.events import System
-from streaming.cli.configured import read_settings
+from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
-from streaming.cli.options import Duration, config_option, example
+from streaming.cli.options import Duration, example
 from streaming.operators import overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
@@ -38,24 +37,19 @@ _LIVE_S = 3600
 class _Target:
     """Which clusters, by the options."""
 
-    config: Path | None
+    settings: Settings
     clusters: tuple[str, ...]
     every: bool
     force: bool = False
     """Whether clusters may be named that nobody has heard of."""
 
 
-def _targets(command: Command) -> Command:
+def _targets(command: Callable[..., None]) -> Callable[..., None]:
     """The options that choose clusters."""
     for option in (
         click.option("--all", "every", is_flag=True, help="Every cluster heard of in the last day or named."),
         click.option("--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated."),
-        click.option(
-            "--config",
-            "config",
-            type=click.Path(path_type=Path),
-            help="Settings file of the controller; ./trimtab.toml if there is one.",
-        ),
+        settings_options,
     ):
         command = option(command)
     return command
@@ -76,7 +70,7 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(
-        config: Path | None,
+        settings: Settings,
         clusters: tuple[str, ...],
         why: str,
         who: str | None,
@@ -86,9 +80,10 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         wait: bool,
         **others: Any,
     ) -> None:
-        target = _Target(config=config, clusters=clusters, every=every, force=force)
+        target = _Target(settings=settings, clusters=clusters, every=every, force=force)
         command(_Request(target=target, why=why, who=who, wait=wait), **others)
 
+    decorated: Callable[..., None] = run
     for option in (
         click.option("--who", metavar="NAME", help="Who asks; the login user if not given."),
         click.option(
@@ -102,8 +97,8 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         ),
         _targets,
     ):
-        run = option(run)
-    return run
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command("pause", epilog=example('trimtab pause --cluster east-1 --for 2h --why "the sale"'))
@@ -178,10 +173,9 @@ def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
 @_targets
 @format_option("JSON and YAML are a list with an object a cluster.")
-def show_command(config: Path | None, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
+def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """What the newest control event of a cluster says, who wrote it and why."""
-    target = _Target(config=config, clusters=clusters, every=every)
-    settings = read_settings(config, {})
+    target = _Target(settings=settings, clusters=clusters, every=every)
     heard = _heard_of(target, settings)
     stands = overlay.standing(
         ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
@@ -204,11 +198,10 @@ def control_command() -> None:
 
 
 @control_command.command("list", epilog=example("trimtab control list"))
-@config_option
+@settings_options
 @format_option("JSON and YAML are a list with an object a cluster.")
-def list_command(config: Path | None, form: str) -> None:
+def list_command(settings: Settings, form: str) -> None:
     """Show every cluster whose newest control event makes it differ from the settings file."""
-    settings = read_settings(config, {})
     stands = overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings))
     found = {name: each for name, each in sorted(stands.items()) if each.refused or not each.is_as_configured}
     if not found and form == "table":
@@ -232,7 +225,7 @@ def _change(request: _Request, edit: Edit) -> None:
     target = request.target
     if not request.why.strip():
         raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
-    settings = read_settings(target.config, {})
+    settings = target.settings
     topic, heard = ControlTopic(settings), _heard_of(target, settings)
     before = topic.read()
     source, systems = ClusterSettingsSource(settings), _known_systems(heard or {})

@@ -2,14 +2,13 @@
 
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from streaming.cli.beginning import begin_of
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example
+from streaming.cli.configured import settings_options
+from streaming.cli.options import example
 from streaming.controller.recording import opened_for_recording
 from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
@@ -21,7 +20,7 @@ _PAUSE_S = 1.0
 
 
 @click.command("record", epilog=example("trimtab record --until-now today.ndjson.gz"))
-@config_option
+@settings_options
 @click.option(
     "--from",
     "begin",
@@ -32,13 +31,12 @@ _PAUSE_S = 1.0
 )
 @click.option("--until-now", is_flag=True, help="Stop at what is there now instead of waiting for more.")
 @click.argument("file", metavar="FILE")
-def record_command(config: Path | None, begin: str, file: str, *, until_now: bool) -> None:
+def record_command(settings: Settings, begin: str, file: str, *, until_now: bool) -> None:
     """Write the input and control records to FILE, a new one, as `trimtab replay` reads them.
 
     With the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it.
     """
     first = begin_of(begin)
-    settings = read_settings(config, {})
     try:
         with opened_for_recording(file) as out:
             count = _record(settings, first, out, until_now=until_now)

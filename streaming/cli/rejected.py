@@ -1,12 +1,11 @@
 """``trimtab rejected``: records that could not be used, and why."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example
+from streaming.cli.configured import settings_options
+from streaming.cli.options import example
 from streaming.cli.topic_options import (
     as_published,
     as_published_option,
@@ -18,6 +17,7 @@ from streaming.operators.action_events import UnreadableEvent
 from streaming.operators.round_events import read_rejected
 from streaming.operators.round_text import place_of, rejected_text, tail_rejected_text
 from streaming.process.exits import NotFound
+from streaming.settings import Settings
 
 
 @click.group("rejected")
@@ -37,12 +37,11 @@ def tail_command(**options: Any) -> None:
 
 
 @rejected_command.command("show", epilog=example("trimtab rejected show trimtab.input/0@4711"))
-@config_option
+@settings_options
 @as_published_option
 @click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")
-def show_command(config: Path | None, place: str, form: str) -> None:
+def show_command(settings: Settings, place: str, form: str) -> None:
     """Why a record was rejected, and how it begins; the place is what `tail` prints."""
-    settings = read_settings(config, {})
     topic = settings.topics.dead_letter
     for record in records_of(settings, topic, "earliest", follow=False):
         try:

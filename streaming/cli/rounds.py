@@ -1,12 +1,11 @@
 """``trimtab rounds``: what was seen, decided and held back, round by round."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from streaming.cli.configured import read_settings
-from streaming.cli.options import config_option, example
+from streaming.cli.configured import settings_options
+from streaming.cli.options import example
 from streaming.cli.topic_options import (
     as_published,
     as_published_option,
@@ -18,6 +17,7 @@ from streaming.operators.round_events import Newest, is_round_of, read_round
 from streaming.operators.round_text import round_text, tail_round_text
 from streaming.ports.reading import TopicRecord
 from streaming.process.exits import NotFound
+from streaming.settings import Settings
 
 
 @click.group("rounds")
@@ -39,13 +39,12 @@ def tail_command(**options: Any) -> None:
 
 
 @rounds_command.command("show", epilog=example("trimtab rounds show --cluster east-1 29700123"))
-@config_option
+@settings_options
 @click.option("--cluster", metavar="NAME", required=True, help="Its cluster.")
 @as_published_option
 @click.argument("number", type=int, required=False)
-def show_command(config: Path | None, cluster: str, number: int | None, form: str) -> None:
+def show_command(settings: Settings, cluster: str, number: int | None, form: str) -> None:
     """What a round saw, decided and held back; the newest one without a number."""
-    settings = read_settings(config, {})
     records = records_of(settings, settings.topics.audit, "earliest", follow=False)
     newest = Newest()
     newest.take(record for record in records if _is_asked_for(record, cluster, number))

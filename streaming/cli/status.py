@@ -3,15 +3,14 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import click
 import msgspec
 
 from state.events import System
-from streaming.cli.configured import read_settings
+from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
-from streaming.cli.options import config_option, example
+from streaming.cli.options import example
 from streaming.cli.topic_options import records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
@@ -31,15 +30,15 @@ _WATCH_S = 5.0
 
 
 @click.command("status", epilog=example("trimtab status --cluster east-1 --watch"))
-@config_option
+@settings_options
 @click.option(
     "--cluster", "clusters", multiple=True, metavar="NAME", help="May be repeated; all if not given."
 )
 @click.option("--watch", is_flag=True, help="Show it again every few seconds; Ctrl-C ends it.")
 @format_option("JSON and YAML are a list with an object a cluster.")
-def status_command(config: Path | None, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
+def status_command(settings: Settings, clusters: tuple[str, ...], form: str, *, watch: bool) -> None:
     """Show what is in force for each cluster as its controller applied it, and why nothing happens."""
-    settings, newest = read_settings(config, {}), Newest()
+    newest = Newest()
     with suppress(KeyboardInterrupt):
         while True:
             text = _shown(list(_statuses(settings, clusters, newest)), form)

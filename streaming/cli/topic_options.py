@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from streaming.cli.beginning import begin_of
-from streaming.cli.configured import read_settings
+from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, to_yaml
-from streaming.cli.options import config_option, with_options
+from streaming.cli.options import with_options
 from streaming.operators.action_events import UnreadableEvent
 from streaming.ports.reading import Begin
 from streaming.settings import Settings, TopicNames
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 as_published_option = format_option("JSON is one event a line, as it was published; YAML a document each.")
 tail_options = with_options(
-    config_option,
+    settings_options,
     click.option("--cluster", metavar="NAME", help="Only of this cluster."),
     click.option(
         "--from",
@@ -51,7 +50,7 @@ def print_topic(
     topic_of: Callable[[TopicNames], str],
     text_of: Callable[["TopicRecord"], str],
     *,
-    config: Path | None,
+    settings: Settings,
     cluster: str | None,
     begin: str,
     form: str,
@@ -61,7 +60,6 @@ def print_topic(
 
     ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C ends it.
     """
-    settings = read_settings(config, {})
     topic = topic_of(settings.topics)
     with suppress(KeyboardInterrupt):
         for record in records_of(settings, topic, begin_of(begin), follow=not no_follow):

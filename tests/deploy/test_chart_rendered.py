@@ -208,6 +208,16 @@ def test_dashboards_and_rules_in_the_cluster_are_the_files_beside_the_chart() ->
     assert only(manifests, "PrometheusRule")["spec"]["groups"] == groups
 
 
+def test_alerts_link_to_runbooks_where_they_are_served(tmp_path: Path) -> None:
+    given = {"prometheusRule": {"enabled": True, "runbookBaseUrl": "https://wiki.example/trimtab/"}}
+    groups = only(render(values_file(tmp_path, given)), "PrometheusRule")["spec"]["groups"]
+    urls = [
+        rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule
+    ]
+    assert "https://wiki.example/trimtab/down.md" in urls
+    assert all(url.startswith("https://wiki.example/trimtab/") for url in urls)
+
+
 def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards_name() -> None:
     manifests = render(EVERYTHING)
     monitor, service = only(manifests, "ServiceMonitor")["spec"], only(manifests, "Service")

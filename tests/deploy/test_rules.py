@@ -80,8 +80,9 @@ def test_prometheus_finds_no_fault_with_the_names_on_the_metrics_page() -> None:
 def test_every_alert_says_what_happened_and_has_a_runbook(name: str) -> None:
     rule = alerts()[name]
     assert rule["labels"]["severity"] in {"critical", "warning"}
-    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook", "runbook_url"}
     page = REPOSITORY / rule["annotations"]["runbook"]
+    assert rule["annotations"]["runbook_url"] == f"http://127.0.0.1:3000/public/runbooks/{page.name}"
     text = page.read_text()
     assert text.startswith(f"# {name}\n")
     assert [line for line in text.splitlines() if line.startswith("## ")] == list(HEADINGS)

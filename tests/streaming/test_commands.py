@@ -71,3 +71,20 @@ def test_the_exit_codes_of_the_help_are_those_there_are() -> None:
     codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
     listed = CliRunner().invoke(main, ["--help"]).output.partition("Exit codes:")[2]
     assert {int(code) for code in re.findall(r"(?:^|·)\s*(\d)\s", listed, flags=re.MULTILINE)} == codes
+
+
+def test_a_shell_can_complete_commands_and_options() -> None:
+    environ = {"_TRIMTAB_COMPLETE": "bash_complete", "COMP_WORDS": "trimtab rounds --", "COMP_CWORD": "2"}
+    found = CliRunner().invoke(main, prog_name="trimtab", env=environ).output
+    assert "plain,--help" in found
+    first = environ | {"COMP_WORDS": "trimtab st", "COMP_CWORD": "1"}
+    assert CliRunner().invoke(main, prog_name="trimtab", env=first).output == "plain,status\n"
+
+
+@each_command
+def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]) -> None:
+    """Who reads settings takes their file and both addresses; a file to plan from is an input, too."""
+    found = {name for option in COMMANDS[path].params for name in option.opts}
+    if path[0] in {"split", "throttle", "config", "replay", "collect", "feed"}:
+        pytest.skip("it needs no output, or no brokers")
+    assert {"--config", "--input", "--output"} <= found

@@ -123,7 +123,7 @@ spec:
   containers:
     - name: {{ .component }}
       {{- $port := ternary list (list "--metrics-port" (toString (int $root.Values.settings.metrics.port))) (eq .component "controller") }}
-      args: {{ concat .args (list "--config" "/etc/trimtab/settings/trimtab.toml") $port | toJson }}
+      args: {{ concat .args $port (list "--config" "/etc/trimtab/settings/trimtab.toml") | toJson }}
       {{- include "trimtab.container" . | nindent 6 }}
       ports:
         - name: metrics
