@@ -68,10 +68,14 @@ class Advanced:
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for those who know where it should be."""
+        return self.row_of(broker, bundle) is not None
+
+    def row_of(self, broker: str, bundle: str) -> int | None:
+        """Row of the fleet of a bundle that a broker of the round owns; None where it does not."""
         start, end = self._spans.get(broker, (0, 0))
         names = self.fleet.bundles
         row = bisect_left(names, bundle, start, end)
-        return row < end and names[row] == bundle
+        return row if row < end and names[row] == bundle else None
 
     @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:

@@ -103,33 +103,32 @@ def _rows_of(brokers: tuple[str, ...], names: tuple[str, ...]) -> Ints:
 def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_ms: int) -> ShadowMoves:
     """The entries that still hold after a round's reports."""
     fleet = advanced.fleet
-    owners = advanced.owners_of(moves)
-    known = set(fleet.bundles) if moves.keys() - owners.keys() else owners.keys()
     heard_ms = dict(zip(fleet.brokers, fleet.broker_last_ms.tolist(), strict=True))
+    missing = {bundle for bundle, (owner, _) in moves.items() if not advanced.owns(owner, bundle)}
+    elsewhere = advanced.owners_of(missing) if missing else {}
+    silent = missing & set(fleet.bundles) if missing else missing
     return {
         bundle: (owner, there)
         for bundle, (owner, there) in moves.items()
-        if owners.get(bundle, owner) == owner
-        and bundle in known
-        and end_ms - heard_ms.get(there, end_ms - max_report_age_ms - 1) <= max_report_age_ms
+        if bundle not in elsewhere
+        and (bundle not in missing or bundle in silent)
+        and there in heard_ms
+        and end_ms - heard_ms[there] <= max_report_age_ms
     }
 
 
 def of_round(moves: ShadowMoves, advanced: Advanced) -> Shadow | None:
-    """What counts elsewhere in a round: the bundles that their brokers list in it; None where there is none."""
-    owners = advanced.owners_of(moves)
-    if not owners:
+    """What counts elsewhere in a round: the bundles whose broker lists them in it; None where there is none."""
+    rows = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
+    found = {bundle: row for bundle, row in rows.items() if row is not None}
+    if not found:
         return None
-    bundles = tuple(sorted(owners))
-    fleet, wanted = advanced.fleet, set(bundles)
-    row_of = {name: row for row, name in enumerate(fleet.bundles[: advanced.owned_count]) if name in wanted}
-    rows = np.array([row_of[bundle] for bundle in bundles], dtype=np.int64)
-    average = fleet.averages[rows]
+    average = advanced.fleet.averages[list(found.values())]
     return Shadow(
-        bundles=bundles,
-        rows=rows,
-        owners=tuple(owners[bundle] for bundle in bundles),
-        destinations=tuple(moves[bundle][1] for bundle in bundles),
+        bundles=tuple(found),
+        rows=np.array(list(found.values()), dtype=np.int64),
+        owners=tuple(moves[bundle][0] for bundle in found),
+        destinations=tuple(moves[bundle][1] for bundle in found),
         messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
         bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
     )
