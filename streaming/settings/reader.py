@@ -178,8 +178,8 @@ def _complaint(detail: ErrorDetails, tree: Mapping[str, Any], root: type) -> Com
         if below is None and is_section(kind):
             problem = f"unknown setting; {_suggestion(part, members(kind), path)}"
             return Complaint(path=(*path, part), text=problem)
-        if below is None:
-            break
+        if below is None or not isinstance(found, Mapping):
+            break  # pydantic goes on below a value that should have been a table
         path, kind, found = (*path, part), below, found[part]
     if detail["type"] == "value_error":
         return Complaint(path=path, text=detail["msg"].removeprefix("Value error, "), is_about_section=True)

@@ -49,7 +49,7 @@ def test_missing_topics_a_wrong_timestamp_type_a_taken_port_and_wrong_settings_a
         port = taken.getsockname()[1]
         said = refusal(warm, stage.settings(metrics__port=port))
         assert f"127.0.0.1:{port}" in said
-        assert "choose another port" in said
+        assert "choose another one with --metrics-port" in said
 
     said = refusal(warm, stage.settings(spark__trigger_intervall_s=1), code=WRONG_USE)
     assert "trigger_interval_s" in said

@@ -54,6 +54,11 @@ from tests.streaming.settings.given import refusal
             id="a cluster's name is checked",
         ),
         pytest.param(
+            "[kafka.capacity]\nbrokers = 1.5e300",
+            "trimtab.toml: kafka.capacity.brokers: expected at most 1e+18, up or down, found 1.5e+300",
+            id="a number that is too large where a table should be is no fault of ours",
+        ),
+        pytest.param(
             '[pulsar.rounds]\nlength_s = "15"',
             'trimtab.toml: pulsar.rounds.length_s: expected a finite number, found "15"',
             id="a number in quotes is not a number",
