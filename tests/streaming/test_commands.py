@@ -26,21 +26,28 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
             yield (*path, name), command
 
 
+def options_of(command: click.Command) -> dict[str, click.Parameter]:
+    """By each of its names."""
+    return {name: option for option in command.params for name in option.opts}
+
+
 COMMANDS = dict(leaves(main))
-each_command = pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+SHOWING = [path for path, command in COMMANDS.items() if "--format" in options_of(command)]
+TALKING = [
+    path for path in COMMANDS if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed"}
+]
+"""Those that read settings for brokers on both sides."""
 
 
-@each_command
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]) -> None:
     text = CliRunner().invoke(main, [*path, "--help"]).output
     assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
 
 
-@each_command
+@pytest.mark.parametrize("path", SHOWING, ids=" ".join)
 def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]) -> None:
-    found = {name: option for option in COMMANDS[path].params for name in option.opts}
-    if "--format" not in found:
-        pytest.skip("it shows nothing that has a form")
+    found = options_of(COMMANDS[path])
     option = found["--format"]
     assert option is found["-o"]
     assert isinstance(option.type, click.Choice)
@@ -81,10 +88,7 @@ def test_a_shell_can_complete_commands_and_options() -> None:
     assert CliRunner().invoke(main, prog_name="trimtab", env=first).output == "plain,status\n"
 
 
-@each_command
+@pytest.mark.parametrize("path", TALKING, ids=" ".join)
 def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]) -> None:
-    """Who reads settings takes their file and both addresses; a file to plan from is an input, too."""
-    found = {name for option in COMMANDS[path].params for name in option.opts}
-    if path[0] in {"split", "throttle", "config", "replay", "collect", "feed"}:
-        pytest.skip("it needs no output, or no brokers")
-    assert {"--config", "--input", "--output"} <= found
+    """Who reads settings takes their file and both addresses."""
+    assert {"--config", "--input", "--output"} <= options_of(COMMANDS[path]).keys()
