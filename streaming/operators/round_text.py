@@ -54,7 +54,7 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
     """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is told elsewhere."""
-    yield from _section("Looked at", data.examined, lambda row: (examined_text(row), row.detail))
+    yield from _section("Looked at", data.examined, _examined_row)
     yield from _section("Bundles of those that fired", _without(data.candidates, but), _candidate_row)
     if data.splits.count:
         yield from _section("Bundles that stood out for a split", _without(data.splits, but), _split_row)
@@ -79,6 +79,11 @@ def _without(section: Section[BundleRowT], bundle: str) -> Section[BundleRowT]:
 def examined_text(row: ExaminedRow) -> str:
     """The pair, or the broker, that the policy looked at."""
     return row.high_broker if row.low_broker is None else f"{row.high_broker} with {row.low_broker}"
+
+
+def _examined_row(row: ExaminedRow) -> tuple[str, ...]:
+    numbers = (f"{name} {value_text(value)}" for name, value in row.evidence.items())
+    return (examined_text(row), row.detail, ", ".join(numbers))
 
 
 def _candidate_row(row: CandidateRow) -> tuple[str, ...]:

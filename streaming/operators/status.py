@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import ControlInForce, ExaminedRow, Finding, InFlightRow, ShadowSummary, UsageSummary
+from state.outputs import (
+    ControlInForce,
+    ExaminedRow,
+    Finding,
+    InFlightRow,
+    OtherBalancers,
+    ShadowSummary,
+    UsageSummary,
+)
 from state.throttle_outputs import ThrottleSummary
 from streaming.operators.beats import Running
 from streaming.operators.round_events import Round
@@ -55,6 +63,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     brokers_missing: list[str]
     brokers_failed: dict[str, str]
     usage: UsageSummary | None
+    other_balancers: OtherBalancers | None
+    """Who else balances the cluster; None where nobody looked."""
     nearest: list[ExaminedRow]
     """What the policy looked at and did not act on."""
     held: dict[str, int]
@@ -105,7 +115,13 @@ def status_of(
         brokers_missing=data.brokers_missing,
         brokers_failed=data.brokers_failed,
         usage=data.usage,
-        nearest=[row for row in data.examined.heaviest if row.outcome != "fired"][:NEAREST_COUNT],
+        other_balancers=data.other_balancers,
+        nearest=[
+            row
+            for row in data.examined.heaviest
+            if row.outcome != "fired"
+            and row.low_broker != row.high_broker  # Pulsar pairs the middle one with itself
+        ][:NEAREST_COUNT],
         held={name: count for name, count in data.candidates.outcomes.items() if name != "acted"},
         actions=data.actions,
         in_flight=data.in_flight,
@@ -125,6 +141,7 @@ def status_text(status: ClusterStatus) -> str:
         ("policy", status.policy),
         *_named("settings", [f"{name} = {toml_value(value)}" for name, value in status.settings.items()]),
         ("brokers", _brokers(status)),
+        *_named("beside", list(_beside(status.other_balancers))),
         ("round", f"{status.outcome}: {status.reason}"),
         *_named("nearest", [f"{examined_text(row)}: {row.detail}" for row in status.nearest]),
         *([("held", counts_text(status.held))] if status.held else []),
@@ -190,6 +207,18 @@ def _brokers(status: ClusterStatus) -> str:
     if status.usage is not None:
         found.append(f"usage mean {status.usage.mean_points:.1f}, max {status.usage.max_points:.1f} points")
     return ", ".join(found)
+
+
+def _beside(others: OtherBalancers | None) -> Iterator[str]:
+    if others is None:
+        return
+    for what, brokers in (
+        ("Pulsar's own shedding is on", others.shedding_brokers),
+        ("Pulsar's own splitting is on", others.splitting_brokers),
+        ("whether Pulsar balances is not known", others.unknown_brokers),
+    ):
+        if brokers:
+            yield f"{what} at {', '.join(brokers)}"
 
 
 def _shadow(shadow: ShadowSummary | None) -> Iterator[tuple[str, str]]:

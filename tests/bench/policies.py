@@ -195,9 +195,10 @@ def _event(report: bytes) -> LoadReport:
 
 
 def _deciding() -> ClusterSettings:
-    """Decides in every round, and never holds back."""
+    """Decides in every round, on what was reported, and never holds back."""
     return ClusterSettings(
         pulsar=PulsarSettings(
+            shadow=False,
             rounds=RoundSettings(warmup_rounds=0),
             **{avg_shedder.POLICY.section: avg_shedder.AvgShedderSettings(low_hit_count=1, high_hit_count=1)},
             guards=GuardSettings(

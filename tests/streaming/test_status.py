@@ -11,6 +11,7 @@ from state.outputs import (
     Finding,
     InFlightRow,
     JudgedRow,
+    OtherBalancers,
     RoundSummary,
     Section,
     ShadowSummary,
@@ -138,6 +139,24 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
     )
 
 
+def others(
+    *, shedding: list[str] | None = None, splitting: list[str] | None = None, unknown: list[str] | None = None
+) -> OtherBalancers:
+    return OtherBalancers(
+        shedding_brokers=shedding or [], splitting_brokers=splitting or [], unknown_brokers=unknown or []
+    )
+
+
+def test_once_pulsar_balances_no_more_and_while_nobody_looked_nothing_stands_beside() -> None:
+    assert "beside" not in status_text(status(other_balancers=others()))
+    assert "beside" not in status_text(status(other_balancers=None))
+
+
+def test_a_broker_paired_with_itself_is_near_nothing() -> None:
+    middle = msgspec.structs.replace(PAIR, low_broker=PAIR.high_broker)
+    assert status(examined=rows(middle, PAIR)).nearest == [PAIR]
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -153,6 +172,14 @@ def test_it_says_what_is_in_force_what_happened_and_why_nothing_did() -> None:
             "  shadow      3 bundles count where the dry-run moved them: usage mean 50.0, max 60.0 points\n",
         ),
         ({"brokers_failed": {"b3": "timeout"}}, "3 reporting, b3 failed (timeout)"),
+        (
+            {"other_balancers": others(shedding=["b1", "b2"], unknown=["b3"])},
+            (
+                "  beside      Pulsar's own shedding is on at b1, b2\n"
+                "              whether Pulsar balances is not known at b3\n"
+            ),
+        ),
+        ({"other_balancers": others(splitting=["b1"])}, "  beside      Pulsar's own splitting is on at b1\n"),
         ({"splits_failing_since": "then"}, "  failing     splits are held since then"),
         ({"control": msgspec.structs.replace(CONTROL, problem="no such key")}, "not in force: no such key"),
     ],
@@ -268,12 +295,13 @@ def test_a_round_is_told_with_what_it_looked_at_judged_and_found() -> None:
     judged = JudgedRow(
         id="a0", kind="unload", bundle="t/n/b", outcome="good", brokers={}, before={}, expected={}, seen={}
     )
-    text = round_text(of(ROUND, examined=rows(PAIR), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
+    pair = msgspec.structs.replace(PAIR, evidence={"difference_points": 31.25, "needed_hit_count": 8})
+    text = round_text(of(ROUND, examined=rows(pair), judged=rows(judged), findings=rows(HOT), actions=["a1"]))
     assert text.startswith(
         "round 7 of east-1 (pulsar), 1970-01-01T00:07:00.000Z to 1970-01-01T00:08:00.000Z\n"
     )
     for expected in (
-        "  b1 with b2  hit-count 3/8\n",
+        "  b1 with b2  hit-count 3/8  difference_points 31.25, needed_hit_count 8\n",
         "Bundles of those that fired: 2 acted, 5 cooldown\n  and 7 more, counted above\n",
         "Earlier actions that were judged: 1 shown\n  unload t/n/b  good  a0\n",
         "  hot-partition  t/n/orders  add partitions\n",
