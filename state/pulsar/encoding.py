@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from policies.columns import Bools
 from state.engine.layouts import seal, unseal
 from state.events import BrokerReport, TopicTraffic
-from state.pulsar.memory import Fleet, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
+from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
 
 
 class _FleetBytes(msgspec.Struct, array_like=True):
@@ -82,7 +82,7 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.starts.tobytes(),
             fleet.listed_rows.astype("<u4").tobytes(),
             fleet.run_start_ms.tobytes(),
-            _text_of(fleet),
+            fleet.bundle_names.text,
             fleet.owner.astype("<i4").tobytes(),
             fleet.averages.tobytes(),
             fleet.samples.astype("<u4").tobytes(),
@@ -95,12 +95,6 @@ def encode_fleet(fleet: Fleet) -> bytes:
             fleet.shadow,
         )
     )
-
-
-def _text_of(fleet: Fleet) -> str:
-    """Names joined; those that are still as they were stored are not joined again."""
-    names, text = fleet.stored_bundles
-    return text if names is fleet.bundles else "\n".join(fleet.bundles)
 
 
 def _split_columns(fleet: Fleet) -> tuple[bytes, bytes, bytes]:
@@ -123,13 +117,12 @@ def decode_fleet(value: bytes) -> Fleet:
     fleet.starts = _ints(body.starts)
     fleet.listed_rows = np.frombuffer(body.listed_rows, dtype="<u4").astype(np.int64)
     fleet.run_start_ms = _ints(body.run_start_ms)
-    fleet.bundles = _split(body.bundles)
-    fleet.stored_bundles = (fleet.bundles, body.bundles)
+    fleet.bundle_names = Names(text=body.bundles)
     fleet.owner = np.frombuffer(body.owner, dtype="<i4").astype(np.int64)
     fleet.averages = np.frombuffer(body.averages, dtype="<f8").reshape(-1, 4)
     fleet.samples = np.frombuffer(body.samples, dtype="<u4").astype(np.int64)
     fleet.last_ms = _ints(body.last_ms)
-    fleet.owed_skip = _unpack(body.owed_skip, len(fleet.bundles))
+    fleet.owed_skip = _unpack(body.owed_skip, len(fleet.owner))
     fleet.policies = body.policies
     fleet.shadow = body.shadow
     fleet.namespaces = body.namespaces
@@ -141,7 +134,7 @@ def decode_fleet(value: bytes) -> Fleet:
 
 
 def _or_zeros(column: NDArray[Any], fleet: Fleet) -> NDArray[Any]:
-    return column if len(column) else np.zeros((len(fleet.bundles), *column.shape[1:]), dtype=column.dtype)
+    return column if len(column) else np.zeros((len(fleet.owner), *column.shape[1:]), dtype=column.dtype)
 
 
 def _unpack(bits: bytes, count: int) -> Bools:

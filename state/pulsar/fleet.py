@@ -19,7 +19,7 @@ from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import Fleet, Names, WaitingReport
 
 NOBODY = -1
 
@@ -193,7 +193,7 @@ def _listings(
         and bool((times - before.broker_last_ms <= max_age_ms).all())
         and np.array_equal(before.starts, np.cumsum([0, *counts]))
         and np.array_equal(before.listed_rows, _rows(len(bundles)))
-        and before.bundles[: len(bundles)] == bundles
+        and before.bundle_names.begin_with(bundles)
     )
     return _Listings(
         broker=np.repeat(np.arange(len(names), dtype=np.int64), counts),
@@ -278,14 +278,17 @@ def _carry_bundles(
     max_age_ms: int,
 ) -> None:
     """Names, owners and last listing of the snapshot's bundles, then of those only remembered."""
-    unseen = np.ones(len(before.bundles), dtype=np.bool_)
+    unseen = np.ones(len(before.owner), dtype=np.bool_)
     unseen[old[old >= 0]] = False
     kept = np.flatnonzero(unseen & (round_end_ms - before.last_ms <= max_age_ms))
     new_place = {name: row for row, name in enumerate(after.brokers)}
     moved_to = np.array([new_place.get(name, NOBODY) for name in before.brokers] + [NOBODY], dtype=np.int64)
-    is_same = listings.is_as_before and len(owned) + len(kept) == len(before.bundles)
-    after.bundles = before.bundles if is_same else owned + [before.bundles[row] for row in kept.tolist()]
-    after.stored_bundles = before.stored_bundles
+    if listings.is_as_before and len(owned) == len(before.owner):
+        after.bundle_names = Names(owned, before.bundle_names.text)
+    elif listings.is_as_before and len(owned) + len(kept) == len(before.owner):
+        after.bundle_names = before.bundle_names
+    else:
+        after.bundles = owned + [before.bundles[row] for row in kept.tolist()]
     after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
@@ -326,7 +329,7 @@ def _sample(
     """One sample into each listed bundle's running averages, unless it is the first after a move."""
     count = len(rows)
     remembered = old >= 0
-    if len(before.bundles):
+    if len(before.owner):
         remembered &= listings.time_ms[rows] - before.last_ms[old] <= max_age_ms
     is_whole = listings.is_as_before and bool(remembered.all())
     known, at = (slice(count),) * 2 if is_whole else (np.flatnonzero(remembered), old[remembered])

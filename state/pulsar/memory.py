@@ -17,6 +17,35 @@ ShadowMoves = dict[str, tuple[str, str]]
 """By bundle that a dry-run has moved, the broker that has it and the one where it counts: see ``state.pulsar.shadow``."""
 
 
+class Names:
+    """Names of rows, as a list and as the text that is stored: each is made of the other when it is first asked for."""
+
+    __slots__ = ("_list", "_text")
+
+    def __init__(self, names: list[str] | None = None, text: str | None = None) -> None:
+        """One of the two, or both where they say the same."""
+        self._list, self._text = names, text
+
+    @property
+    def each(self) -> list[str]:
+        """A string for each row."""
+        if self._list is None:
+            self._list = self._text.split("\n") if self._text else []
+        return self._list
+
+    @property
+    def text(self) -> str:
+        """A line each; no name has a line's end in it."""
+        if self._text is None:
+            self._text = "\n".join(self.each)
+        return self._text
+
+    def begin_with(self, names: list[str]) -> bool:
+        """Whether the first of them are these; one text is compared sooner than a hundred thousand equal strings."""
+        first, text = "\n".join(names), self.text
+        return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
+
+
 class Fleet:
     """Brokers and bundles of one cluster and what the policies remember of them. Replaced, never mutated in place."""
 
@@ -24,7 +53,7 @@ class Fleet:
         "averages",
         "broker_last_ms",
         "brokers",
-        "bundles",
+        "bundle_names",
         "last_ms",
         "listed_rows",
         "namespace",
@@ -39,7 +68,6 @@ class Fleet:
         "split_hits",
         "split_samples",
         "starts",
-        "stored_bundles",
     )
 
     def __init__(self) -> None:
@@ -53,10 +81,8 @@ class Fleet:
         """Bundle row of each listing."""
         self.run_start_ms: Ints = np.zeros(0, dtype=np.int64)
         """When the unbroken run of each listing began."""
-        self.bundles: list[str] = []
-        """Bundle names; b of them."""
-        self.stored_bundles: tuple[list[str], str] = ([], "")
-        """The list of names that was read from the store, and the text it was read from; not stored itself."""
+        self.bundle_names = Names([])
+        """Names of the bundles; b of them."""
         self.owner: Ints = np.zeros(0, dtype=np.int64)
         """Broker row that owns each bundle, -1 where that broker is forgotten, (b,)."""
         self.averages: Floats = np.zeros((0, 4))
@@ -81,6 +107,15 @@ class Fleet:
         """What the shedding policies remember."""
         self.shadow: ShadowMoves = {}
         """What a dry-run has moved."""
+
+    @property
+    def bundles(self) -> list[str]:
+        """Bundle names; b of them."""
+        return self.bundle_names.each
+
+    @bundles.setter
+    def bundles(self, names: list[str]) -> None:
+        self.bundle_names = Names(names)
 
     def forget_policies(self) -> None:
         """Start again with hit counts and whatever else the policies remember."""

@@ -131,11 +131,12 @@ def _field_names(value: Any) -> tuple[str, ...]:
         return value.__struct_fields__
     if is_dataclass(value):
         return tuple(each.name for each in fields(value))
-    return tuple(sorted({*value.__slots__} - CACHES)) if isinstance(value, Fleet) else ()
+    return stored_names(value) if isinstance(value, Fleet) else ()
 
 
-CACHES = frozenset({"stored_bundles"})
-"""Fields of a fleet that say again what others say."""
+def stored_names(fleet: Fleet) -> tuple[str, ...]:
+    """What of a fleet is stored, as lists and columns."""
+    return tuple(sorted({*fleet.__slots__} - {"bundle_names"} | {"bundles"}))
 
 
 BECAME_LEDGER = frozenset(
