@@ -9,11 +9,10 @@ The value of a large record comes in chunks, a row each, because Spark's own sor
 
 import os
 import tempfile
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from dataclasses import replace
 from typing import IO
 
 import pyarrow as pa
@@ -27,38 +26,59 @@ IN_MEMORY_BYTES = 64 * 1024 * 1024
 """A round of 1,000 brokers is about 4 MB: an ordinary batch, also one that catches up, never reaches the file."""
 _CODEC = "lz4"
 
-_Order = tuple[bool, Origin, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Spooled:
-    """A chunk whose value is in the file."""
-
-    head: Record
-    place: int
-    spooled_bytes: int
-    value_bytes: int
+_WHERE = 4
+"""Numbers that say where a chunk is in the file."""
 
 
 class _Spool:
-    """The values in a file without a name, on the disk Spark uses for its own; it is gone when it is closed."""
+    """Values in a file without a name, on the disk Spark uses for its own; it is gone when it is closed."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._end = 0
 
-    def put(self, chunk: Record) -> _Spooled:
-        value = chunk.value or b""
+    def put(self, value: bytes) -> tuple[int, int, int]:
+        """Where it is: place, bytes there, bytes of the value."""
         packed = pa.compress(value, codec=_CODEC, asbytes=True)
         self._file.write(packed)
         place, self._end = self._end, self._end + len(packed)
-        return _Spooled(replace(chunk, value=None), place, len(packed), len(value))
+        return place, len(packed), len(value)
 
-    def get(self, found: _Spooled) -> Record:
-        self._file.seek(found.place)
-        packed = self._file.read(found.spooled_bytes)
-        value = pa.decompress(packed, decompressed_size=found.value_bytes, codec=_CODEC, asbytes=True)
-        return replace(found.head, value=value)
+    def get(self, place: int, spooled_bytes: int, value_bytes: int) -> bytes:
+        self._file.seek(place)
+        packed = self._file.read(spooled_bytes)
+        value: bytes = pa.decompress(packed, decompressed_size=value_bytes, codec=_CODEC, asbytes=True)
+        return value
+
+
+class _Taken:
+    """A record of which some chunks were seen: those in memory, and where the others are, each by its number."""
+
+    __slots__ = ("_head", "_spooled", "_values")
+
+    def __init__(self, head: Record) -> None:
+        """``head`` is its first chunk seen, without the value if that is in the file."""
+        self._head = head
+        self._values: dict[int, bytes] = {}
+        self._spooled = array("q")
+        """Number, place, bytes there and bytes of the value of each; a batch may have 256,000 of them."""
+
+    def keep(self, number: int, value: bytes) -> None:
+        self._values[number] = value
+
+    def keep_spooled(self, number: int, where: tuple[int, int, int]) -> None:
+        self._spooled.extend((number, *where))
+
+    def whole(self, spool: _Spool | None) -> Record:
+        """The record; ``spool`` holds the chunks that are not in memory."""
+        values = self._values
+        if len(values) <= 1 and not self._spooled:
+            return self._head
+        for at in range(0, len(self._spooled), _WHERE):
+            assert spool is not None, "a spooled chunk has a spool"
+            number, *where = self._spooled[at : at + _WHERE]
+            values[number] = spool.get(*where)
+        return replace(self._head, value=b"".join(values[number] for number in sorted(values)))
 
 
 def in_source_order(
@@ -68,34 +88,25 @@ def in_source_order(
 
     A chunk is a record with a part of its value, and the part's number. Raises ``OSError`` for a full disk.
     """
-    ordered = _sorted(chunks, in_memory_bytes=in_memory_bytes)
-    for _, found in groupby(ordered, key=attrgetter("origin")):
-        first, *more = found
-        yield replace(first, value=b"".join(each.value or b"" for each in (first, *more))) if more else first
-
-
-def _sorted(chunks: Iterable[tuple[Record, int]], *, in_memory_bytes: int) -> Iterator[Record]:
     with ExitStack() as stack:
         spool: _Spool | None = None
         room_bytes = in_memory_bytes
-        taken: list[tuple[_Order, Record | _Spooled]] = []
+        taken: dict[tuple[bool, Origin], _Taken] = {}
         for chunk, number in chunks:
-            order = (not chunk.is_control, chunk.origin, number)
-            size = len(chunk.value or b"")
-            if size <= room_bytes:
-                room_bytes -= size
-                taken.append((order, chunk))
+            value, order = chunk.value or b"", (not chunk.is_control, chunk.origin)
+            is_kept = len(value) <= room_bytes
+            known = taken.get(order)
+            if known is None:
+                known = taken[order] = _Taken(chunk if is_kept else replace(chunk, value=None))
+            if is_kept:
+                room_bytes -= len(value)
+                known.keep(number, value)
                 continue
             if spool is None:
                 spool = _Spool(stack.enter_context(tempfile.TemporaryFile(dir=_directory())))
-            taken.append((order, spool.put(chunk)))
-        taken.sort(key=itemgetter(0), reverse=True)
-        while taken:
-            _, each = taken.pop()
-            if isinstance(each, _Spooled):
-                assert spool is not None, "a spooled chunk has a spool"
-                each = spool.get(each)
-            yield each
+            known.keep_spooled(number, spool.put(value))
+        for order in sorted(taken):
+            yield taken.pop(order).whole(spool)
 
 
 def _directory() -> str | None:

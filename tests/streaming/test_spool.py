@@ -72,6 +72,21 @@ def test_two_hundred_records_of_a_mebibyte_take_the_memory_of_a_few() -> None:
     assert peak_bytes < 12 * MIB
 
 
+def test_a_chunk_in_the_file_leaves_tens_of_bytes_in_memory() -> None:
+    def many() -> Iterator[tuple[Record, int]]:
+        for offset in range(100):
+            yield from chunks(record(offset, b"x" * 2_000, key="".join(["east", str(offset)])), 10)
+
+    tracemalloc.start()
+    try:
+        found = in_source_order(many(), in_memory_bytes=0)
+        assert next(found).value == b"x" * 2_000
+        left_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert left_bytes < 60 * 100 * 200
+
+
 def test_an_ordinary_batch_never_touches_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere")
     few = [(record(offset, b"x" * 4_000), 0) for offset in range(2_000)]
