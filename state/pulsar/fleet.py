@@ -288,7 +288,8 @@ def _carry_bundles(
     elif listings.is_as_before and len(owned) + len(kept) == len(before.owner):
         after.bundle_names = before.bundle_names
     else:
-        after.bundles = owned + [before.bundles[row] for row in kept.tolist()]
+        known = before.bundles
+        after.bundles = owned + [known[row] for row in kept.tolist()]
     after.owner = np.concatenate([places[listings.broker[rows]], moved_to[before.owner[kept]]])
     last = listings.time_ms[rows]
     if len(rows) < len(listings.bundles):
@@ -308,8 +309,9 @@ def _carry_namespaces(before: Fleet, after: Fleet, old: Ints) -> None:
     row_of = dict(zip(before.namespaces, range(len(before.namespaces)), strict=True))
     rows = np.full(len(old), NOBODY, dtype=np.int64)
     rows[old >= 0] = before.namespace[old[old >= 0]]
+    names = after.bundles
     for row in np.flatnonzero(old < 0).tolist():
-        rows[row] = row_of.setdefault(namespace_of(after.bundles[row]), len(row_of))
+        rows[row] = row_of.setdefault(namespace_of(names[row]), len(row_of))
     used = np.bincount(rows, minlength=len(row_of)) > 0
     after.namespaces = [name for name, is_used in zip(row_of, used.tolist(), strict=True) if is_used]
     after.namespace = (np.cumsum(used) - 1)[rows]

@@ -164,7 +164,8 @@ def eligible(
             [np.arange(starts[row], ends[row]) for row in kept] or [np.zeros(0, dtype=np.int64)]
         )
         taken = taken if order is None else order[taken]
-        names = [fleet.bundles[row] for row in taken.tolist()]
+        known = fleet.bundles
+        names = [known[row] for row in taken.tolist()]
     average, samples_mask = fleet.averages[taken], mask_codes[taken]
     brokers = BrokerTable(
         names=tuple(loads_.names[row] for row in kept.tolist()),

@@ -29,12 +29,17 @@ FREE_NAME = "NAME"
 class Member:
     """One name of a section: a setting, a section below it, or a table of either by free names."""
 
+    section: type
     name: str
     kind: Any
     default: object
-    doc: str
     recommended: object = None
     """What the sample file sets it to, where that is not the default."""
+
+    @property
+    def doc(self) -> str:
+        """The docstring below its declaration; no command needs it to start, and reading sources takes 60 ms."""
+        return attribute_docs(self.section).get(self.name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +69,15 @@ def free_names_of(kind: Any) -> Any | None:
 @cache
 def members(section: type) -> Mapping[str, Member]:
     """The names of a section, in the order of their declaration."""
-    docs, hints = attribute_docs(section), get_type_hints(section)
+    hints = get_type_hints(section)
     declared = fields(section) if is_dataclass(section) else ()
     recommended = {each.name: each.metadata.get("recommended") for each in declared}
     return {
         name: Member(
+            section=section,
             name=name,
             kind=hints[name],
             default=default,
-            doc=docs.get(name, ""),
             recommended=recommended.get(name),
         )
         for name, default in _defaults(section)
@@ -135,11 +140,12 @@ def _defaults(section: type) -> Iterator[tuple[str, object]]:
             yield each.name, each.default_factory() if each.default_factory is not MISSING else each.default
 
 
-def attribute_docs(section: type) -> dict[str, str]:
+@cache
+def attribute_docs(section: type) -> Mapping[str, str]:
     """The string below each annotated attribute of a class and of the dataclasses it extends, in one line."""
     docs: dict[str, str] = {}
     for base in section.__bases__:
-        docs |= attribute_docs(base) if is_dataclass(base) else {}
+        docs.update(attribute_docs(base) if is_dataclass(base) else {})
     return docs | _own_attribute_docs(section)
 
 
