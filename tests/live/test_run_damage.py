@@ -126,3 +126,24 @@ def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(
+    stage: Stage, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        if disk is None:
+            pytest.skip("mounting a small disk needs root")
+        config = stage.settings(spark__checkpoint=str(disk / "checkpoint"))
+        started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
+        with Child(started, stage.directory / "run.log") as run:
+            with filled(disk):
+                until(lambda: "No space left" in run.said, what="the line", running=[run])
+                assert ask(f"{run.url}/readyz").status == 503
+                (line,) = [each for each in run.said.splitlines() if "No space left" in each][:1]
+                assert f"the checkpoint {disk}/checkpoint cannot be read or written" in line
+                assert "Traceback" not in run.said
+            stage.send(played(range(2)))
+            stage.wait_for(stage.topics.audit, 2, running=[run])
+            assert run.terminate() == 0
