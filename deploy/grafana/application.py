@@ -72,7 +72,7 @@ def _running() -> list[Stat]:
 def _restarts() -> list[Stat]:
     return [
         number(
-            "Process restarts",
+            "Restarts",
             "Starts of the process in the last 24 hours beyond the first.",
             Query(or_zero(f"sum(changes({select(families.START)}[{DAY_S}s]))")),
             unit=units.Short,
@@ -80,7 +80,7 @@ def _restarts() -> list[Stat]:
             runbook="restarts",
         ),
         number(
-            "Query restarts",
+            "New queries",
             "Restarts of the streaming query in the last 24 hours.",
             Query(in_a_day(families.QUERY_RESTARTS)),
             unit=units.Short,

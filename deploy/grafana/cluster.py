@@ -171,7 +171,7 @@ def _results() -> list[Graph]:
             runbook="action-failures",
         ),
         graph(
-            "Unloaded again",
+            "Moved again",
             "Unloads of a bundle that had been unloaded within the 6 hours before: again at the broker it was to leave "
             "(same), or passed on (other).",
             Query(each_step(families.REPEATED_UNLOADS, by="cluster, source"), "{{cluster}} {{source}}"),

@@ -150,21 +150,21 @@ def _today() -> list[Stat | Graph]:
             "Actions in dry-run", "Actions published for you to look at.", families.ACTIONS, 'dry_run="true"'
         ),
         _count(
-            "Failed actions",
+            "Failed",
             "Actions that an executor could not carry out.",
             families.ACTION_RESULTS,
             'outcome="failed"',
             runbook="action-failures",
         ),
         _count(
-            "Unloaded again",
+            "Moved again",
             "Unloads of a bundle that had been unloaded within the 6 hours before.",
             families.REPEATED_UNLOADS,
             runbook="oscillation",
         ),
         _count("Dead letters", "Records that could not be used.", families.REJECTED, runbook="dead-letters"),
         _count(
-            "Query restarts",
+            "New queries",
             "Restarts of the streaming query, e.g. after a broker outage.",
             families.QUERY_RESTARTS,
             runbook="restarts",

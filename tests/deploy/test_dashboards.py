@@ -148,6 +148,14 @@ def test_every_panel_says_what_it_shows_in_which_unit_and_what_an_empty_one_mean
 
 
 @BOARDS
+def test_titles_are_whole_on_a_laptop(path: Path) -> None:
+    """1,280 pixels wide. As seen: of 50 a column, 16 go to the edges and 36 to each icon; a letter takes 8.2."""
+    for panel in panels(load(path)):
+        room_px = 50 * panel["gridPos"]["w"] - 16 - 36 * (1 + bool(panel.get("links")))
+        assert 8.2 * len(panel["title"]) <= room_px, panel["title"]
+
+
+@BOARDS
 def test_a_number_that_is_unknown_reaches_the_word_for_it(path: Path) -> None:
     """Grafana's other reducers take NaN for no value at all, and show the text for that."""
     for panel in panels(load(path)):
