@@ -68,9 +68,9 @@ class Closing:
         """An action of the round; ``place`` is its place in it."""
         return self._output("action", type_, subject, data, place=place)
 
-    def summary(self, spoken: RoundSummary, *, actions_count: int) -> Output:
+    def summary(self, summary_: RoundSummary, *, actions_count: int) -> Output:
         """The summary of the round, behind its actions."""
-        return self._output("round", ROUND_TYPE, "round", spoken, place=actions_count)
+        return self._output("round", ROUND_TYPE, "round", summary_, place=actions_count)
 
     def _output(
         self,

@@ -57,8 +57,8 @@ def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
 def bare(header: Header, rounds: RoundSettings) -> Header:
     """Nothing but the newest control event, where it says anything; ``rounds`` are those of a cluster nobody knows."""
     newest = header.control[-1:]
-    spoken = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
+    changing = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
     return Header(
         length_ms=rounds.length_ms,
-        control=[control.move_to_round(record, rounds, first_open=None) for record in spoken],
+        control=[control.move_to_round(record, rounds, first_open=None) for record in changing],
     )

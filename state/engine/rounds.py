@@ -145,7 +145,7 @@ def _fail(
     reports_ms = {
         key.broker: each.time_ms for key, each in ended.waiting.items() if key.kind == ended.system.report
     }
-    spoken = summary.frame(
+    summary_ = summary.frame(
         closing,
         header,
         policy=ended.system.policy(settings),
@@ -161,7 +161,7 @@ def _fail(
     header.last_summary = number
     if spans and is_silence_over:
         header.last_report_ms = spans[-1][1]
-    return replace(memory, header=header), [closing.summary(summary.fit(spoken), actions_count=0)]
+    return replace(memory, header=header), [closing.summary(summary.fit(summary_), actions_count=0)]
 
 
 def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> ClusterSettings:

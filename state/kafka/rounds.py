@@ -263,7 +263,7 @@ def _round_output(
     drift_seen: Drift = NO_DRIFT,
     is_held: bool = False,
 ) -> Output:
-    spoken = round_summary(
+    summary_ = round_summary(
         closed,
         header,
         memory,
@@ -275,4 +275,4 @@ def _round_output(
         reason=reason,
         is_held=is_held,
     )
-    return closed.closing.summary(spoken, actions_count=len(actions))
+    return closed.closing.summary(summary_, actions_count=len(actions))

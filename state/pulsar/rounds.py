@@ -125,16 +125,16 @@ def _decide(
     found = skipped_after_pause(closing)
     found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     found += findings.of_topics(measured, topics, pulsar.split)
-    spoken = _summary(
+    summary_ = _summary(
         closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
     )
-    spoken = msgspec.structs.replace(
-        spoken,
+    summary_ = msgspec.structs.replace(
+        summary_,
         actions_count=len(actions),
         actions=[action.id for action in actions],
         shadow=counted.shadow,
     )
-    return [*actions, closing.summary(fit(spoken), actions_count=len(actions))]
+    return [*actions, closing.summary(fit(summary_), actions_count=len(actions))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _summary(
         reports_ms={name: each.time_ms for name, each in reports.items()},
         live=live,
     )
-    spoken = msgspec.structs.replace(
+    summary_ = msgspec.structs.replace(
         framed,
         other_balancers=other_balancers(header.facts),
         brokers_excluded=[
@@ -218,11 +218,11 @@ def _summary(
         findings=found,
     )
     if decided.splits is not None:
-        spoken = msgspec.structs.replace(spoken, splits=splits.section(decided.splits))
+        summary_ = msgspec.structs.replace(summary_, splits=splits.section(decided.splits))
     if shed_ is None:
-        return spoken
+        return summary_
     return msgspec.structs.replace(
-        spoken,
+        summary_,
         examined=summary.examined_section(counted.table, shed_, pulsar.policy),
         candidates=summary.candidates_section(counted.table, shed_.plan, decided.admitted.holds),
     )

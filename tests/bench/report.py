@@ -74,8 +74,8 @@ _COMMAND = re.compile(r"^`python -m tests\.bench --only (\S+)`", re.MULTILINE)
 
 
 def _head(missed: int) -> list[str]:
-    told = "1 limit is" if missed == 1 else f"{missed} limits are"
-    verdict = "Every limit is kept." if missed == 0 else f"**{told} missed.**"
+    shown = "1 limit is" if missed == 1 else f"{missed} limits are"
+    verdict = "Every limit is kept." if missed == 0 else f"**{shown} missed.**"
     return [
         "# Benchmarks",
         "",

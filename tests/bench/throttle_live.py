@@ -44,7 +44,7 @@ floor_bytes_per_s = {_RATE}
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Prediction:
     """What a round said of the end."""
 
     at_s: float
@@ -64,17 +64,17 @@ class _Said:
 class _Run:
     """One move; seconds count from its start."""
 
-    before: _Said
+    before: _Prediction
     """The last word before the start."""
     measured_s: float
     left: list[tuple[float, float]]
     """Seconds and MB."""
-    observed: list[_Said]
+    observed: list[_Prediction]
     """Rounds that saw a slope, from some time on."""
 
-    def off_percent(self, said: _Said) -> float:
+    def off_percent(self, prediction: _Prediction) -> float:
         """How far the end was from what was foretold."""
-        return 100 * abs(said.end_s - self.measured_s) / self.measured_s
+        return 100 * abs(prediction.end_s - self.measured_s) / self.measured_s
 
 
 def measure_throttle_live(*, quick: bool) -> Section:
@@ -100,7 +100,7 @@ def measure_throttle_live(*, quick: bool) -> Section:
             ),
             Row(
                 name="the same of the round that was off most, from then on",
-                value=max(run.off_percent(said) for said in run.observed),
+                value=max(run.off_percent(prediction) for prediction in run.observed),
                 unit="%",
                 limit=Limit(value=10.0),
             ),
@@ -146,23 +146,23 @@ def _run(size: int) -> _Run:
         rounds = [json.loads(value)["data"] for value in stage.values(stage.topics.audit)]
         stage.close()
         moving.close()
-    said = list(_foretold(rounds, began_unix_s))
+    found = list(_predictions(rounds, began_unix_s))
     return _Run(
-        before=[each for each in said if each.at_s <= 0][-1],
+        before=[each for each in found if each.at_s <= 0][-1],
         measured_s=measured_s,
         left=left,
         observed=[
-            each for each in said if each.at_s >= _OBSERVED_AFTER_S and each.basis in {"blended", "observed"}
+            each for each in found if each.at_s >= _OBSERVED_AFTER_S and each.basis in {"blended", "observed"}
         ],
     )
 
 
-def _foretold(rounds: list[dict[str, Any]], began_unix_s: float) -> Iterator[_Said]:
+def _predictions(rounds: list[dict[str, Any]], began_unix_s: float) -> Iterator[_Prediction]:
     """Of the rounds that had an ETA and something to move."""
-    for said in rounds:
-        throttle = said["throttle"]
+    for each in rounds:
+        throttle = each["throttle"]
         if throttle is not None and throttle["eta_s"] is not None and throttle["partitions_moving_count"]:
-            yield _Said(
+            yield _Prediction(
                 at_s=datetime.fromisoformat(throttle["as_of"]).timestamp() - began_unix_s,
                 eta_s=throttle["eta_s"],
                 basis=throttle["eta_basis"],
@@ -180,14 +180,14 @@ def _picture(run: _Run) -> str:
         y="MB left",
         lines=[
             Line("predicted before the start", [(0.0, most), (before.eta_s, 0.0)], "#888888", is_dashed=True),
-            *(_foretold_line(run, said) for said in run.observed[:1]),
+            *(_prediction_line(run, prediction) for prediction in run.observed[:1]),
             Line("measured", [*run.left, (run.measured_s, 0.0)], "#1f6feb"),
         ],
     )
 
 
-def _foretold_line(run: _Run, said: _Said) -> Line:
+def _prediction_line(run: _Run, prediction: _Prediction) -> Line:
     """From what was left then to the end that was foretold."""
-    left = min(run.left, key=lambda sample: abs(sample[0] - said.at_s))[1]
-    points = [(said.at_s, left), (said.end_s, 0.0)]
-    return Line(f"foretold {said.at_s:.0f} s after it", points, "#d9822b", is_dashed=True)
+    left = min(run.left, key=lambda sample: abs(sample[0] - prediction.at_s))[1]
+    points = [(prediction.at_s, left), (prediction.end_s, 0.0)]
+    return Line(f"predicted {prediction.at_s:.0f} s after it", points, "#d9822b", is_dashed=True)

@@ -115,8 +115,8 @@ def _first_round(moves: Moves) -> PacingMemory:
 
 def _round(moves: Moves, memory: PacingMemory) -> None:
     snapshot = PacingSnapshot(now_ms=2 * _ROUND_MS, moves=moves, lists=memory.added)
-    decision, _, told = decide(snapshot, memory, ThrottleSettings())
-    assert (decision, told.outcome) == (None, "kept")
+    decision, _, explanation = decide(snapshot, memory, ThrottleSettings())
+    assert (decision, explanation.outcome) == (None, "kept")
 
 
 def _request(columns: MoveColumns) -> bytes:

@@ -66,7 +66,7 @@ def test_the_values_of_the_chart_and_of_the_samples_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("pulsar/avg_shedder/low_hit_cuont", 3, "'low_hit_cuont' was unexpected"),
         ("pulsar/avg_shedder/low_hit_count", 3.5, "3.5 is not of type 'integer'"),
@@ -77,8 +77,8 @@ def test_the_values_of_the_chart_and_of_the_samples_fit() -> None:
         ("input/security/password", "hunter2", "'password' was unexpected"),
     ],
 )
-def test_what_trimtab_would_refuse_helm_refuses_before(path: str, value: object, said: str) -> None:
-    assert any(said in complaint for complaint in complaints(with_setting(path, value)))
+def test_what_trimtab_would_refuse_helm_refuses_before(path: str, value: object, message: str) -> None:
+    assert any(message in complaint for complaint in complaints(with_setting(path, value)))
 
 
 def test_no_secret_has_a_place_in_the_values() -> None:

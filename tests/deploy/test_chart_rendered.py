@@ -230,7 +230,7 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"persistence": {"enabled": False}}, "which ends with the pod"),
         ({"settings": {"spark": {"checkpoint": "/data/checkpoint"}}}, "outside the volume"),
@@ -242,10 +242,10 @@ def test_prometheus_finds_the_controller_under_the_job_that_rules_and_dashboards
     ],
 )
 def test_what_could_not_work_is_refused_with_the_reason(
-    values: dict[str, Any], said: str, tmp_path: Path
+    values: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     done = helm(
         "template", "ours", CHART, "--kube-version", KUBERNETES, "--values", values_file(tmp_path, values)
     )
     assert done.returncode != 0
-    assert said in done.stderr.replace("\\", "")
+    assert message in done.stderr.replace("\\", "")

@@ -59,9 +59,9 @@ def test_the_base_is_pinned_to_a_patch_release_or_a_digest(steps: list[tuple[str
 
 def test_nothing_is_fetched_past_the_locks(steps: list[tuple[str, str]]) -> None:
     assert arguments_of(steps, "ADD") == []
-    said = "\n".join(arguments_of(steps, "RUN"))
-    assert not re.search(r"\b(curl|wget|git clone)\b|https?://", said)
-    assert "--require-hashes --no-deps -r runtime.lock" in said
+    message = "\n".join(arguments_of(steps, "RUN"))
+    assert not re.search(r"\b(curl|wget|git clone)\b|https?://", message)
+    assert "--require-hashes --no-deps -r runtime.lock" in message
 
 
 def test_what_is_copied_is_in_the_clone_and_reaches_the_builder(steps: list[tuple[str, str]]) -> None:

@@ -25,8 +25,8 @@ def misdone(actions: Sequence[bytes], records: Sequence[bytes]) -> list[str]:
     """What no executor may have done."""
     found, results = [], _results(records)
     for id_, action in _actions(actions).items():
-        told = results.get(id_, [])
-        tried = [each for each in told if each["data"]["outcome"] != "skipped"]
+        given = results.get(id_, [])
+        tried = [each for each in given if each["data"]["outcome"] != "skipped"]
         done = [each for each in tried if not each["data"].get("was_done_before")]
         if len({each["time"] for each in done if each["data"]["outcome"] == "succeeded"}) > 1:
             found.append(f"action {id_} was carried out {len(done)} times: {done}"[:500])

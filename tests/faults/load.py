@@ -22,7 +22,7 @@ __all__ = ["CLUSTER", "Load"]
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
-_said = msgspec.json.Decoder(ReadEnvelope)
+_decoder = msgspec.json.Decoder(ReadEnvelope)
 
 
 class Load(threading.Thread):
@@ -79,13 +79,13 @@ class Load(threading.Thread):
     def _follow(self) -> None:
         now_ms = int(1000 * time.time())
         for record in self._stage.read(self._stage.topics.actions):
-            said = _said.decode(record.value)
+            message = _decoder.decode(record.value)
             epoch = int(dict(record.headers).get(EPOCH_HEADER, b"0"))
-            if said.id in self._done or epoch < self._epoch:
+            if message.id in self._done or epoch < self._epoch:
                 continue
             self._epoch = epoch
-            self._done.add(said.id)
-            result = self._fleet.follow(said.id, action_of(said.type, said.data), now_ms=now_ms)
+            self._done.add(message.id)
+            result = self._fleet.follow(message.id, action_of(message.type, message.data), now_ms=now_ms)
             self.followed_count += 1
             if result is not None:
                 self._results.append(result)

@@ -87,7 +87,7 @@ class Supervisor(threading.Thread):
     def is_ready(self) -> bool:
         """Whether the newest says so."""
         child = self.newest
-        if child is None or "metrics and health at" not in child.said:
+        if child is None or "metrics and health at" not in child.output:
             return False
         return ask(f"{child.url}/readyz").status == 200
 
@@ -111,7 +111,7 @@ class Supervisor(threading.Thread):
                 child.process.terminate()
             for child in list(self._children):
                 code = child.wait(60)
-                stopped_early = code == -signal.SIGTERM and not child.said  # it did not listen yet
+                stopped_early = code == -signal.SIGTERM and not child.output  # it did not listen yet
                 if code != 0 and not stopped_early:
                     self.problems.append(f"a {self._program} stopped with {code}: {_tail(child)}")
                 child.close()
@@ -147,4 +147,4 @@ def _pids(child: Child, part: Part) -> list[int]:
 
 
 def _tail(child: Child) -> str:
-    return " | ".join(child.said.splitlines()[-_TAIL_LINES:])[-1500:]
+    return " | ".join(child.output.splitlines()[-_TAIL_LINES:])[-1500:]

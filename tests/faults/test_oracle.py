@@ -40,9 +40,9 @@ TAMPERED: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
 @pytest.mark.parametrize("kind", range(3))
 def test_an_output_that_is_lost_repeated_or_altered_is_named(tampering: str, kind: int):
     outputs = [ACTIONS, ROUNDS, LETTERS]
-    tamper, said = TAMPERED[tampering]
+    tamper, message = TAMPERED[tampering]
     outputs[kind] = tamper(outputs[kind])
-    assert any(said in difference for difference in differences(seen(*outputs), WANTED))
+    assert any(message in difference for difference in differences(seen(*outputs), WANTED))
 
 
 def test_another_order_is_named():

@@ -42,7 +42,7 @@ def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: str) -> I
 
 def is_up(supervisor: Supervisor) -> bool:
     child = supervisor.newest
-    return child is not None and "started" in child.said
+    return child is not None and "started" in child.output
 
 
 def test_a_failure_and_a_kill_are_followed_by_a_start_and_a_stop_in_order_is_no_problem(
@@ -57,15 +57,15 @@ def test_a_failure_and_a_kill_are_followed_by_a_start_and_a_stop_in_order_is_no_
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [("5", "wants a person"), ("2", "wants a person"), ("4", "nobody is left")]
+    ("code", "message"), [("5", "wants a person"), ("2", "wants a person"), ("4", "nobody is left")]
 )
 def test_what_a_person_would_have_to_mend_is_a_problem_and_nothing_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str
 ):
     with supervised(tmp_path, monkeypatch, code) as supervisor:
         until(lambda: supervisor.problems, what="a problem")
         assert supervisor.newest is None
-        assert said in supervisor.end()[0]
+        assert message in supervisor.end()[0]
 
 
 def test_a_refusal_that_was_asked_for_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -118,11 +118,11 @@ class Desk:
     def _check(self, output: Output, record: Record | None) -> None:
         self.outputs_count[output.type] += 1
         value = encode(output, SOURCE)
-        told = decode_published(value).data
-        if isinstance(told, RoundSummary):
-            self.outcomes[told.outcome] += 1
-            if told.outcome == "internal-error":
-                self._fault(told.reason, record)
+        data = decode_published(value).data
+        if isinstance(data, RoundSummary):
+            self.outcomes[data.outcome] += 1
+            if data.outcome == "internal-error":
+                self._fault(data.reason, record)
         data = msgspec.json.decode(value)["data"]
         msgspec.convert(data, _DATA[output.type], strict=True)
         self._check_value(output.type, value)

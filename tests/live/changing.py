@@ -19,7 +19,7 @@ class Changed:
     actions: list[bytes]
     acting: list[int]
     showing: list[int]
-    said: str
+    output: str
 
 
 def change_settings_at(stage: Stage, warm: Warm, point: str, *, program: str = DYING) -> Changed:
@@ -30,12 +30,12 @@ def change_settings_at(stage: Stage, warm: Warm, point: str, *, program: str = D
     stage.send(recording())
     wanted = replayed(acting, recording())
     with start_dying(stage, acting, [point], program=program) as run:
-        assert run.wait() == KILLED, run.said
+        assert run.wait() == KILLED, run.output
     out, actions = stage.values(stage.topics.audit), stage.values(stage.topics.actions)
     with warm.start("run", "--config", str(showing), "--from", "earliest") as run:
         stage.wait_for(stage.topics.audit, wanted.rounds_count, running=[run])
         assert run.terminate() == 0
-        assert "the query failed" not in run.said
+        assert "the query failed" not in run.output
     summaries = stage.values(stage.topics.audit)
     assert summaries[: len(out)] == out
     rounds = [json.loads(value)["data"] for value in summaries]
@@ -45,4 +45,4 @@ def change_settings_at(stage: Stage, warm: Warm, point: str, *, program: str = D
         mode: [each["round"] for each in rounds if each["mode"] == mode] for mode in ("act", "dry-run")
     }
     assert by_mode["act"] + by_mode["dry-run"] == numbers
-    return Changed(out, actions, by_mode["act"], by_mode["dry-run"], run.said)
+    return Changed(out, actions, by_mode["act"], by_mode["dry-run"], run.output)

@@ -41,7 +41,7 @@ def crash_through(
     stage.send(recording())
     for _ in points:
         with start_dying(stage, config, points, program=program) as run:
-            assert run.wait() == KILLED, run.said
+            assert run.wait() == KILLED, run.output
     with (
         start_dying(stage, config, points, program=program)
         if successor is None

@@ -177,26 +177,26 @@ class Child(Closing):
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """Its whole log."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     @property
     def url(self) -> str:
         """Where it serves metrics; waits until it says so."""
-        return until(lambda: _served(self.said), what="the metrics' address", running=[self])
+        return until(lambda: _served(self.output), what="the metrics' address", running=[self])
 
     def check(self) -> None:
         """Raise AssertionError if it has ended."""
         code = self.process.poll()
-        assert code is None, f"ended with {code}; the end of {self.log}:\n{_end(self.said)}"
+        assert code is None, f"ended with {code}; the end of {self.log}:\n{_end(self.output)}"
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end; returns the exit code, negative for a signal."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {timeout_s:g} s; {_end(self.said)}") from None
+            raise AssertionError(f"still running after {timeout_s:g} s; {_end(self.output)}") from None
 
     def terminate(self) -> int:
         """SIGTERM; returns the exit code. Fails when it takes longer than a stop may."""
@@ -256,7 +256,7 @@ class Warm:
         """Begin `trimtab`, or with `-m` a module, with these arguments; the one before has to be over."""
         child = self._running_child()
         self._count += 1
-        begin = len(child.said)
+        begin = len(child.output)
         order = self._directory / f"order-{self._count}.json"
         new = order.with_suffix(".new")
         new.write_text(json.dumps(arguments))
@@ -286,23 +286,25 @@ class WarmRun(Closing):
     begin: int
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """What was logged since it began."""
-        return self.child.said[self.begin :]
+        return self.child.output[self.begin :]
 
     @property
     def url(self) -> str:
         """Where it serves metrics; waits until it says so."""
-        return until(lambda: _served(self.said), what="the metrics' address", running=[self])
+        return until(lambda: _served(self.output), what="the metrics' address", running=[self])
 
     def check(self) -> None:
         """Raise AssertionError if it is over."""
         self.child.check()
-        assert not self.exit.exists(), f"ended with {self.exit.read_text()}: {_end(self.said)}"
+        assert not self.exit.exists(), f"ended with {self.exit.read_text()}: {_end(self.output)}"
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end; returns the exit code."""
-        until(self.exit.exists, what=f"its end; {_end(self.said)}", running=[self.child], timeout_s=timeout_s)
+        until(
+            self.exit.exists, what=f"its end; {_end(self.output)}", running=[self.child], timeout_s=timeout_s
+        )
         return int(self.exit.read_text())
 
     def terminate(self) -> int:
@@ -317,13 +319,13 @@ class WarmRun(Closing):
             self.child.close()
 
 
-def _served(said: str) -> str | None:
-    found = _SERVED_AT.search(said)
+def _served(message: str) -> str | None:
+    found = _SERVED_AT.search(message)
     return None if found is None else found[1]
 
 
-def _end(said: str) -> str:
-    return "\n".join(said.splitlines()[-_LOG_LINES_SHOWN:])
+def _end(message: str) -> str:
+    return "\n".join(message.splitlines()[-_LOG_LINES_SHOWN:])
 
 
 def _environment(directory: Path) -> dict[str, str]:

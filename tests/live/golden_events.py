@@ -49,12 +49,12 @@ def throttle_of(topic: str, *, number: int) -> dict[str, Any]:
     )
 
 
-def said_to_the_controller(stage: Stage, kind: str) -> list[dict[str, Any]]:
+def events_for_the_controller(stage: Stage, kind: str) -> list[dict[str, Any]]:
     """`data` of every event of a type on the input topic."""
-    said = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in said if event["type"] == kind]
+    events = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in events if event["type"] == kind]
 
 
 def results(stage: Stage) -> list[dict[str, Any]]:
     """`data` of every result."""
-    return said_to_the_controller(stage, "trimtab.action-result.v1")
+    return events_for_the_controller(stage, "trimtab.action-result.v1")

@@ -20,7 +20,7 @@ _AT_A_TERMINAL = (*TRIMTAB[:2], f"{_HEARD}; {TRIMTAB[2]}")
 """The command as a shell's foreground has it: what a shell starts in the background inherits that Ctrl-C is not for it."""
 
 
-def said(config: Path, *arguments: str, code: int = 0) -> str:
+def output_of(config: Path, *arguments: str, code: int = 0) -> str:
     """What a command printed."""
     return command(*arguments, "--config", str(config), code=code).output
 
@@ -36,12 +36,12 @@ def operate(stage: Stage, warm: Warm) -> None:
     """Play the story on a stage of its own."""
     config = stage.settings(base=AHEAD)
     asked = ("--who", "maria", "--cluster", "east-1")
-    stranger = said(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
+    stranger = output_of(config, "pause", *asked, "--why=the sale", code=WRONG_USE)
     assert "east-1: no round of it in the last hour" in stranger
     assert stage.values(stage.topics.control) == []
-    text = said(config, "pause", *asked, "--why=the sale", "--force", "--for=8h")
+    text = output_of(config, "pause", *asked, "--why=the sale", "--force", "--for=8h")
     assert "paused: no -> until " in text
-    (listed,) = json.loads(said(config, "control", "list", "-o", "json"))
+    (listed,) = json.loads(output_of(config, "control", "list", "-o", "json"))
     assert (listed["cluster"], listed["paused"], listed["why"]) == ("east-1", True, "the sale")
     first = since(text)
     assert first * LENGTH_S + START_S >= time.time()
@@ -56,77 +56,81 @@ def operate(stage: Stage, warm: Warm) -> None:
         assert sum(summary["candidates"]["outcomes"].get("paused", 0) for summary in audit) > 0
         assert stage.values(stage.topics.actions) == []
 
-        said(config, "policy", "set", *asked, "--why=calmer", "pulsar.avg_shedder.low_hit_count=2")
-        text = said(config, "resume", "--all", "--who", "maria", "--why=over")
+        output_of(config, "policy", "set", *asked, "--why=calmer", "pulsar.avg_shedder.low_hit_count=2")
+        text = output_of(config, "resume", "--all", "--who", "maria", "--why=over")
         assert text.startswith("east-1: ")
         assert re.search("paused: until .* -> no", text)
         again = max(first + 4, since(text))
-        assert "maria: over" in said(config, "status", "--cluster", "east-1").partition("waiting")[2]
+        assert "maria: over" in output_of(config, "status", "--cluster", "east-1").partition("waiting")[2]
         stage.send(played(range(again, again + 5)))
         (value, *_) = stage.wait_for(stage.topics.actions, 1, running=[run])
-        assert f", runs as {socket.gethostname()}:" in said(config, "status", "--cluster", "east-1")
+        assert f", runs as {socket.gethostname()}:" in output_of(config, "status", "--cluster", "east-1")
         assert run.terminate() == 0
 
     action = json.loads(value)
     assert action["data"]["evidence"]["needed_hit_count"] == 2, "the setting was kept by the resumption"
-    shown = said(config, "policy", "show", "--cluster", "east-1")
+    shown = output_of(config, "policy", "show", "--cluster", "east-1")
     assert "maria" in shown
     assert "over" in shown
     assert "pulsar.avg_shedder.low_hit_count = 2" in shown
 
-    assert "  pulsar.avg_shedder.low_hit_count = 2\n" in said(config, "control", "list")
+    assert "  pulsar.avg_shedder.low_hit_count = 2\n" in output_of(config, "control", "list")
     assert_status_and_rounds_tell_it(stage, config, action)
 
     actions = stage.values(stage.topics.actions)
     tail = ("actions", "tail", "--from", "earliest")
-    assert said(config, *tail, "--format", "json", "--no-follow").encode().splitlines() == actions
-    assert said(config, *tail, "--cluster", "west", "--no-follow") == ""
-    assert said(config, *tail, "--dry-run", "--no-follow") == ""
-    assert action["data"]["reason"] in said(config, *tail, "--no-follow")
+    assert output_of(config, *tail, "--format", "json", "--no-follow").encode().splitlines() == actions
+    assert output_of(config, *tail, "--cluster", "west", "--no-follow") == ""
+    assert output_of(config, *tail, "--dry-run", "--no-follow") == ""
+    assert action["data"]["reason"] in output_of(config, *tail, "--no-follow")
 
-    assert_ctrl_c_ends_it(config, *tail, "--format", "json", said=b"".join(each + b"\n" for each in actions))
+    assert_ctrl_c_ends_it(
+        config, *tail, "--format", "json", message=b"".join(each + b"\n" for each in actions)
+    )
 
-    why = said(config, "actions", "why", action["id"][:8])
+    why = output_of(config, "actions", "why", action["id"][:8])
     assert action["data"]["reason"] in why
     assert "control   maria: over" in why
     assert "Bundles of those that fired: 1 acted" in why
-    assert f"no action {'0' * 8} on" in said(config, "actions", "why", "0" * 8, code=1)
+    assert f"no action {'0' * 8} on" in output_of(config, "actions", "why", "0" * 8, code=1)
 
-    assert "low_hit_count: 2 -> " in said(config, "control", "delete", *asked, "--why=as before")
-    assert said(config, "control", "list") == "every cluster is as configured\n"
+    assert "low_hit_count: 2 -> " in output_of(config, "control", "delete", *asked, "--why=as before")
+    assert output_of(config, "control", "list") == "every cluster is as configured\n"
 
 
 def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[str, Any]) -> None:
     """What is in force as the controller applied it, and the round of an action."""
-    text = said(config, "status", "--cluster", "east-1")
+    text = output_of(config, "status", "--cluster", "east-1")
     assert "east-1 (pulsar): acts, round " in text
     assert "control     maria at " in text
     assert "pulsar.avg_shedder.low_hit_count = 2" in text
     assert "waiting" not in text
-    (found,) = json.loads(said(config, "status", "-o", "json"))
+    (found,) = json.loads(output_of(config, "status", "-o", "json"))
     newest = json.loads(stage.values(stage.topics.audit)[-1])["data"]
     assert found["cluster"] == "east-1"
     assert found["round"] == newest["round"]
     assert found["epoch"] > 1_700_000_000, "at least the time of the start"
     assert [each["id"] for each in found["in_flight"]] == [each["id"] for each in newest["in_flight"]]
-    assert "west: no round on" in said(config, "status", "--cluster", "west", code=1)
+    assert "west: no round on" in output_of(config, "status", "--cluster", "west", code=1)
 
     number = str(action["data"]["round"])
-    shown = said(config, "rounds", "show", "--cluster", "east-1", number)
+    shown = output_of(config, "rounds", "show", "--cluster", "east-1", number)
     assert f"round {number} of east-1 (pulsar)" in shown
     assert f"Actions of the round: {action['id']}" in shown
-    assert "no round 1 of east-1 on" in said(config, "rounds", "show", "--cluster", "east-1", "1", code=1)
+    assert "no round 1 of east-1 on" in output_of(
+        config, "rounds", "show", "--cluster", "east-1", "1", code=1
+    )
     every = ("rounds", "tail", "--from", "earliest", "--no-follow")
-    assert f"east-1 round {number} [act] decided, 1 action: " in said(config, *every)
+    assert f"east-1 round {number} [act] decided, 1 action: " in output_of(config, *every)
     audit = stage.values(stage.topics.audit)
-    assert said(config, *every, "--format", "json").encode().splitlines() == audit
+    assert output_of(config, *every, "--format", "json").encode().splitlines() == audit
 
 
-def assert_ctrl_c_ends_it(config: Path, *arguments: str, said: bytes) -> None:
+def assert_ctrl_c_ends_it(config: Path, *arguments: str, message: bytes) -> None:
     """A command that follows a topic says this, waits for more, and says no more when a person has had enough."""
     log = config.with_suffix(".followed")
     with Child((*_AT_A_TERMINAL, *arguments, "--config", str(config)), log) as following:
-        until(lambda: log.read_bytes() == said, what="what is on the topic already", running=[following])
+        until(lambda: log.read_bytes() == message, what="what is on the topic already", running=[following])
         following.process.send_signal(signal.SIGINT)
         assert following.wait() == 0
-    assert log.read_bytes() == said
+    assert log.read_bytes() == message

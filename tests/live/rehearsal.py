@@ -131,8 +131,8 @@ def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
             hear(story, fleet, output, now_ms)
         sweeps.append(fleet.sweep(now_ms))
         story.swept(sweeps[-1])
-        said = [*reports_of(sweeps[-1]), *results_of(sweeps[-1].finished, now_ms=now_ms)]
-        events = [decode(msgspec.json.encode(message))[1] for message in said]
+        message = [*reports_of(sweeps[-1]), *results_of(sweeps[-1].finished, now_ms=now_ms)]
+        events = [decode(msgspec.json.encode(message))[1] for message in message]
         waiting = [output for event in events for output in controller.step(event).outputs]  # type: ignore[arg-type]
     return story, sweeps
 

@@ -54,7 +54,7 @@ class Terminal:
             return self._changed.wait_for(lambda: text in self.text, timeout_s)
 
 
-def said_without_terminal(module: str, directory: Path, *arguments: str, timeout_s: float) -> str:
+def output_without_terminal(module: str, directory: Path, *arguments: str, timeout_s: float) -> str:
     """What a demo prints into a pipe; it ends well and leaves neither process nor file in ``directory``."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],

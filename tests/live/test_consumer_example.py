@@ -79,7 +79,7 @@ def test_it_goes_on_after_a_restart_of_the_broker(tmp_path: Path, broker: Thread
         with running(stage) as example:
             for name in ("before", "after"):
                 _publish_unload(stage, name, owner=f"127.0.0.1:{broker.server_port}")
-                until(lambda: f"{name}: succeeded" in example.said, what=name, running=[example])  # noqa: B023
+                until(lambda: f"{name}: succeeded" in example.output, what=name, running=[example])  # noqa: B023
                 kafka.restart()
         stage.close()
 
@@ -131,7 +131,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
         publish(epoch, event)
     with running(stage) as example:
         lines = until(
-            lambda: (found := example.said.splitlines()) and len(found) >= len(story) and found,
+            lambda: (found := example.output.splitlines()) and len(found) >= len(story) and found,
             what="a line for every action",
             running=[example],
         )
@@ -141,7 +141,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
         stage.send([pause], to=stage.topics.control)
         publish(6, unload("while paused"))
         until(
-            lambda: "while paused: skipped: paused" in example.said,
+            lambda: "while paused: skipped: paused" in example.output,
             what="the pause to hold",
             running=[example],
         )
@@ -151,7 +151,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
         )
         stage.send([ended], to=stage.topics.control)
         publish(6, unload("after its end"))
-        until(lambda: "after its end: succeeded" in example.said, what="its end", running=[example])
+        until(lambda: "after its end: succeeded" in example.output, what="its end", running=[example])
     producer.close()
 
     wanted_unload = "/admin/v2/namespaces/shop/orders/0x80000000_0xa0000000/unload?destinationBroker="

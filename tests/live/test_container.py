@@ -43,8 +43,8 @@ def test_nothing_but_the_volumes_can_be_written_and_nobody_is_root(image: Image)
 
 
 def test_commands_work_without_a_network(image: Image) -> None:
-    said = image.run("entrypoint", "--version").stdout.decode()
-    assert said.startswith("trimtab, version "), said
+    message = image.run("entrypoint", "--version").stdout.decode()
+    assert message.startswith("trimtab, version "), message
     shown = image.run("entrypoint", "config", "--format", "json")
     assert json.loads(shown.stdout)["spark.jars_dir"]["value"] == "/opt/trimtab/jars", shown.stderr
 
@@ -86,7 +86,7 @@ def test_the_controller_runs_on_it_is_healthy_and_ends_when_asked(image: Image, 
         )
         assert child.terminate() == 0
     assert stage.published() == wanted
-    assert "fetching" not in child.said
+    assert "fetching" not in child.output
 
 
 def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_it_is_an_executor_when_spark_on_kubernetes_asks_for_one(image: Image, t
         driver = image.command("python", "-c", program, offline=False, environment=local)
         executor = image.command("entrypoint", "executor", offline=False, environment={**local, **asked})
         with Child(driver, tmp_path / "driver.log") as running:
-            until(lambda: "a session" in running.said, what="the driver", running=[running])
+            until(lambda: "a session" in running.output, what="the driver", running=[running])
             with Child(executor, tmp_path / "executor.log") as worker:
-                until(lambda: "sum " in running.said, what="the driver's job", running=[worker])
-                assert running.wait() == 0, running.said
-    assert f"sum {sum(range(100)) + 100 * 9464}" in running.said
+                until(lambda: "sum " in running.output, what="the driver's job", running=[worker])
+                assert running.wait() == 0, running.output
+    assert f"sum {sum(range(100)) + 100 * 9464}" in running.output

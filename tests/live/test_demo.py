@@ -22,7 +22,7 @@ from deploy.local.demo.story import CALM_ROUNDS
 from state.events import LoadReport, TopicStats
 from streaming.contract.decode import decode
 from tests.live.rehearsal import START_MS, SWEEP_MS, assert_skipped, bundle_of, listed_by, play, unload_of
-from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
+from tests.live.terminal import assert_ctrl_c_ends, output_without_terminal
 
 ROOT = Path(__file__).parents[2]
 STOP_S_MAX = 15.0
@@ -175,13 +175,15 @@ def test_without_a_terminal_it_balances_the_fleet_and_leaves_nothing_behind(tmp_
     picture = tmp_path / "demo.svg"
     temporary = tmp_path / "t"
     temporary.mkdir()
-    said = said_without_terminal("deploy.local.demo", temporary, "--picture", str(picture), timeout_s=400)
-    assert re.search(r"balanced, first after \d+ s: spread", said)
-    assert "decided: " in said
-    assert "moved: " in said
-    assert f"decided: split {HOT_BUNDLE} into " in said
-    assert f"  split: {HOT_BUNDLE} into " in said
-    assert re.search(r"├─+┼[─┼]*┤", said)
+    message = output_without_terminal(
+        "deploy.local.demo", temporary, "--picture", str(picture), timeout_s=400
+    )
+    assert re.search(r"balanced, first after \d+ s: spread", message)
+    assert "decided: " in message
+    assert "moved: " in message
+    assert f"decided: split {HOT_BUNDLE} into " in message
+    assert f"  split: {HOT_BUNDLE} into " in message
+    assert re.search(r"├─+┼[─┼]*┤", message)
     assert picture.exists()
 
 

@@ -15,7 +15,14 @@ from streaming.process.exits import REFUSED
 from streaming.settings import TopicNames
 from tests.live.access import Access, Entry, by_password, documented, settings_of
 from tests.live.driving import command
-from tests.live.golden_events import CLUSTER, decided, publish, results, said_to_the_controller, throttle_of
+from tests.live.golden_events import (
+    CLUSTER,
+    decided,
+    events_for_the_controller,
+    publish,
+    results,
+    throttle_of,
+)
 from tests.live.moving import planned
 from tests.live.stage import Stage, staged
 
@@ -133,11 +140,11 @@ def test_a_collector_works_with_its_permissions_and_names_the_one_that_is_missin
         access.take_back("reader", entry)
         if entry == on_the_cluster("DescribeConfigs"):
             trimtab(*sweep)
-            said = failures(stage)["1"]  # a broker that cannot be read costs its own numbers only
+            message = failures(stage)["1"]  # a broker that cannot be read costs its own numbers only
         else:
-            said = trimtab(*sweep, code=REFUSED)
-        assert sentence in said
-        assert "allowed" in said
+            message = trimtab(*sweep, code=REFUSED)
+        assert sentence in message
+        assert "allowed" in message
         access.allow("reader", [entry])
 
 
@@ -184,4 +191,4 @@ def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -
 
 def failures(stage: Stage) -> dict[str, str]:
     """Of the newest sweep."""
-    return dict(said_to_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
+    return dict(events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])

@@ -14,7 +14,7 @@ from streaming.operators.round_events import ROUND_TYPE, Round
 from streaming.process.exits import NOT_ACKNOWLEDGED, REFUSED, WRONG_USE
 from tests.live.driving import TRIMTAB, Child, Warm, samples, until
 from tests.live.loads import played
-from tests.live.operating import operate, said
+from tests.live.operating import operate, output_of
 from tests.live.stage import Stage
 from tests.streaming.summaries import CONTROL, ROUND
 
@@ -34,19 +34,19 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
     stage.send([summary_of("moving", "kafka"), summary_of("resting", "pulsar")], to=stage.topics.audit)
     asked = ("--who", "maria", "--why=a test", "kafka.throttle.floor_bytes_per_s=5000000")
     both = ("--cluster", "moving", "--cluster", "resting")
-    refused = said(config, "policy", "set", *both, *asked, code=WRONG_USE)
+    refused = output_of(config, "policy", "set", *both, *asked, code=WRONG_USE)
     assert "resting is a Pulsar cluster, and kafka.* does nothing there" in refused
     assert stage.values(stage.topics.control) == []
-    moving = said(config, "policy", "set", "--cluster", "moving", *asked)
-    resting = said(config, "pause", "--cluster", "resting", "--why=a test")
+    moving = output_of(config, "policy", "set", "--cluster", "moving", *asked)
+    resting = output_of(config, "pause", "--cluster", "resting", "--why=a test")
     assert "  kafka.throttle.floor_bytes_per_s: " in moving
     assert " -> 5000000" in moving
     begins = datetime.fromisoformat(re.search(r"begins at (\S+Z)", moving)[1])  # type: ignore[index]
     assert begins - datetime.now(UTC) < timedelta(seconds=30)
     assert re.search(r"begins at \S+T\d\d:00:00.000Z", resting)
-    shown = said(config, "policy", "show", "--cluster", "moving")
+    shown = output_of(config, "policy", "show", "--cluster", "moving")
     assert "kafka.throttle.floor_bytes_per_s = 5000000" in shown
-    text = said(config, "policy", "unset", "--cluster", "moving", "--why=over", "kafka.throttle")
+    text = output_of(config, "policy", "unset", "--cluster", "moving", "--why=over", "kafka.throttle")
     assert "kafka.throttle.floor_bytes_per_s: 5000000 -> " in text
 
 
@@ -65,7 +65,9 @@ def test_a_cluster_that_is_gone_is_forgotten_by_a_command_and_leaves_neither_sta
         stage.wait_for(stage.topics.audit, 2, running=[run])
         until(lambda: number(run.url, "trimtab_clusters") == 1, what="the cluster's series", running=[run])
         until(lambda: number(run.url, "trimtab_state_rows") > 0, what="the cluster's state", running=[run])
-        text = said(config, "forget", "--cluster", "east-1", "--force", "--who", "ann", "--why=dismantled")
+        text = output_of(
+            config, "forget", "--cluster", "east-1", "--force", "--who", "ann", "--why=dismantled"
+        )
         assert "forgotten: what is remembered of it; at once if it is silent" in text
         until(lambda: number(run.url, "trimtab_clusters") == 0, what="no series of it", running=[run])
         assert not any("east-1" in dict(labels).values() for _, labels in samples(run.url))
@@ -93,14 +95,14 @@ def test_a_command_that_waits_ends_with_7_where_no_round_obeys_it_and_with_5_whe
     config = stage.settings()
     stage.create_topics()
     asked = ("pause", "--cluster", "east-1", "--force", "--why=the sale", "--wait")
-    text = said(config, *asked, code=NOT_ACKNOWLEDGED)
+    text = output_of(config, *asked, code=NOT_ACKNOWLEDGED)
     assert "paused: no -> yes" in text
     assert "no round obeys it yet: east-1" in text
     assert len(stage.values(stage.topics.control)) == 1, "it was written all the same"
     with monkeypatch.context() as patched:
         problem = round_of_control("x", problem="no such key")
         patched.setattr(acknowledged, "acknowledging_rounds", lambda *_: {"east-1": problem})
-        assert "does not take the settings: no such key" in said(config, *asked, code=REFUSED)
+        assert "does not take the settings: no such key" in output_of(config, *asked, code=REFUSED)
 
 
 def round_of_control(event_id: str, *, problem: str | None = None) -> Round:

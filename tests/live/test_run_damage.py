@@ -73,12 +73,12 @@ def test_a_damaged_checkpoint_is_final_and_names_the_file(stage: Stage, warm: Wa
     file = (QUICK_ONES | SLOW_ONES)[name](start)
     stage.send(played(range(2, 3)))
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert str(stage.checkpoint) in run.said
-        assert f"/{file.relative_to(start)}" in run.said, "in the directory of either start"
-        assert "--fresh" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert str(stage.checkpoint) in run.output
+        assert f"/{file.relative_to(start)}" in run.output, "in the directory of either start"
+        assert "--fresh" in run.output
         if file.name not in {"trimtab.json", "metadata"}:
-            assert "ERROR org.apache.spark.sql." in run.said, "Spark's own word on it"
+            assert "ERROR org.apache.spark.sql." in run.output, "Spark's own word on it"
     before = stage.published()
     shutil.rmtree(stage.checkpoint)
     (stage.directory / "sound").rename(stage.checkpoint)
@@ -102,9 +102,9 @@ def test_the_memory_of_a_cluster_that_cannot_be_decoded_is_final_and_names_the_c
         assert run.terminate() == 0
     stage.send(played([1]))
     with warm.start(*arguments) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "Look at the cluster east-1: if its memory in the checkpoint is damaged" in run.said
-        assert "west-1" not in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "Look at the cluster east-1: if its memory in the checkpoint is damaged" in run.output
+        assert "west-1" not in run.output
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_what_a_full_disk_leaves_behind_before_the_first_batch_does_not_end_the_
             until(lambda: ask(f"{run.url}/readyz").status == 200, what="the start", running=[run])
             with filled(disk):
                 stage.send(played(range(2)))
-                until(lambda: "No space left" in run.said, what="a batch to fail", running=[run])
+                until(lambda: "No space left" in run.output, what="a batch to fail", running=[run])
                 (newest_start(checkpoint) / "offsets" / ".0.6c0f7fb5.tmp").touch()
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0
@@ -139,11 +139,11 @@ def test_a_disk_that_is_full_at_the_start_is_named_in_a_line_and_waited_for(
         started = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
         with Child(started, stage.directory / "run.log") as run:
             with filled(disk):
-                until(lambda: "No space left" in run.said, what="the line", running=[run])
+                until(lambda: "No space left" in run.output, what="the line", running=[run])
                 assert ask(f"{run.url}/readyz").status == 503
-                (line,) = [each for each in run.said.splitlines() if "No space left" in each][:1]
+                (line,) = [each for each in run.output.splitlines() if "No space left" in each][:1]
                 assert f"the checkpoint {disk}/checkpoint cannot be read or written" in line
-                assert "Traceback" not in run.said
+                assert "Traceback" not in run.output
             stage.send(played(range(2)))
             stage.wait_for(stage.topics.audit, 2, running=[run])
             assert run.terminate() == 0

@@ -31,16 +31,16 @@ def take_over_from_frozen(stage: Stage, warm: Warm, point: str) -> None:
         with warm.start(*arguments) as successor:
             stage.wait_for(stage.topics.audit, before + 1, running=[successor])
             thaw(frozen)
-            assert frozen.wait() == FENCED, frozen.said
+            assert frozen.wait() == FENCED, frozen.output
             stage.wait_for_outputs(begun, running=[successor])
             assert successor.terminate() == 0
-            assert "the query failed" not in successor.said
+            assert "the query failed" not in successor.output
     stage.send(events[FIRST_COUNT:])
     wanted = replayed(config, events)
     with warm.start(*arguments) as again:
         stage.wait_for_outputs(wanted, running=[again])
         assert again.terminate() == 0
-        assert "the query failed" not in again.said
+        assert "the query failed" not in again.output
     assert stage.published() == wanted
 
 

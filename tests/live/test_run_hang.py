@@ -20,9 +20,9 @@ def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_g
     with Child((*command, "--from", "earliest"), stage.directory / "run.log") as run:
         stage.wait_for(stage.topics.audit, 1, running=[run])
 
-        def health(status: int, said: str = "") -> bool:
+        def health(status: int, message: str = "") -> bool:
             answer = ask(f"{run.url}/healthz")
-            return answer.status == status and said in answer.body
+            return answer.status == status and message in answer.body
 
         until(lambda: health(200), what="the first batch to be over", running=[run])
         flag.touch()
@@ -37,5 +37,5 @@ def test_a_frozen_jvm_and_a_batch_that_stands_still_show_in_healthz_until_they_g
         until(lambda: health(503, '"driver"'), what="the JVM to be missed", running=[run])
         os.kill(java, signal.SIGCONT)
         until(lambda: health(200), what="life again", running=[run])
-        assert "not alive: driver" in run.said
+        assert "not alive: driver" in run.output
         assert run.terminate() == 0

@@ -6,7 +6,7 @@ import pytest
 
 from tests.live.driving import TRIMTAB, Child, Warm, command
 from tests.live.loads import closing, leaning, played
-from tests.live.operating import said
+from tests.live.operating import output_of
 from tests.live.stage import Stage, replayed
 from tests.streaming.events import control, report, traffic
 
@@ -56,12 +56,12 @@ def test_what_cannot_be_used_is_in_the_dead_letter_and_the_stream_goes_on_also_a
     assert found[stage.topics.control, 0, 0]["reason"] == "wrong-topic"
     assert found[stage.topics.input, 0, len(before) + 4]["size_bytes"] == SMALL_RECORD_BYTES + 1
 
-    lines = said(config, "rejected", "tail", "--from", "earliest", "--no-follow").splitlines()
+    lines = output_of(config, "rejected", "tail", "--from", "earliest", "--no-follow").splitlines()
     assert len(lines) == len(odd) + 1
     place = f"{stage.topics.input}/0@{len(before)}"
     assert any(f"{place} not-json: " in line for line in lines)
-    assert said(config, "rejected", "show", place).endswith("It begins with\n\njunk\n")
-    assert "no rejected record nowhere/0@0 on" in said(config, "rejected", "show", "nowhere/0@0", code=1)
+    assert output_of(config, "rejected", "show", place).endswith("It begins with\n\njunk\n")
+    assert "no rejected record nowhere/0@0 on" in output_of(config, "rejected", "show", "nowhere/0@0", code=1)
 
 
 @pytest.mark.slow

@@ -24,9 +24,9 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 def refusal(warm: Warm, config: Path, *flags: str, code: int = REFUSED) -> str:
     """Start, and return what was said when it ended with this code."""
     with warm.start("run", "--config", str(config), *flags) as run:
-        assert run.wait() == code, run.said
-        assert "Traceback" not in run.said
-        return run.said
+        assert run.wait() == code, run.output
+        assert "Traceback" not in run.output
+        return run.output
 
 
 def run_until(stage: Stage, warm: Warm, config: Path, rounds_count: int, *flags: str) -> None:
@@ -40,28 +40,28 @@ def test_missing_topics_a_wrong_timestamp_type_a_taken_port_and_wrong_settings_a
     stage: Stage, kafka: LocalKafka, warm: Warm, tmp_path: Path
 ) -> None:
     nowhere = Stage(kafka.bootstrap, f"none-{uuid4().hex[:8]}", tmp_path)
-    said = refusal(warm, nowhere.settings(file="nowhere.toml"))
-    assert "topics missing" in said
-    assert nowhere.topics.input in said
-    assert "trimtab topics create" in said
+    message = refusal(warm, nowhere.settings(file="nowhere.toml"))
+    assert "topics missing" in message
+    assert nowhere.topics.input in message
+    assert "trimtab topics create" in message
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refusal(warm, stage.settings(metrics__port=port))
-        assert f"127.0.0.1:{port}" in said
-        assert "choose another one with --metrics-port" in said
+        message = refusal(warm, stage.settings(metrics__port=port))
+        assert f"127.0.0.1:{port}" in message
+        assert "choose another one with --metrics-port" in message
 
-    said = refusal(warm, stage.settings(spark__trigger_intervall_s=1), code=WRONG_USE)
-    assert "trigger_interval_s" in said
-    said = refusal(warm, stage.settings(), "--fresh", "--adopt", code=WRONG_USE)
-    assert "exclude each other" in said
+    message = refusal(warm, stage.settings(spark__trigger_intervall_s=1), code=WRONG_USE)
+    assert "trigger_interval_s" in message
+    message = refusal(warm, stage.settings(), "--fresh", "--adopt", code=WRONG_USE)
+    assert "exclude each other" in message
 
     with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as admin:
         change = {"message.timestamp.type": "CreateTime"}
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, stage.topics.input, change)])
-    said = refusal(warm, stage.settings())
-    assert f"topic {stage.topics.input}: message.timestamp.type is CreateTime" in said
-    assert "message.timestamp.type=LogAppendTime" in said
+    message = refusal(warm, stage.settings())
+    assert f"topic {stage.topics.input}: message.timestamp.type is CreateTime" in message
+    assert "message.timestamp.type=LogAppendTime" in message
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_is_published(
@@ -72,52 +72,52 @@ def test_a_checkpoint_that_does_not_fit_is_refused_with_the_remedy_and_nothing_i
     run_until(stage, warm, config, 2)
     before = stage.published()
 
-    said = refusal(warm, config, "--name", "somebody-else")
-    assert f"belongs to the controller '{stage.name}'" in said
-    assert "set controller.name back" in said
+    message = refusal(warm, config, "--name", "somebody-else")
+    assert f"belongs to the controller '{stage.name}'" in message
+    assert "set controller.name back" in message
 
     longer = stage.settings(base=QUICK.replace("length_s = 10", "length_s = 20"), file="longer.toml")
-    said = refusal(warm, longer)
-    assert "rounds of 10 s, the settings say length_s = 20 in [pulsar.rounds]" in said
+    message = refusal(warm, longer)
+    assert "rounds of 10 s, the settings say length_s = 20 in [pulsar.rounds]" in message
 
     kafka = stage.settings(base=f"{QUICK}\n[kafka.rounds]\nlength_s = 30\n", file="kafka.toml")
-    said = refusal(warm, kafka)
-    assert "rounds of 10 s, the settings say length_s = 30 in [kafka.rounds]" in said
+    message = refusal(warm, kafka)
+    assert "rounds of 10 s, the settings say length_s = 30 in [kafka.rounds]" in message
 
     card = newest_start(stage.checkpoint) / "trimtab.json"
     text = card.read_bytes()
     assert json.loads(text)["trimtab_version"] == version("trimtab")
     assert json.loads(text)["spark_version"] == version("pyspark")
     rewrite(card, json.dumps(json.loads(text) | {"memory_version": 99}).encode())
-    said = refusal(warm, config)
-    assert "written by a newer trimtab (memory version 99" in said
-    assert "--fresh" in said
+    message = refusal(warm, config)
+    assert "written by a newer trimtab (memory version 99" in message
+    assert "--fresh" in message
     rewrite(card, json.dumps(json.loads(text) | {"memory_version": 1}).encode())
-    said = refusal(warm, config)
-    assert "from before 0.1.0 (memory version 1)" in said
-    assert "--fresh" in said
+    message = refusal(warm, config)
+    assert "from before 0.1.0 (memory version 1)" in message
+    assert "--fresh" in message
     rewrite(card, text)
 
     foreign = stage.directory / "foreign"
     foreign.mkdir()
     (foreign / "letters.txt").write_text("mine")
-    said = refusal(warm, config, "--checkpoint", str(foreign))
-    assert "is not empty and no checkpoint of trimtab" in said
+    message = refusal(warm, config, "--checkpoint", str(foreign))
+    assert "is not empty and no checkpoint of trimtab" in message
     assert [file.name for file in foreign.iterdir()] == ["letters.txt"]
 
-    said = refusal(warm, config, "--checkpoint", str(config / "below-a-file"))
-    assert "cannot be read or written" in said
-    assert "spark.checkpoint" in said
+    message = refusal(warm, config, "--checkpoint", str(config / "below-a-file"))
+    assert "cannot be read or written" in message
+    assert "spark.checkpoint" in message
 
     roll_back(newest_start(stage.checkpoint))
-    said = refusal(warm, config)
-    assert "the checkpoint is older than what was published" in said
+    message = refusal(warm, config)
+    assert "the checkpoint is older than what was published" in message
 
     shutil.rmtree(stage.checkpoint)
-    said = refusal(warm, config)
-    assert "the checkpoint was deleted or replaced by a new one" in said
-    assert "--fresh" in said
-    assert "--adopt" in said
+    message = refusal(warm, config)
+    assert "the checkpoint was deleted or replaced by a new one" in message
+    assert "--fresh" in message
+    assert "--adopt" in message
     assert stage.published() == before
 
 
@@ -143,10 +143,10 @@ def test_an_address_where_nobody_answers_is_named_when_the_wait_is_over_with_a_c
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     config = stage.settings(controller__start_wait_s=1)
-    said = refusal(warm, config, "--input", f"kafka://127.0.0.1:{port}", code=UNREACHABLE)
-    assert f"127.0.0.1:{port}" in said
-    assert "Check that the address is right" in said
-    assert "controller.start_wait_s" in said
+    message = refusal(warm, config, "--input", f"kafka://127.0.0.1:{port}", code=UNREACHABLE)
+    assert f"127.0.0.1:{port}" in message
+    assert "Check that the address is right" in message
+    assert "controller.start_wait_s" in message
 
 
 def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why_until_it_is_told_to_stop(
@@ -156,7 +156,7 @@ def test_a_refused_controller_that_is_to_stay_is_alive_unready_and_says_why_unti
     config = nowhere.settings(controller__when_refused="stay")
     with warm.start("run", "--config", str(config)) as run:
         wait_until_unready(run, because="topics missing")
-        assert "staying, unready" in run.said
+        assert "staying, unready" in run.output
         assert run.terminate() == REFUSED
 
 

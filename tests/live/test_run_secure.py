@@ -52,9 +52,9 @@ def collect(config: Path, stage: Stage, events: list[bytes]) -> None:
 
 def output_of(warm: Warm, *arguments: str, code: int = 0) -> str:
     with warm.start(*arguments) as run:
-        assert run.wait() == code, run.said
-        assert "Traceback" not in run.said
-        return run.said
+        assert run.wait() == code, run.output
+        assert "Traceback" not in run.output
+        return run.output
 
 
 def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less_it_names_the_missing_one(
@@ -64,25 +64,25 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     controller = settings_of(secure, stage, CONTROLLER, "SCRAM-SHA-512")
     operator = settings_of(secure, stage, OPERATOR, "SCRAM-SHA-256")
 
-    said = output_of(warm, "topics", "create", "--config", str(administrator), code=REFUSED)
-    assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in said
+    message = output_of(warm, "topics", "create", "--config", str(administrator), code=REFUSED)
+    assert f"User:admin lacks the permission Create on topic {stage.topics.input}" in message
     access.allow(ADMINISTRATOR, documented("Creating the topics"))
-    said = output_of(warm, "topics", "create", "--config", str(administrator))
-    assert said.count(": created") == 9
+    message = output_of(warm, "topics", "create", "--config", str(administrator))
+    assert message.count(": created") == 9
 
     entries = documented("The controller")
     missing = Entry("topic", "trimtab.control", "Read")
     assert missing in entries
     access.allow(CONTROLLER, [entry for entry in entries if entry != missing])
-    said = output_of(warm, "run", "--config", str(controller), code=REFUSED)
-    assert f"User:trimtab {missing.lacking}" in said
-    assert "kafka-acls.sh" in said
+    message = output_of(warm, "run", "--config", str(controller), code=REFUSED)
+    assert f"User:trimtab {missing.lacking}" in message
+    assert "kafka-acls.sh" in message
     access.allow(CONTROLLER, [missing])
 
     access.allow(OPERATOR, documented("Operators' commands"))
     pause = ("pause", "--config", str(operator), "--cluster", "east-1", "--force", "--why", "the sale")
-    said = output_of(warm, *pause)
-    assert "paused: no -> yes" in said
+    message = output_of(warm, *pause)
+    assert "paused: no -> yes" in message
 
     events = played(range(5))
     first, wanted = replayed(controller, played(range(3))), replayed(controller, events)
@@ -92,7 +92,7 @@ def test_with_the_documented_permissions_it_runs_over_sasl_ssl_and_with_one_less
     with warm.start("run", "--config", str(controller), "--from", "earliest") as run:
         stage.wait_for_outputs(first, running=[run])
         assert run.terminate() == 0
-        assert password_of(CONTROLLER) not in run.said
+        assert password_of(CONTROLLER) not in run.output
 
     certified = stage.settings(
         base=QUICK + by_certificate(secure, CONTROLLER, section="input.security"),

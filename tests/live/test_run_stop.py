@@ -46,8 +46,8 @@ def test_a_stop_of_the_whole_group_ends_it_in_order_whatever_it_does(
     with Child(command, stage.directory / "run.log") as run:
         until(lambda: moment(run), what="the moment", running=[run])
         os.killpg(run.process.pid, signal.SIGTERM)
-        assert run.wait(EXIT_S) == 0, run.said
-        assert "Traceback" not in run.said
+        assert run.wait(EXIT_S) == 0, run.output
+        assert "Traceback" not in run.output
         until(run.is_gone, what="the end of its JVM")
 
 
@@ -60,6 +60,6 @@ def test_a_stop_of_every_process_by_itself_is_a_stop_and_no_failure(stage: Stage
         until(lambda: is_running(run), what="a running query", running=[run])
         for process in members(run.process.pid):
             os.kill(process.pid, signal.SIGTERM)
-        assert run.wait(EXIT_S) == 0, run.said
-    loggers = {json.loads(line)["logger"] for line in run.said.splitlines()}
+        assert run.wait(EXIT_S) == 0, run.output
+    loggers = {json.loads(line)["logger"] for line in run.output.splitlines()}
     assert "spark.jvm" in loggers, "what the JVM writes is a line like any other"

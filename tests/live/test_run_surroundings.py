@@ -22,7 +22,7 @@ def run_once(stage: Stage, warm: Warm, config: Path, events: list[bytes]) -> Out
     wanted = replayed(config, events)
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     return wanted
 
 
@@ -47,9 +47,9 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
     stage.create_topics()
     stage.send(played(range(10, 20)))
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "was deleted and made anew" in run.said
-        assert "--fresh" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "was deleted and made anew" in run.output
+        assert "--fresh" in run.output
     assert stage.published() == wanted
 
     with warm.start("run", "--config", str(config), "--fresh", "--from", "earliest") as run:
@@ -57,8 +57,8 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
         delete(stage, stage.topics.input)
         stage.create_topics()
         stage.send(played(range(20, 60)))
-        assert run.wait() == REFUSED, run.said
-        assert "was deleted and made anew" in run.said or "no longer holds" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "was deleted and made anew" in run.output or "no longer holds" in run.output
 
 
 def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_times_show_it(
@@ -68,8 +68,8 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_ti
     wanted = run_once(stage, warm, config, played(range(2)))
     long_ago(newest_start(stage.checkpoint))
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "the log was truncated and has grown again" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "the log was truncated and has grown again" in run.output
     assert stage.published() == wanted
 
 
@@ -90,8 +90,8 @@ def test_a_checkpoint_deleted_under_a_running_controller_is_noticed(stage: Stage
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         stage.wait_for_outputs(replayed(config, played(range(2))), running=[run])
         shutil.rmtree(stage.checkpoint)
-        assert run.wait() == REFUSED, run.said
-        assert "was deleted or replaced under the running controller" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "was deleted or replaced under the running controller" in run.output
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ def test_a_topic_deleted_under_a_running_controller_is_noticed(stage: Stage, war
         stage.wait_for_outputs(replayed(config, played(range(2))), running=[run])
         topic = str(getattr(stage.topics, name))
         delete(stage, topic)
-        assert run.wait() == REFUSED, run.said
-        assert f"topics missing at {stage.bootstrap}: {topic}" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert f"topics missing at {stage.bootstrap}: {topic}" in run.output
 
 
 def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_the_memory_kept_and_a_statement(
@@ -119,21 +119,21 @@ def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_th
         admin.delete_records({TopicPartition(stage.topics.input, 0): first})
     stage.send(after)
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "--skip-lost" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "--skip-lost" in run.output
 
     wanted = replayed(config, [*before, *after])
     with warm.start("run", "--config", str(config), "--skip-lost") as run:
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 1, running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     assert stage.published() == wanted, "the memory of the rounds before is kept"
-    (said,) = [
+    (message,) = [
         record
         for record in stage.read(stage.topics.audit)
         if json.loads(record.value)["type"] == "trimtab.input-skipped.v1"
     ]
-    assert said.key is None
-    assert json.loads(said.value)["data"]["ranges"] == [
+    assert message.key is None
+    assert json.loads(message.value)["data"]["ranges"] == [
         {
             "topic": stage.topics.input,
             "partition": 0,
@@ -145,4 +145,4 @@ def test_input_that_retention_deleted_unread_is_passed_over_when_told_to_with_th
     with warm.start("run", "--config", str(config)) as run:
         stage.send(played([8]))
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 2, running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output

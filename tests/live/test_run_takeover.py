@@ -40,7 +40,7 @@ def test_hits_survive_a_stop_and_a_successor_ends_the_idle_first_controller_and_
         )
         with Child((*TRIMTAB, *arguments), stage.directory / "successor.log") as successor:
             assert second.wait() == FENCED
-            assert "another controller" in second.said
+            assert "another controller" in second.output
             stage.send([*leaning(5), closing(5)])
             stage.wait_for_outputs(wanted, running=[successor])
             until(
@@ -68,11 +68,11 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
         other = ("--checkpoint", str(stage.directory / "other"))
         with Child((*TRIMTAB, *arguments, *other), stage.directory / "newcomer.log") as newcomer:
             assert newcomer.wait() == REFUSED
-            assert "the checkpoint was deleted or replaced by a new one" in newcomer.said
+            assert "the checkpoint was deleted or replaced by a new one" in newcomer.output
         stage.send(played(range(2, 4)))
         stage.wait_for(stage.topics.audit, 4, running=[running])
         assert running.terminate() == 0
-        assert "the query failed" not in running.said
+        assert "the query failed" not in running.output
     assert stage.published() == replayed(config, played(range(4)))
     assert len(set(stage.epochs(stage.topics.audit))) == 1
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
                 running=[run],
             )
             assert run.terminate() == 0
-            assert "the query failed" not in run.said
+            assert "the query failed" not in run.output
     assert stage.published() == replayed(config, played(range(3)))
 
 

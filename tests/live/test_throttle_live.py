@@ -85,8 +85,8 @@ def told_of(stage: Stage) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for said in summaries(stage):
-            throttle = said["throttle"] or {}
+        for message in summaries(stage):
+            throttle = message["throttle"] or {}
             shown = (
                 "outcome",
                 "trigger",
@@ -96,7 +96,9 @@ def told_of(stage: Stage) -> Iterator[None]:
                 "eta_s",
                 "eta_basis",
             )
-            sys.stdout.write(f"{said['round']} {said['reason']} {[throttle.get(key) for key in shown]}\n")
+            sys.stdout.write(
+                f"{message['round']} {message['reason']} {[throttle.get(key) for key in shown]}\n"
+            )
         raise
 
 
@@ -105,13 +107,13 @@ def decided(stage: Stage, trigger: str) -> list[dict[str, Any]]:
 
 
 def loads(stage: Stage) -> list[dict[str, Any]]:
-    said = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in said if event["type"] == "trimtab.kafka.load-report.v1"]
+    message = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in message if event["type"] == "trimtab.kafka.load-report.v1"]
 
 
 def results(stage: Stage) -> list[dict[str, Any]]:
-    said = [json.loads(value) for value in stage.values(stage.topics.input)]
-    return [event["data"] for event in said if event["type"] == "trimtab.action-result.v1"]
+    message = [json.loads(value) for value in stage.values(stage.topics.input)]
+    return [event["data"] for event in message if event["type"] == "trimtab.action-result.v1"]
 
 
 def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
@@ -195,8 +197,8 @@ def _others_touch_the_throttle(
     by_hand(moving, {L2: None, F3: changed})
     patience.until(
         lambda: any(
-            (said["throttle"] or {}).get("changed_rates_bytes_per_s") == {str(L2): None, str(F3): changed}
-            for said in summaries(stage)
+            (message["throttle"] or {}).get("changed_rates_bytes_per_s") == {str(L2): None, str(F3): changed}
+            for message in summaries(stage)
         ),
         what="the rates of others to be named",
         running=[run],

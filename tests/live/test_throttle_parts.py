@@ -190,11 +190,11 @@ def test_leftovers_are_taken_off_at_the_start_but_not_while_anything_moves(
 
 
 def test_an_executor_that_only_looks_changes_nothing(moving: Moving, memory: ExecutorMemory) -> None:
-    said = ThrottleExecutor(memory, dry_run=True).carry_out(
+    message = ThrottleExecutor(memory, dry_run=True).carry_out(
         moving.cluster, first(moving.topic), nothing_against_it
     )
-    assert isinstance(said, Skip)
-    assert said.reason == "executor-dry-run"
+    assert isinstance(message, Skip)
+    assert message.reason == "executor-dry-run"
     assert moving.throttle() == Throttle()
     assert memory.read().is_empty
 
@@ -271,13 +271,13 @@ def swept(brokers: LocalKafka, directory: Path) -> list[object]:
     """Events of one sweep of the command, decoded."""
     config = directory / "collect.toml"
     config.write_text(f'[targets."{CLUSTER}".kafka]\nbootstrap = "{brokers.bootstrap}"\n')
-    said = CliRunner().invoke(
+    message = CliRunner().invoke(
         main, ["collect", "kafka", CLUSTER, "--config", str(config), "--once", "--stdout"]
     )
-    assert said.exit_code == 0, said.output
-    found = [decode(line.encode(), key=CLUSTER)[1] for line in said.stdout.splitlines()]
+    assert message.exit_code == 0, message.output
+    found = [decode(line.encode(), key=CLUSTER)[1] for line in message.stdout.splitlines()]
     assert not [each for each in found if isinstance(each, Rejection)]
-    assert json.loads(said.stdout.splitlines()[-1])["type"] == "trimtab.tick.v1"
+    assert json.loads(message.stdout.splitlines()[-1])["type"] == "trimtab.tick.v1"
     return list(found)
 
 

@@ -96,9 +96,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def test_replay_shows_its_decisions_in_its_own_words(files: tuple[str, str]) -> None:
-    said = [json.loads(line) for line in python(REPLAY, "replay", "--config", *files).splitlines()]
-    actions = [event["data"] for event in said if event["type"] == "trimtab.action.unload.v1"]
-    rounds = [event["data"] for event in said if event["type"] == "trimtab.round.v1"]
+    message = [json.loads(line) for line in python(REPLAY, "replay", "--config", *files).splitlines()]
+    actions = [event["data"] for event in message if event["type"] == "trimtab.action.unload.v1"]
+    rounds = [event["data"] for event in message if event["type"] == "trimtab.round.v1"]
     assert [
         (each["round"], each["bundle"], each["source_broker"], each["destination_broker"]) for each in actions
     ] == [

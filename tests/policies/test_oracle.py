@@ -222,8 +222,8 @@ def test_uniform_load_shedder_decides_what_the_naive_one_does(seed: int) -> None
     for _ in range(FLEETS_PER_SEED):
         settings = random_uniform_settings(dice)
         factor = dice.one_of(1.0, 1.0, 1.0, 2.0**27, 2.0**31)
-        for told in random_rounds(dice):
-            fleet = times(told, factor)
+        for shown in random_rounds(dice):
+            fleet = times(shown, factor)
             snapshot = snapshot_of(fleet)
             expected = oracle.uniform_load_shedder(fleet, settings)
             assert (

@@ -42,8 +42,8 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
     if kind in {"control", "cluster"}:
         words, _, text = rest.partition("{")
         data, attributes = json.loads("{" + text), _attributes(_options(words.split()))
-        said = {"data": data} if kind == "control" else data
-        return (control if kind == "control" else facts)(time_s=time_s, **said, **attributes)
+        message = {"data": data} if kind == "control" else data
+        return (control if kind == "control" else facts)(time_s=time_s, **message, **attributes)
     words_of, _, bundles = rest.partition("bundles:")
     words = shlex.split(words_of)
     plain = [word for word in words if "=" not in word]

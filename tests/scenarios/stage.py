@@ -124,13 +124,13 @@ class _Stage:
 
     def _outputs(self, outputs: list[Output]) -> Iterator[str]:
         for output in outputs:
-            said = json.loads(encode(output, SOURCE))
-            data = said.pop("data")
+            message = json.loads(encode(output, SOURCE))
+            data = message.pop("data")
             if output.kind == "action":
                 self._action_ids.append(output.id)
-                yield f"action {len(self._action_ids)}: {_flat(said)}"
+                yield f"action {len(self._action_ids)}: {_flat(message)}"
             else:
-                yield f"round {output.round}: {_flat(said)}"
+                yield f"round {output.round}: {_flat(message)}"
             yield from (f"  {line}" for line in _drawn(data))
 
 
@@ -141,13 +141,13 @@ def _shifted(line: str, shift_s: float) -> str:
 
 def _refused(refused: Refused | None) -> Iterator[str]:
     if refused is not None:
-        said = json.loads(encode_refused(refused, SOURCE))
-        yield f"rejected {said['subject']}: {said['data']['detail']}"
+        message = json.loads(encode_refused(refused, SOURCE))
+        yield f"rejected {message['subject']}: {message['data']['detail']}"
 
 
-def _drawn(said: dict[str, object]) -> Iterator[str]:
+def _drawn(message: dict[str, object]) -> Iterator[str]:
     """An object as indented lines; flat ones on one line, lists of objects a line each."""
-    for name, value in said.items():
+    for name, value in message.items():
         if isinstance(value, dict) and any(isinstance(inner, dict | list) for inner in value.values()):
             yield f"{name}:"
             yield from (f"  {line}" for line in _drawn(value))

@@ -23,7 +23,7 @@ COMMAND = "python -m tests.state.golden_state"
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_a_released_trimtab_stored_is_read_as_it_meant_it(folder: Path, name: str):
     """A newer layout upgrades it; fields that came later have whatever the upgrade gives them."""
-    now = recorded.told(SAMPLES[name].decode((folder / f"{name}.bin").read_bytes()))
+    now = recorded.shown(SAMPLES[name].decode((folder / f"{name}.bin").read_bytes()))
     stored = msgspec.json.decode((folder / f"{name}.json").read_bytes())
     assert not list(recorded.differences(stored, now, name))
 

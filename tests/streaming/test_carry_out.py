@@ -150,22 +150,22 @@ CASES = [
 
 
 @pytest.mark.parametrize("kind", ["unload", "split"])
-@pytest.mark.parametrize(("answers", "takes", "outcome", "said", "calls"), CASES)
+@pytest.mark.parametrize(("answers", "takes", "outcome", "message", "calls"), CASES)
 def test_what_is_seen_afterwards_counts_and_only_what_may_pass_is_tried_again(
     cluster: Callable[..., Cluster],
     kind: str,
     answers: list[Answer],
     takes: int,
     outcome: str,
-    said: str | None,
+    message: str | None,
     calls: int | None,
 ) -> None:
     pulsar = cluster(answers, takes)
     done = pulsar.unload() if kind == "unload" else pulsar.split()
     assert isinstance(done, Done)
-    if said is None:
-        said = "it took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
-    assert (done.outcome, said in (done.reason or "")) == (outcome, True), done.reason
+    if message is None:
+        message = "it took it back after each of 4 unloads" if kind == "unload" else "fewer than two topics"
+    assert (done.outcome, message in (done.reason or "")) == (outcome, True), done.reason
     assert len(pulsar.changes) == (calls or (4 if kind == "unload" else 1))
 
 

@@ -41,8 +41,8 @@ def test_every_command_is_found_under_its_name_and_no_command_is_left_out() -> N
 
 
 def test_the_list_of_commands_says_of_each_what_it_is_for_in_one_line() -> None:
-    said = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
-    chapter = said.split("Commands:\n")[1].split("\n\n")[0].splitlines()
+    message = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
+    chapter = message.split("Commands:\n")[1].split("\n\n")[0].splitlines()
     assert [line.split()[0] for line in chapter] == sorted(NAMES)
     assert all(line.endswith(".") and not line.endswith("...") for line in chapter)
 

@@ -101,7 +101,7 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (b"", "makes none"),
         (b"null", "makes none"),
@@ -110,9 +110,9 @@ def test_topics_are_reported_of_bundles_near_a_split_limit_and_of_the_heaviest(
     ],
 )
 def test_what_is_no_load_report_of_the_modular_load_manager_is_called_by_name(
-    answer: bytes, said: str
+    answer: bytes, message: str
 ) -> None:
-    with pytest.raises(ForeignReport, match=said):
+    with pytest.raises(ForeignReport, match=message):
         read_report(answer)
 
 
@@ -143,12 +143,12 @@ def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: s
 
 def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() -> None:
     report = json.dumps({"loadReportType": "LocalBrokerData", "lastStats": {}}).encode()
-    said: list[dict[str, object]] = []
+    message: list[dict[str, object]] = []
 
     class Sink:
         def send(self, key: str, value: bytes) -> None:
             assert key == "east-1"
-            said.append(json.loads(value))
+            message.append(json.loads(value))
 
         def flush(self) -> None:
             """All is here."""
@@ -174,6 +174,6 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
         sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"
         sweeper.close()
-    assert [each["subject"] for each in said] == [names[0], "tick"] * 2
+    assert [each["subject"] for each in message] == [names[0], "tick"] * 2
     for sweep in sweeps:
         assert (set(sweep.asked), dict(sweep.failed)) == (set(names), {names[1]: "no complete answer yet"})

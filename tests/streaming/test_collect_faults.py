@@ -113,7 +113,7 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
 
 
 @pytest.mark.parametrize(
-    ("configured", "told"),
+    ("configured", "shown"),
     [
         ({}, None),
         ({"supportedNamespaceBundleSplitAlgorithms": "[]"}, []),
@@ -126,14 +126,14 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
     ids=["an older broker that does not say", "none", "as Pulsar writes a list", "a single name"],
 )
 def test_it_says_which_splits_each_broker_allows(
-    brokers: Callable[..., Broker], configured: dict[str, str], told: list[str] | None
+    brokers: Callable[..., Broker], configured: dict[str, str], shown: list[str] | None
 ) -> None:
     found: list[Broker] = []
 
     def one_broker(asked: Asked) -> Answer:
         if asked.path.endswith("/configuration/runtime"):
-            said = {"clusterName": "c", "loadManagerClassName": MODULAR, **configured}
-            return 200, {}, json.dumps(said).encode()
+            message = {"clusterName": "c", "loadManagerClassName": MODULAR, **configured}
+            return 200, {}, json.dumps(message).encode()
         if asked.path == "/admin/v2/brokers/c":
             return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
         return without_brokers(asked)
@@ -145,7 +145,7 @@ def test_it_says_which_splits_each_broker_allows(
     collecting.join_facts()
     collecting.close()
     (broker,) = heard.facts[0]["brokers"].values()
-    assert broker["split_algorithms"] == told
+    assert broker["split_algorithms"] == shown
 
 
 OWN = "public/default"
@@ -161,16 +161,16 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
     """A topic whose statistics cannot be had is left out; a user's topic in the same bundle is none of its own."""
 
     def with_own_topics(asked: Asked) -> Answer:
-        said: object = None
+        message: object = None
         if asked.path == f"/admin/v2/persistent/{OWN}":
-            said = [IN, COMMITS, USERS]
+            message = [IN, COMMITS, USERS]
         elif asked.path == f"/admin/v2/namespaces/{OWN}/bundles":
-            said = {"boundaries": ["0x00000000", "0xffffffff"]}
+            message = {"boundaries": ["0x00000000", "0xffffffff"]}
         elif asked.path == f"/admin/v2/persistent/{OWN}/trimtab.input-partition-0/stats":
-            said = {"msgRateIn": 40.5, "msgThroughputIn": 9e4, "publishers": [], "storageSize": 7}
+            message = {"msgRateIn": 40.5, "msgThroughputIn": 9e4, "publishers": [], "storageSize": 7}
         elif asked.path.endswith("/stats"):
             return 500, {}, b"{}"
-        return without_brokers(asked) if said is None else (200, {}, json.dumps(said).encode())
+        return without_brokers(asked) if message is None else (200, {}, json.dumps(message).encode())
 
     heard = Heard()
     for url in ("pulsar://127.0.0.1:6650", "kafka://127.0.0.1:9092"):

@@ -238,9 +238,9 @@ def test_what_the_controller_would_say_of_the_settings_is_what_the_command_says(
     refused = stands(control(time_s=1, data={"settings": overlay})).refused
     with pytest.raises(BadChange) as caught:
         planned(with_settings(["pulsar.avg_shedder.low_threshold_points=90"]))
-    said = str(caught.value).removeprefix("east-1: ").removesuffix(" (bad-settings)")
+    message = str(caught.value).removeprefix("east-1: ").removesuffix(" (bad-settings)")
     assert refused is not None
-    assert refused.endswith(said)
+    assert refused.endswith(message)
 
 
 def test_a_setting_that_is_not_in_the_overlay_cannot_be_taken_out() -> None:

@@ -82,7 +82,7 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "header", "said"),
+    ("value", "header", "message"),
     [
         (b"junk", b"1", "malformed"),
         (record(bundle="t/n"), b"1", "is no bundle"),
@@ -92,6 +92,6 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
         (record(), b"x", "invalid literal"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, said: str) -> None:
-    with pytest.raises(BadOrder, match=said):
+def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
+    with pytest.raises(BadOrder, match=message):
         read_order(value, cluster="east-1", epoch_header=header)

@@ -95,8 +95,8 @@ def test_an_outage_or_a_full_disk_is_never_final_however_often_it_comes(cause: C
 
 def test_the_same_failure_is_final_when_it_has_come_often_enough_with_other_numbers_in_it() -> None:
     repeats = Repeats()
-    said = [repeats.note(broken(n), batch_id=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
-    assert said == [False] * (REPEATS_MAX - 1) + [True]
+    message = [repeats.note(broken(n), batch_id=4, is_sound=lambda: True) for n in range(REPEATS_MAX)]
+    assert message == [False] * (REPEATS_MAX - 1) + [True]
 
 
 def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the_count_anew() -> None:
@@ -116,10 +116,10 @@ def test_a_batch_another_failure_or_something_else_that_does_not_work_begins_the
 
 def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names() -> None:
     text = "Error reading delta file file:/data/ckpt/state/0/1/3.changelog of HDFSStateStore; see /var/log/x"
-    said = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
-    assert "Look at file:/data/ckpt/state/0/1/3.changelog: if it is damaged, put back a copy" in said
-    assert "/var/log/x" not in said
-    assert "5 times in a row" in said
+    message = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
+    assert "Look at file:/data/ckpt/state/0/1/3.changelog: if it is damaged, put back a copy" in message
+    assert "/var/log/x" not in message
+    assert "5 times in a row" in message
     assert "If the checkpoint is damaged, put back" in repeated_remedy(
         failure(Cause("x", "y")), 5, "/data/ckpt"
     )
@@ -127,5 +127,7 @@ def test_the_remedy_names_the_files_of_the_checkpoint_that_the_failure_names() -
 
 def test_the_remedy_names_the_cluster_whose_memory_cannot_be_decoded() -> None:
     text = f"Traceback ...\nmsgspec.DecodeError: Input data was truncated\n{at_cluster('east-1')}"
-    said = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
-    assert "Look at the cluster east-1: if its memory in the checkpoint is damaged, put back a copy" in said
+    message = repeated_remedy(failure(Cause("x", text)), 5, "/data/ckpt")
+    assert (
+        "Look at the cluster east-1: if its memory in the checkpoint is damaged, put back a copy" in message
+    )

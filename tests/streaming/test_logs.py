@@ -104,8 +104,8 @@ def test_of_warnings_that_differ_in_numbers_only_the_first_of_a_minute_are_told_
     None
 ):
     limit = RateLimit()
-    told = [limit.admits(warning(f"node {n} does not answer"), n / 10) for n in range(100)]
-    assert told == [True] * EQUAL_PER_MINUTE + [False] * (100 - EQUAL_PER_MINUTE)
+    shown = [limit.admits(warning(f"node {n} does not answer"), n / 10) for n in range(100)]
+    assert shown == [True] * EQUAL_PER_MINUTE + [False] * (100 - EQUAL_PER_MINUTE)
     assert limit.admits(warning("something else"), 10)
     assert limit.admits(warning("node 7 does not answer", name="other"), 10)
     assert limit.left_out(59) == []
@@ -133,8 +133,8 @@ def test_no_library_is_silenced_and_their_warnings_reach_the_log(
             logging.getLogger(name).info("a request")
     finally:
         root.handlers[:], root.level = before[0], before[1]
-    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    warnings = [line for line in said if line["level"] == "WARNING"]
+    message = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    warnings = [line for line in message if line["level"] == "WARNING"]
     assert [line["logger"] for line in warnings] == ["kafka", "py4j", "httpx", "httpcore", "org.apache.spark"]
 
 

@@ -214,8 +214,8 @@ def moving(time_s: float, *, size: int, leader: int | None = None) -> list[bytes
         ]
         data = {"broker": broker, "replicas": replicas, "network": {"in_bytes_per_s": LARGEST}}
         brokers.append(event(KAFKA_LOAD_REPORT, time_s=time_s, subject=str(broker), data=data))
-    told = event(REASSIGNMENT, time_s=time_s, subject="reassignments", data={"moves": moves})
-    return [*brokers, told]
+    shown = event(REASSIGNMENT, time_s=time_s, subject="reassignments", data={"moves": moves})
+    return [*brokers, shown]
 
 
 def test_kafka_sizes_that_overflow_64_bits_in_a_sum_are_as_good_as_endless():
@@ -225,9 +225,9 @@ def test_kafka_sizes_that_overflow_64_bits_in_a_sum_are_as_good_as_endless():
         desk.take(*moving(10 * number + 5, size=size))
     assert desk.refusals == []
     assert {each["outcome"] for each in desk.summaries} == {"decided"}
-    told = [each["throttle"] for each in desk.summaries]
-    assert told[-1]["bytes_left"] == LARGEST
-    assert max(least for each in told for least in each["min_bytes_per_s"].values() if least) == LARGEST
+    shown = [each["throttle"] for each in desk.summaries]
+    assert shown[-1]["bytes_left"] == LARGEST
+    assert max(least for each in shown for least in each["min_bytes_per_s"].values() if least) == LARGEST
 
 
 @pytest.mark.parametrize("name", ["deadline_s", "headroom_ratio"])

@@ -47,7 +47,7 @@ def test_a_redirect_is_followed_with_method_body_and_authorization(
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "failure", "said"),
+    ("status", "body", "failure", "message"),
     [
         (401, b'{"reason": "HTTP 401 Unauthorized"}', "unauthorized", "token_file or token_env"),
         (403, b'{"reason": "not a super-user"}', "forbidden", "superUserRoles"),
@@ -60,14 +60,14 @@ def test_a_redirect_is_followed_with_method_body_and_authorization(
     ],
 )
 def test_every_refusal_names_the_call_what_was_said_and_the_remedy(
-    brokers: Callable[..., Broker], status: int, body: bytes, failure: str, said: str
+    brokers: Callable[..., Broker], status: int, body: bytes, failure: str, message: str
 ) -> None:
     broker = brokers(lambda _: (status, {}, body))
     with pytest.raises(AdminError) as raised:
         admin_of(broker.url).unload(BUNDLE, destination="b2:8080")
     assert (raised.value.failure, raised.value.status) == (failure, status)
     assert f"PUT {broker.url}/admin/v2/namespaces/t/n/0x00000000_0x40000000/unload" in str(raised.value)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "Remedy: " in str(raised.value)
 
 
@@ -142,7 +142,7 @@ def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         (PulsarTarget(token_file="/nowhere/token"), "token_file /nowhere/token cannot be read"),  # noqa: S106
         (PulsarTarget(token_env="NO_SUCH_TOKEN"), "NO_SUCH_TOKEN, which is unset or empty"),  # noqa: S106
@@ -150,9 +150,9 @@ def test_a_token_is_read_anew_for_every_call_and_is_part_of_no_error(
     ],
 )
 def test_credentials_that_cannot_be_read_are_named_before_anything_is_asked(
-    target: PulsarTarget, said: str
+    target: PulsarTarget, message: str
 ) -> None:
-    with pytest.raises(CredentialsError, match=said):
+    with pytest.raises(CredentialsError, match=message):
         HttpClient(target, environ={})
 
 
@@ -164,7 +164,7 @@ def test_a_broker_is_asked_at_the_port_of_its_id_unless_another_is_set() -> None
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"admin_url": "http://user:word@host:8080"}, "'http://…@host:8080'"),
         ({"admin_url": "host:8080"}, "expected http://host:port"),
@@ -176,10 +176,10 @@ def test_a_broker_is_asked_at_the_port_of_its_id_unless_another_is_set() -> None
     ],
 )
 def test_a_target_that_makes_no_sense_is_refused_without_showing_secrets(
-    settings: dict[str, object], said: str
+    settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValueError) as raised:  # noqa: PT011  what it says is the point
         PulsarTarget(**settings)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "word@" not in str(raised.value)
     assert TOKEN not in str(raised.value)

@@ -33,10 +33,10 @@ def test_the_whole_of_a_log_is_from_before_its_first_entry_to_its_last() -> None
 
 
 @pytest.mark.parametrize(
-    ("start", "said"), [("4:9", "was trimmed"), ("13:0", "made anew"), ("6:0", "made anew")]
+    ("start", "message"), [("4:9", "was trimmed"), ("13:0", "made anew"), ("6:0", "made anew")]
 )
-def test_a_position_whose_ledger_is_gone_is_lost_data(start: str, said: str) -> None:
-    with pytest.raises(DataLoss, match=said):
+def test_a_position_whose_ledger_is_gone_is_lost_data(start: str, message: str) -> None:
+    with pytest.raises(DataLoss, match=message):
         LOG.require(Position.parse(start), "persistent://t/n/x")
     LOG.require(Position.parse("9:3"), "persistent://t/n/x")
 
@@ -71,7 +71,7 @@ def test_a_ledger_that_was_empty_and_is_gone_loses_nothing(acknowledged: str) ->
 
 
 @pytest.mark.parametrize(
-    ("written", "acknowledged", "said"),
+    ("written", "acknowledged", "message"),
     [
         ("9:3", None, "somebody removed the subscription"),
         ("9:3", "4:2", "was trimmed"),
@@ -80,11 +80,11 @@ def test_a_ledger_that_was_empty_and_is_gone_loses_nothing(acknowledged: str) ->
     ],
 )
 def test_a_ledger_that_may_have_held_something_unread_is_lost_data(
-    written: str, acknowledged: str | None, said: str
+    written: str, acknowledged: str | None, message: str
 ) -> None:
     moved = None if acknowledged is None else Position.parse(acknowledged)
     log = Log(LOG.ledgers, written=Position.parse(written), acknowledged=moved)
-    with pytest.raises(DataLoss, match=said):
+    with pytest.raises(DataLoss, match=message):
         log.require(EMPTY, "persistent://t/n/x")
     assert log.nearest(EMPTY) == log.first, "where one goes on who takes the loss"
     assert log.nearest(Position(9, 1)) == Position(9, 1)

@@ -45,12 +45,12 @@ def pair(time_s: float) -> list[bytes]:
     ]
 
 
-def said(output: bytes) -> list[dict[str, Any]]:
+def output_of(output: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
 def kinds(output: bytes) -> list[str]:
-    return [event["type"].split(".")[1] for event in said(output)]
+    return [event["type"].split(".")[1] for event in output_of(output)]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_recording_becomes_actions_and_rounds_and_the_open_round_closes_at_its
         "5 records: 4 used, 0 superseded, 0 late, 1 rejected; 4 events written",
         "  rejected not-json: 1",
     ]
-    refused = said(done.stdout_bytes)[0]["data"]
+    refused = output_of(done.stdout_bytes)[0]["data"]
     assert (refused["topic"], refused["partition"], refused["offset"]) == (str(recording), 0, 3)
     assert base64.b64decode(refused["head_base64"]) == b"nonsense"
 
@@ -118,7 +118,7 @@ def test_a_broken_gzip_file_is_named_and_ends_with_2(tmp_path: Path, broken: byt
 
 def test_keep_open_closes_only_what_the_input_closes(config: Path, recording: Path):
     done = replay("--config", str(config), "--keep-open", "--only", "rounds", str(recording))
-    assert [event["data"]["round"] for event in said(done.stdout_bytes)] == [0]
+    assert [event["data"]["round"] for event in output_of(done.stdout_bytes)] == [0]
 
 
 def test_what_waits_in_a_round_that_is_kept_open_is_said(config: Path, recording: Path):
@@ -139,7 +139,7 @@ def test_an_empty_input_says_nothing_and_is_no_failure():
 def test_an_action_has_the_mode_it_was_decided_in(config: Path, recording: Path):
     for mode in ("act", "dry-run"):
         done = replay("--config", str(config), "--mode", mode, "--only", "actions", str(recording))
-        assert [event["data"]["dry_run"] for event in said(done.stdout_bytes)] == [mode == "dry-run"]
+        assert [event["data"]["dry_run"] for event in output_of(done.stdout_bytes)] == [mode == "dry-run"]
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def test_a_line_above_the_limit_is_refused_whole_and_the_next_one_is_read(tmp_pa
     huge = b"x" * 3_000_000
     exactly, above = b" " * 99_999 + b"x", b"y" * 100_001
     done = replay("--only", "rejected", given=lines(huge, exactly, above, b"z"), directory=tmp_path)
-    refused = [event["data"] for event in said(done.stdout_bytes)]
+    refused = [event["data"] for event in output_of(done.stdout_bytes)]
     assert [each["reason"] for each in refused] == ["too-large", "not-json", "too-large", "not-json"]
     assert [each["size_bytes"] for each in refused] == [3_000_000, 100_000, 100_001, 1]
     wanted = [hashlib.sha256(line).hexdigest() for line in (huge, exactly, above, b"z")]
@@ -196,7 +196,7 @@ def test_the_head_of_a_refused_record_is_64_kib_however_low_the_limit_is(tmp_pat
     done = replay(
         "--only", "rejected", given=lines(eleven, short, long) + b"last one, not ended", directory=tmp_path
     )
-    refused = [event["data"] for event in said(done.stdout_bytes)]
+    refused = [event["data"] for event in output_of(done.stdout_bytes)]
     assert [each["reason"] for each in refused] == ["too-large"] * 4
     heads = [base64.b64decode(each["head_base64"]) for each in refused]
     assert heads == [eleven, short, long[:65536], b"last one, not ended"]
@@ -241,7 +241,7 @@ def test_a_hundred_thousand_bundles_in_one_report_and_a_thousand_brokers_at_once
     ]
     done = replay("--config", str(config), given=lines(giant, *swarm, tick(time_s=70)))
     assert done.exit_code == 0
-    *actions, summary = said(done.stdout_bytes)
+    *actions, summary = output_of(done.stdout_bytes)
     data = summary["data"]
     assert data["brokers_reporting_count"] == 1001
     assert len(actions) == data["actions_count"] == data["candidates"]["outcomes"]["acted"] == 20

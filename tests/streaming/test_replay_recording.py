@@ -157,11 +157,11 @@ def split_story(max_messages_per_s: float) -> tuple[list[Event], list[Event]]:
 def test_in_the_surge_the_hot_bundle_is_not_split_because_one_topic_carries_it_and_that_topic_is_named():
     splits, summaries = split_story(1000)
     rows = [row for summary in summaries for row in summary["splits"]["heaviest"]]
-    told = {row["detail"] for row in rows if row["outcome"] == "one-topic"}
+    shown = {row["detail"] for row in rows if row["outcome"] == "one-topic"}
     assert splits == []
     assert {row["outcome"] for row in rows} == {"no-topic-stats", "one-topic"}
-    assert told == {detail for detail in told if detail.startswith(f"{HOT_TOPIC} carries 9")}
-    assert told
+    assert shown == {detail for detail in shown if detail.startswith(f"{HOT_TOPIC} carries 9")}
+    assert shown
 
 
 def test_below_its_load_the_same_bundle_is_cut_once_and_the_hot_topic_gets_a_bundle_of_its_own():

@@ -104,10 +104,10 @@ def test_config_hides_what_spark_hides(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "trimtab.toml").write_text(
         f'[spark.extra]\n"spark.authenticate.secret" = "{SECRET}"\n"spark.x" = "shown"\n'
     )
-    said = CliRunner().invoke(main, ["config"]).stdout
-    assert SECRET not in said
-    assert '# spark.extra."spark.authenticate.secret" is set and not shown' in said
-    assert 'spark.extra."spark.x" = "shown"' in said
+    message = CliRunner().invoke(main, ["config"]).stdout
+    assert SECRET not in message
+    assert '# spark.extra."spark.authenticate.secret" is set and not shown' in message
+    assert 'spark.extra."spark.x" = "shown"' in message
 
 
 def test_no_repr_of_settings_shows_a_secret(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ HERE = Subject(bootstrap="b:9093", principal="User:trimtab")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (
             TopicAuthorizationFailedError(),
@@ -229,9 +229,11 @@ HERE = Subject(bootstrap="b:9093", principal="User:trimtab")
         ),
     ],
 )
-def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(error: KafkaError, said: str) -> None:
+def test_what_kafka_refuses_is_told_as_the_permission_that_is_missing(
+    error: KafkaError, message: str
+) -> None:
     acls = "kafka-acls.sh --bootstrap-server b:9093 --add --allow-principal 'User:trimtab'"
-    wanted = f"User:trimtab lacks the permission {said.format(acls=acls)}"
+    wanted = f"User:trimtab lacks the permission {message.format(acls=acls)}"
     assert explain_denied(error, HERE, "Write", topic="trimtab.input", group="g-1") == wanted
 
 

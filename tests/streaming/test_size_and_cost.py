@@ -68,7 +68,7 @@ LONG = "x" * 4_000_000
 
 
 @pytest.mark.parametrize(
-    ("value", "reason", "said"),
+    ("value", "reason", "message"),
     [
         (report(LONG, id="x"), "bad-data", "subject is 'xxx"),
         (report(id=LONG), "not-cloudevent", "id is 'xxx"),
@@ -82,11 +82,11 @@ LONG = "x" * 4_000_000
     ids=["broker", "id", "bundle", "topic", "isolation policy", "configured broker", "group", "own bundle"],
 )
 def test_a_name_that_would_make_actions_or_summaries_too_large_is_refused_by_name(
-    value: bytes, reason: str, said: str
+    value: bytes, reason: str, message: str
 ):
     found = reason_and_detail(value)
     assert found[0] == reason
-    assert said in found[1]
+    assert message in found[1]
 
 
 def test_what_an_operator_writes_is_kept_as_far_as_a_summary_shows_it():

@@ -15,10 +15,10 @@ def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
     last = each[-1]
 
     def look() -> str | None:
-        said = next(found, last)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        message = next(found, last)
+        if isinstance(message, Exception):
+            raise message
+        return message
 
     return Watch(look, every_s=every_s, again_s=0.001)
 
@@ -59,8 +59,8 @@ def test_a_topic_made_anew_is_told_from_the_one_before_and_one_without_an_id_is_
     assert describe_exchanged({"input": "a", "control": "b"}, {"input": "a", "control": "b"}) is None
     assert describe_exchanged({}, {"input": "a"}) is None, "a checkpoint from before ids were noted"
     assert describe_exchanged({"input": "a"}, {}) is None, "brokers without ids"
-    said = describe_exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
-    assert said is not None
-    assert "input had the id a and has c" in said
-    assert "control" not in said
-    assert "--fresh" in said
+    message = describe_exchanged({"input": "a", "control": "b"}, {"input": "c", "control": "b"})
+    assert message is not None
+    assert "input had the id a and has c" in message
+    assert "control" not in message
+    assert "--fresh" in message

@@ -137,7 +137,7 @@ def controller(pulsar: LocalPulsar, stage: Stage, warm: Warm) -> Iterator[WarmRu
 @contextmanager
 def trio(lab: Lab, stage: Stage, running: WarmRun, directory: Path) -> Iterator[Trio]:
     """Put collector and executor beside the controller and, if the block ends well, stop them in order."""
-    until(lambda: "has epoch" in running.said, what="the controller", running=[lab.pulsar, running])
+    until(lambda: "has epoch" in running.output, what="the controller", running=[lab.pulsar, running])
     with ExitStack() as stack:
         children = []
         for name in ("collect", "execute"):

@@ -162,7 +162,7 @@ def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
 
 
 @pytest.mark.parametrize(
-    ("admin_url", "said"),
+    ("admin_url", "message"),
     [
         ("http://127.0.0.1:1", "check admin_url"),
         ("{kafka}", "admin_url"),
@@ -170,14 +170,14 @@ def test_a_sweep_to_standard_output_can_be_replayed_without_any_kafka(
     ],
 )
 def test_a_wrong_address_is_refused_at_the_start_with_the_remedy(
-    pulsar: LocalPulsar, stage: Stage, admin_url: str, said: str | None
+    pulsar: LocalPulsar, stage: Stage, admin_url: str, message: str | None
 ) -> None:
     url = admin_url.format(kafka=f"http://{stage.bootstrap}", pulsar=pulsar.admin_url)
     target = PulsarTarget(admin_url=url, timeout_s=3)
-    if said is None:
+    if message is None:
         collector(target, Heard()).close()
         return
-    with pytest.raises(StartRefused, match=said):
+    with pytest.raises(StartRefused, match=message):
         collector(target, Heard())
 
 
@@ -196,12 +196,12 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
     no_topic = stage.settings(base=target, file="a.toml", topics__input="nowhere")
     no_target = stage.settings(base="", file="b.toml")
-    for settings, code, said in (
+    for settings, code, message in (
         (no_topic, 5, "trimtab topics create"),
         (no_target, 2, f'[targets."{CLUSTER}".pulsar]'),
     ):
         asked = ("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
-        assert said in command(*asked, code=code).stderr
+        assert message in command(*asked, code=code).stderr
 
 
 @pytest.mark.slow  # a server of its own; what is said is tested without one, too

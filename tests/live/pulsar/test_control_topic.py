@@ -39,8 +39,8 @@ def test_executors_and_commands_read_the_control_topic_compacted_and_the_control
     commander.control(paused=False, who="ops", why="after")
     stage.flush()
 
-    said = [json.loads(record.value or b"")["data"]["why"] for record in ControlTopic(settings).read()]
-    assert said == [str(EVENTS_COUNT - 1), "after"]
+    reasons = [json.loads(record.value or b"")["data"]["why"] for record in ControlTopic(settings).read()]
+    assert reasons == [str(EVENTS_COUNT - 1), "after"]
     with PulsarControl(settings, cluster=CLUSTER) as control:
         newest = control.newest()
     assert newest is not None

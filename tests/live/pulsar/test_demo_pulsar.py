@@ -12,7 +12,7 @@ from deploy.local.demo_pulsar.hearing import Loads
 from deploy.local.demo_pulsar.traffic import RATES_MESSAGES_PER_S, TOTAL_MESSAGES_PER_S
 from streaming.contract.messages import TickData
 from streaming.settings import load
-from tests.live.terminal import assert_ctrl_c_ends, said_without_terminal
+from tests.live.terminal import assert_ctrl_c_ends, output_without_terminal
 
 STOP_S_MAX = 60.0
 """Three processes of trimtab, then brokers, bookie and ZooKeeper in turn."""
@@ -64,11 +64,11 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
 def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "t"
     temporary.mkdir()
-    said = said_without_terminal("deploy.local.demo_pulsar", temporary, timeout_s=800)
-    assert re.search(r"balanced, first after \d+ s: spread", said)
-    assert "decided: split shop/orders/" in said
-    assert "  split: shop/orders/" in said
-    assert "moved: shop/orders/" in said
+    message = output_without_terminal("deploy.local.demo_pulsar", temporary, timeout_s=800)
+    assert re.search(r"balanced, first after \d+ s: spread", message)
+    assert "decided: split shop/orders/" in message
+    assert "  split: shop/orders/" in message
+    assert "moved: shop/orders/" in message
 
 
 @pytest.mark.live

@@ -140,10 +140,10 @@ def test_the_epoch_is_remembered_over_a_restart_a_pause_is_obeyed_at_once_and_dr
     resumed = commander.unload(bundle, owner=owner, to=other, epoch=7)
     commander.execute()
     results = commander.results()
-    said = [str(results[action]["reason"]) for action in (shown, old, paused)]
-    assert said[0].startswith("executor-dry-run: ")
-    assert said[1].startswith("old-epoch: ")
-    assert said[2] == "paused: the cluster is paused by ann: an upgrade", "a tombstone resumes nothing"
+    message = [str(results[action]["reason"]) for action in (shown, old, paused)]
+    assert message[0].startswith("executor-dry-run: ")
+    assert message[1].startswith("old-epoch: ")
+    assert message[2] == "paused: the cluster is paused by ann: an upgrade", "a tombstone resumes nothing"
     assert results[resumed]["outcome"] == "succeeded"
     assert lab.owner(bundle) == other
 
@@ -186,9 +186,9 @@ def test_the_command_says_what_is_wrong_and_ends_with_the_code_for_it(
             "trimtab topics create",
         ),
     )
-    for config, code, said in cases:
+    for config, code, message in cases:
         asked = ("execute", "pulsar", CLUSTER, "--config", str(config), "--once")
-        assert said in command(*asked, code=code).stderr
+        assert message in command(*asked, code=code).stderr
     assert commander.results()[action]["outcome"] == "skipped"
 
 

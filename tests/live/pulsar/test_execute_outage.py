@@ -81,7 +81,7 @@ class Asker:
         except pulsar_client.PulsarException:
             return None
 
-    def told(self) -> Counter[str]:
+    def shown(self) -> Counter[str]:
         """How often the result of each action was told; nothing while Pulsar does not answer."""
         self._stage.connect_anew()
         try:
@@ -91,7 +91,7 @@ class Asker:
         return Counter(each["subject"] for each in events if each["type"] == type_of(ActionResultMessage))
 
     def wait_for(self, action: str) -> None:
-        until(lambda: action in self.told(), what=f"the result of {action}", timeout_s=RECOVERY_S)
+        until(lambda: action in self.shown(), what=f"the result of {action}", timeout_s=RECOVERY_S)
 
     def others_write(self, stop: threading.Event) -> None:
         """Events of somebody else to the topic of the results; what is not taken is lost."""
@@ -149,6 +149,6 @@ def test_after_a_bookies_outage_the_executor_tells_results_again_and_repeats_no_
             asker.wait_for(asked[-1])
             until(loop._actions.is_at_end, what="all to be dealt with for good")
             until(lambda: loop.readiness()[0].ok, what="the executor to be ready")
-        told = asker.told()
-    assert set(told) == set(asked)
-    assert max(told.values()) <= 2, "each told once or, where that was not known, twice"
+        shown = asker.shown()
+    assert set(shown) == set(asked)
+    assert max(shown.values()) <= 2, "each told once or, where that was not known, twice"

@@ -15,7 +15,7 @@ from streaming.pulsar.link import input_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import load
 from tests.live.driving import Warm, command
-from tests.live.golden_events import decided, golden_action, publish, results, said_to_the_controller
+from tests.live.golden_events import decided, events_for_the_controller, golden_action, publish, results
 from tests.live.operating import operate
 from tests.live.pulsar.grants import Role, documented
 from tests.live.pulsar.lab import CLUSTER, TENANT, Lab
@@ -59,8 +59,8 @@ def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and
     assert remedy in command("topics", "create", "--config", config, code=REFUSED).stderr
     with warm.start("run", "--config", config) as run:
         assert run.wait() == REFUSED
-        assert remedy in run.said
-        assert secured.token_of(controller.name) not in run.said
+        assert remedy in run.output
+        assert secured.token_of(controller.name) not in run.output
     tenant = {"allowedClusters": [secured.cluster], "adminRoles": [controller.name]}
     stage.lab.post(f"tenants/{TENANT}", tenant)
     assert command("topics", "create", "--config", config).stdout.count(": created") == 9
@@ -71,8 +71,8 @@ def test_an_administrator_of_the_tenant_makes_the_topics_runs_the_controller_and
     stranger.write_text(Path(config).read_text().replace(str(secured.ca_file), str(tmp_path / "other.pem")))
     with warm.start("run", "--config", str(stranger)) as run:
         assert run.wait() == REFUSED
-        assert "CERTIFICATE_VERIFY_FAILED" in run.said
-        assert "ca_file" in run.said
+        assert "CERTIFICATE_VERIFY_FAILED" in run.output
+        assert "ca_file" in run.output
 
 
 def test_an_operators_commands_write_nothing_before_naming_the_permission_that_is_missing(
@@ -122,7 +122,7 @@ def test_a_collector_works_with_its_permission_and_names_it_where_it_is_missing(
     for missing in collector.one_less(documented("trimtab collect")):
         assert collector.command(missing) in command(*sweep, code=REFUSED).stderr
     command(*sweep)
-    assert said_to_the_controller(stage, "trimtab.tick.v1")[-1]["failed"] == {}
+    assert events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"] == {}
 
 
 def test_an_executor_works_with_its_permissions_and_names_the_one_that_is_missing(stage: PulsarStage) -> None:

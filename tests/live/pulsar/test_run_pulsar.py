@@ -73,16 +73,16 @@ def test_from_kafka_to_pulsar_a_successor_ends_the_controller_and_a_checkpoint_t
         successor = publisher_of(stage.loaded())
         query_id = json.loads((newest_start(stage.checkpoint) / "metadata").read_text())["id"]
         successor.open(at(query_id, 10**6))
-        assert run.wait() == FENCED, run.said
-        assert "another controller" in run.said
+        assert run.wait() == FENCED, run.output
+        assert "another controller" in run.output
         successor.close()
     assert stage.published() == wanted
     assert stage.rejected() == []
 
     shutil.rmtree(stage.checkpoint)
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "the checkpoint was deleted or replaced by a new one" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "the checkpoint was deleted or replaced by a new one" in run.output
     stage.close()
 
 
@@ -91,7 +91,7 @@ def test_a_batch_that_is_begun_is_finished_with_its_own_settings_and_the_next_ha
     on_pulsar: PulsarStage, warm: Warm
 ) -> None:
     changed = change_settings_at(on_pulsar, warm, "first-message:3", program=DYING)
-    assert "batch 3 is out: it runs once more with the settings of then" in changed.said
+    assert "batch 3 is out: it runs once more with the settings of then" in changed.output
     assert len(changed.acting) >= len(changed.out)
 
 

@@ -50,14 +50,14 @@ def decide_through(
             disturb()
         stage.send(parts[2])
         stage.wait_for_outputs(replayed(config, chain(*parts[:3])), running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     disturb()
     with warm.start("run", "--config", str(config)) as run:
         stage.send(parts[3])
         wanted = replayed(config, chain(*parts))
         assert wanted.actions_count > 0
         stage.wait_for_outputs(wanted, running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     assert stage.published() == wanted
     assert stage.rejected() == []
 
@@ -82,26 +82,26 @@ def test_input_that_was_taken_away_unread_is_refused_and_passed_over_when_told_t
     stage.send(before)
     with warm.start("run", "--config", str(config), "--from", "earliest") as run:
         stage.wait_for_outputs(replayed(config, before), running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     stage.send(gone)
     until(lambda: truncated(stage, lab), what="nothing to be left of the input")
     with warm.start("run", "--config", str(config)) as run:
-        assert run.wait() == REFUSED, run.said
-        assert "was trimmed" in run.said
-        assert "--skip-lost" in run.said
+        assert run.wait() == REFUSED, run.output
+        assert "was trimmed" in run.output
+        assert "--skip-lost" in run.output
 
     wanted = replayed(config, [*before, *after])
     with warm.start("run", "--config", str(config), "--skip-lost") as run:
         stage.send(after)
         stage.wait_for(stage.topics.audit, wanted.rounds_count + 1, running=[run])
-        assert run.terminate() == 0, run.said
+        assert run.terminate() == 0, run.output
     assert stage.published() == wanted
-    (said,) = [
+    (message,) = [
         event
         for event in map(json.loads, stage.values(stage.topics.audit))
         if event["type"] == "trimtab.input-skipped.v1"
     ]
-    assert {each["records_count"] for each in said["data"]["ranges"]} == {None}
+    assert {each["records_count"] for each in message["data"]["ranges"]} == {None}
 
 
 def truncated(stage: PulsarStage, lab: Lab) -> bool:
@@ -146,6 +146,6 @@ def test_what_is_deleted_or_switched_off_under_a_running_controller_is_noticed(
             lab.delete(f"persistent/{lab.namespace}/{stage.topics.input}/partitions?force=true")
         else:
             lab.delete(f"persistent/{lab.namespace}/{getattr(stage.topics, what)}?force=true")
-        assert run.wait() == REFUSED, run.said
+        assert run.wait() == REFUSED, run.output
         signs = ("topics missing", "deduplication is off", "was trimmed", "somebody removed the subscription")
-        assert any(sign in run.said for sign in signs), run.said
+        assert any(sign in run.output for sign in signs), run.output

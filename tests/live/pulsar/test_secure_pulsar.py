@@ -69,18 +69,18 @@ def test_with_a_super_users_token_over_tls_it_reads_reports_and_moves_a_bundle(
 
 
 @pytest.mark.parametrize(
-    ("role", "said"),
+    ("role", "message"),
     [("somebody", "superUserRoles"), (None, "token_file or token_env")],
 )
 def test_a_wrong_token_and_a_missing_permission_are_refused_with_the_remedy(
-    secured: SecurePulsar, tmp_path: Path, role: str | None, said: str
+    secured: SecurePulsar, tmp_path: Path, role: str | None, message: str
 ) -> None:
     token = "not.a.token" if role is None else secured.token_of(role)
     target = target_with(secured, token, tmp_path)
     done = collect(target, tmp_path, code=5)
-    assert said in done.stderr
+    assert message in done.stderr
     assert token not in done.stderr
-    with ExitStack() as stack, pytest.raises(AdminError, match=said):
+    with ExitStack() as stack, pytest.raises(AdminError, match=message):
         executor.start(
             stack, Settings(), ExecutorMetrics(CLUSTER), cluster=CLUSTER, target=target, dry_run=False
         )

@@ -268,5 +268,5 @@ def test_a_spark_query_reads_on_after_a_restart_without_a_gap_or_a_repetition(
     for part in (wanted[:100], wanted[100:]):
         produce(client, topic, part)
         with warm.start("-m", "tests.live.pulsar.sourcing", query, str(tmp_path / "c"), str(taken)) as run:
-            assert run.wait() == 0, run.said
+            assert run.wait() == 0, run.output
     assert taken.read_text().splitlines() == wanted

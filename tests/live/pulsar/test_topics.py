@@ -32,7 +32,7 @@ INACTIVE = {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInact
 
 def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
     """What `trimtab topics create` says of each topic by its short name; under "" what differs."""
-    said = {"": ""}
+    message = {"": ""}
     for line in command("topics", "create", "--config", str(stage.settings()), code=code).output.splitlines():
         topic, _, outcome = line.rpartition(": ")
         name = topic.rpartition("/")[2].partition(".bare")[0]
@@ -43,10 +43,10 @@ def create(stage: PulsarStage, *, code: int = 0) -> dict[str, str]:
             "deduplication switched on",
             "deletion while idle switched off",
         }:
-            said[name] = outcome
+            message[name] = outcome
         else:
-            said[""] += line
-    return said
+            message[""] += line
+    return message
 
 
 def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_is_told_what_else_it_lacks(
@@ -79,12 +79,12 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
     assert "trimtab topics create" in refused
     assert "retention" not in refused, "that is a warning"
 
-    said = create(bare, code=REFUSED)
-    assert said["trimtab.actions"] == "deduplication switched on"
-    assert "retention is 5 minutes, 10 MB" in said[""]
+    message = create(bare, code=REFUSED)
+    assert message["trimtab.actions"] == "deduplication switched on"
+    assert "retention is 5 minutes, 10 MB" in message[""]
     assert (
         f"set-retention persistent://{lab.namespace}/{bare.topics.actions} --time 10080m --size -1"
-        in said[""]
+        in message[""]
     )
     (warning,) = pulsar_topics.validate(settings)
     assert "retention is 5 minutes" in warning

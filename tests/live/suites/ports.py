@@ -126,13 +126,13 @@ class PortsSuite:
             assert not newest.paused
 
     def test_actions_come_in_order_and_again_until_they_are_committed(self, settings: Settings) -> None:
-        said = [b"%d" % number for number in range(5)]
-        append_to_input(settings, settings.topics.actions, [(CLUSTER, value) for value in said])
+        message = [b"%d" % number for number in range(5)]
+        append_to_input(settings, settings.topics.actions, [(CLUSTER, value) for value in message])
         with ExitStack() as stack:
             actions = _actions(settings, stack)
-            assert _poll(actions, 5) == said
+            assert _poll(actions, 5) == message
             actions.drop()
-            assert _poll(actions, 5) == said, "dropped and not committed"
+            assert _poll(actions, 5) == message, "dropped and not committed"
             actions.stay()
             actions.commit()
             until(actions.is_at_end, what="the end")

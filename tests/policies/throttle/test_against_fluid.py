@@ -106,15 +106,15 @@ def loads_left(copies: Sequence[Copy]) -> list[Load]:
 def test_from_half_a_minute_on_the_eta_is_right_within_a_tenth_three_times_of_four(rate: int) -> None:
     """Where it is not, a partition was done a moment ago and the slope has just changed."""
     copies = copies_of(WORKED_EXAMPLE)
-    watch, told = Watch(), []
+    watch, explanation = Watch(), []
     for second, _ in enumerate(seconds(copies, dict.fromkeys(ROLES, float(rate)))):
         if second % 10 == 0:
             loads = loads_left(copies)
             plan = plan_at({load.role: rate for load in loads}, loads)
             watch = extend_watch(watch, at_ms=second * 1000, loads=loads, plan=plan, is_changed=False)
-            told.append((second, eta_of(watch, plan)))
-    assert {found.basis for _, found in told} - {"done"} == {"predicted", "blended", "observed"}
-    checked = [(second - at, found.remaining_s) for at, found in told if at >= 30]
+            explanation.append((second, eta_of(watch, plan)))
+    assert {found.basis for _, found in explanation} - {"done"} == {"predicted", "blended", "observed"}
+    checked = [(second - at, found.remaining_s) for at, found in explanation if at >= 30]
     right = [found == pytest.approx(left, rel=0.1, abs=10) for left, found in checked]
     assert len(checked) > 100
     assert sum(right) > 0.75 * len(right)

@@ -30,7 +30,7 @@ class Cluster:
     memory: PacingMemory = field(default_factory=PacingMemory)
     lists: ThrottledLists = NOTHING
     now_ms: int = 0
-    told: PacingExplanation | None = None
+    explanation: PacingExplanation | None = None
 
     def round(
         self,
@@ -52,7 +52,7 @@ class Cluster:
         )
         stored = msgspec.json.decode(msgspec.json.encode(self.memory), type=PacingMemory)
         assert stored == self.memory
-        decision, self.memory, self.told = decide(snapshot, stored, self.settings)
+        decision, self.memory, self.explanation = decide(snapshot, stored, self.settings)
         if decision is not None:
             assert all(rate >= 1 for rate in decision.set_rates.values())
             self.lists = after(self.lists, decision)
@@ -60,8 +60,8 @@ class Cluster:
 
     @property
     def outcome(self) -> str:
-        assert self.told is not None
-        return self.told.outcome
+        assert self.explanation is not None
+        return self.explanation.outcome
 
 
 def after(lists: ThrottledLists, decision: ThrottleDecision) -> ThrottledLists:
@@ -103,19 +103,19 @@ def test_the_first_round_throttles_sources_and_added_replicas_at_the_recommended
             BrokerRole("follower", 3): 9_600_000,
         },
     )
-    assert cluster.told is not None
-    assert cluster.told.plan is not None
-    assert cluster.told.plan.total_s == 10 * GB / 1_600_000
+    assert cluster.explanation is not None
+    assert cluster.explanation.plan is not None
+    assert cluster.explanation.plan.total_s == 10 * GB / 1_600_000
 
 
 def test_the_worked_example_comes_out_of_pacing_too() -> None:
     cluster = Cluster()
     decision = cluster.round(*WORKED_EXAMPLE)
     assert set(rates(decision).values()) == {31_200_000}
-    assert cluster.told is not None
-    assert cluster.told.plan is not None
-    assert str(cluster.told.plan.bottleneck) == "leader:101"
-    assert round(cluster.told.plan.total_s or 0, 2) == 8076.92
+    assert cluster.explanation is not None
+    assert cluster.explanation.plan is not None
+    assert str(cluster.explanation.plan.bottleneck) == "leader:101"
+    assert round(cluster.explanation.plan.total_s or 0, 2) == 8076.92
     assert cluster.memory.safe_leader_mins == {101: 30 * MB, 102: 42 * MB, 103: 38 * MB}
 
 
@@ -187,9 +187,9 @@ def test_a_rate_that_passes_the_networks_cap_is_lowered_and_one_above_the_minimu
     for _ in range(10):
         assert cluster.round(MOVE, caps=below, room=below) is None
         assert cluster.outcome == "infeasible"
-    assert cluster.told is not None
-    assert cluster.told.plan is not None
-    assert [str(found.role) for found in cluster.told.plan.violations] == ["leader:1"]
+    assert cluster.explanation is not None
+    assert cluster.explanation.plan is not None
+    assert [str(found.role) for found in cluster.explanation.plan.violations] == ["leader:1"]
 
 
 def test_a_cap_just_above_the_minimum_is_set_once_and_not_again_every_round() -> None:
@@ -287,8 +287,8 @@ def test_an_unknown_write_rate_is_as_good_as_no_report() -> None:
     assert [cluster.round(unknown) for _ in range(2)] == [None, None]
     assert cluster.round(MOVE) is None
     assert cluster.memory.stale_rounds == 0
-    assert cluster.told is not None
-    assert cluster.told.needs is not None
+    assert cluster.explanation is not None
+    assert cluster.explanation.needs is not None
 
 
 def test_nothing_is_decided_from_nothing() -> None:
@@ -296,9 +296,9 @@ def test_nothing_is_decided_from_nothing() -> None:
     for _ in range(5):
         assert cluster.round(replace(MOVE, writes=None)) is None
         assert cluster.outcome == "unknown"
-    assert cluster.told is not None
-    assert cluster.told.needs is not None
-    assert [lack.partition for lack in cluster.told.needs.lacking] == ["t-0"]
+    assert cluster.explanation is not None
+    assert cluster.explanation.needs is not None
+    assert [lack.partition for lack in cluster.explanation.needs.lacking] == ["t-0"]
 
 
 def test_a_move_of_unknown_traffic_that_joins_is_throttled_at_once_all_the_same() -> None:
@@ -314,13 +314,13 @@ def test_a_move_that_is_not_the_planned_one_is_told_for_as_long_as_it_runs() -> 
     same, other = Cluster(), Cluster()
     same.round(MOVE, planned=planned)
     other.round(replace(MOVE, target=[1, 3]), planned=planned)
-    assert same.told is not None
-    assert other.told is not None
-    assert (same.told.differs_from_plan, other.told.differs_from_plan) == (False, True)
+    assert same.explanation is not None
+    assert other.explanation is not None
+    assert (same.explanation.differs_from_plan, other.explanation.differs_from_plan) == (False, True)
     other.round(replace(MOVE, target=[1, 3]), planned=planned)
-    assert other.told.differs_from_plan
+    assert other.explanation.differs_from_plan
     same.round(MOVE, OTHER, planned=planned)
-    assert same.told.differs_from_plan
+    assert same.explanation.differs_from_plan
 
 
 @pytest.mark.parametrize(

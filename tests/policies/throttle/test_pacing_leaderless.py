@@ -17,9 +17,9 @@ BACK = replace(DEAD, writes=7 * MB, size=20 * GB, leader=5)
 
 
 def told_of(cluster: Cluster) -> tuple[str, tuple[str, ...]]:
-    assert cluster.told is not None
-    assert cluster.told.needs is not None
-    return cluster.outcome, cluster.told.needs.without_leader
+    assert cluster.explanation is not None
+    assert cluster.explanation.needs is not None
+    return cluster.outcome, cluster.explanation.needs.without_leader
 
 
 def test_the_others_get_their_first_throttle_and_it_is_on_the_lists_for_the_day_it_has_a_leader() -> None:
@@ -50,11 +50,11 @@ def test_nobody_knows_when_it_is_done_or_whether() -> None:
     cluster = Cluster()
     cluster.round(MOVE, DEAD)
     for _ in range(3):
-        assert cluster.told is not None
-        assert cluster.told.plan is not None
-        assert cluster.told.eta is not None
-        assert (cluster.told.plan.feasible, cluster.told.plan.total_s) == (None, None)
-        assert (cluster.told.eta.remaining_s, cluster.told.eta.basis) == (None, "unknown")
+        assert cluster.explanation is not None
+        assert cluster.explanation.plan is not None
+        assert cluster.explanation.eta is not None
+        assert (cluster.explanation.plan.feasible, cluster.explanation.plan.total_s) == (None, None)
+        assert (cluster.explanation.eta.remaining_s, cluster.explanation.eta.basis) == (None, "unknown")
         cluster.round(MOVE, DEAD)
 
 
@@ -62,11 +62,11 @@ def test_what_was_observed_before_says_nothing_of_the_end_either() -> None:
     cluster = Cluster()
     for step in range(1, 8):
         cluster.round(replace(MOVE, present={3: step * GB}), replace(BACK, present={6: step * GB}))
-    assert cluster.told is not None
-    assert cluster.told.eta is not None
-    assert cluster.told.eta.basis == "observed"
+    assert cluster.explanation is not None
+    assert cluster.explanation.eta is not None
+    assert cluster.explanation.eta.basis == "observed"
     cluster.round(MOVE, DEAD)
-    assert (cluster.told.eta.remaining_s, cluster.told.eta.basis) == (None, "unknown")
+    assert (cluster.explanation.eta.remaining_s, cluster.explanation.eta.basis) == (None, "unknown")
 
 
 def test_the_others_still_keep_the_deadline() -> None:

@@ -51,10 +51,10 @@ def test_a_rate_that_is_gone_is_set_again_at_once(move: Partition) -> None:
 def test_it_is_set_again_even_where_the_network_leaves_too_little() -> None:
     memory = begun()
     narrow = Caps(default_bytes_per_s=MB)
-    decision, _, told = decide(round_of(lost=GONE, caps=narrow), memory, SETTINGS)
+    decision, _, explanation = decide(round_of(lost=GONE, caps=narrow), memory, SETTINGS)
     assert decision is not None
     assert (decision.trigger, decision.add) == ("throttle-lost", GONE)
-    assert told.outcome == "decided"
+    assert explanation.outcome == "decided"
 
 
 def test_a_rate_that_somebody_gave_to_one_broker_is_kept_and_given_to_no_other() -> None:

@@ -58,9 +58,9 @@ def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float
     for now in rounds:
         before, lists = cluster.memory, cluster.lists
         decision = cluster.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps)
-        told = cluster.told
-        assert told is not None
-        assert (decision is not None) == (told.outcome == "decided")
+        explanation = cluster.explanation
+        assert explanation is not None
+        assert (decision is not None) == (explanation.outcome == "decided")
         if decision is None:
             assert (cluster.memory.added, cluster.memory.rates()) == (before.added, before.rates())
             continue
@@ -70,9 +70,9 @@ def test_whatever_happens(rounds: list[Happening], rates: str, deadline_s: float
             changed = decision.set_rates != before.rates() or decision.add != ThrottledLists()
             assert changed, "a decision that changes nothing"
         if decision.trigger in {"first-throttle", "minimum-rose"}:
-            assert told.plan is not None
-            assert told.needs is not None
-            assert told.plan.feasible is (None if told.needs.without_leader else True)
+            assert explanation.plan is not None
+            assert explanation.needs is not None
+            assert explanation.plan.feasible is (None if explanation.needs.without_leader else True)
         changed_ms = cluster.now_ms
         again = replace(cluster, now_ms=cluster.now_ms - ROUND_MS, memory=before, lists=lists)
         assert again.round(*now.rows, reported=now.reported, caps=now.caps, room=now.caps) == decision

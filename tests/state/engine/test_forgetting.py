@@ -87,13 +87,13 @@ def test_a_forget_cluster_s_below_max_report_age_s_forgets_no_cluster_that_is_li
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [[sweep(5.0), sweep(15.0), sweep(25.0)], [overlay(5.0, paused=True)], [sweep(5.0), overlay(6.0)]],
     ids=["ticks", "control", "both"],
 )
-def test_of_a_name_that_never_reported_nothing_is_left_when_it_is_forgotten(said: list[Event]):
+def test_of_a_name_that_never_reported_nothing_is_left_when_it_is_forgotten(message: list[Event]):
     store = DictStore()
-    run([said], SETTINGS, store=store, is_closed=False)
+    run([message], SETTINGS, store=store, is_closed=False)
     assert store.header() is not None
     run([[forgotten(60.0)]], SETTINGS, store=store, is_closed=False)
     assert store.header() is None
@@ -117,8 +117,8 @@ def test_the_round_after_the_silence_tells_of_the_gap():
     assert (last["restarted"], last["gap_rounds"]) == (True, 14)
 
 
-def forgotten(time_s: float, **said: Any) -> Event:
-    return replace(overlay(time_s, **said), forget=True)
+def forgotten(time_s: float, **message: Any) -> Event:
+    return replace(overlay(time_s, **message), forget=True)
 
 
 def test_a_control_event_empties_the_memory_with_the_first_round_it_holds_for():

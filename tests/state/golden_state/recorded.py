@@ -90,23 +90,23 @@ def _text(hint: Any) -> str:
     return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text)
 
 
-def told(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """A value as JSON tells it, with the names of its fields."""
     if isinstance(value, PartitionTable):
         return [[[topic, partition], _numbers(numbers)] for (topic, partition), numbers in _rows(value)]
     names = _field_names(value)
     if names:
-        fields_of = {name: told(getattr(value, name)) for name in names}
+        fields_of = {name: shown(getattr(value, name)) for name in names}
         if isinstance(value, Fleet):  # version 2 had a field for each policy
-            fields_of |= {name.replace("-", "_"): told(each) for name, each in value.policies.items()}
+            fields_of |= {name.replace("-", "_"): shown(each) for name, each in value.policies.items()}
         return fields_of
     if isinstance(value, np.ndarray):
         return {"dtype": str(value.dtype), "values": value.tolist()}
     if isinstance(value, dict):
-        pairs = [[told(key), told(each)] for key, each in value.items()]
+        pairs = [[shown(key), shown(each)] for key, each in value.items()]
         return dict(pairs) if all(isinstance(key, str) for key in value) else pairs
     if isinstance(value, list | tuple):
-        return [told(each) for each in value]
+        return [shown(each) for each in value]
     return _text_of(value) if isinstance(value, bytes) else value
 
 
@@ -185,7 +185,7 @@ def write(*, release: bool = False) -> Path:
     for name, sample in SAMPLES.items():
         value = sample.encode(sample.build())
         (folder / f"{name}.bin").write_bytes(value)
-        (folder / f"{name}.json").write_bytes(_pretty(told(sample.decode(value))))
+        (folder / f"{name}.json").write_bytes(_pretty(shown(sample.decode(value))))
     return folder
 
 

@@ -157,7 +157,7 @@ def test_the_traces_of_these_tests_have_decisions_and_rounds_of_every_kind():
         source = SETTINGS[seed % len(SETTINGS)]
         found = run([with_results(trace_of(seed), source, ["failed", "succeeded"])], source)
         covered |= {action["trigger"] for action in actions(found)}
-        covered |= {said["throttle"]["outcome"] for said in found.summaries if said["throttle"]}
+        covered |= {message["throttle"]["outcome"] for message in found.summaries if message["throttle"]}
     assert covered >= KINDS
 
 

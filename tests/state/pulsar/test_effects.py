@@ -243,13 +243,13 @@ def test_what_succeeded_is_taken_for_good_where_nobody_looks_after_it():
 
 def test_an_unload_that_landed_elsewhere_is_good_and_is_told():
     found = after([{"b1": [OTHER], "b2": [COLD], "b3": [HOT]}, MOVED])
-    told = [summary["findings"]["heaviest"] for summary in found.summaries]
-    assert [[(each["kind"], each["subject"], each["broker"]) for each in round_] for round_ in told] == [
+    shown = [summary["findings"]["heaviest"] for summary in found.summaries]
+    assert [[(each["kind"], each["subject"], each["broker"]) for each in round_] for round_ in shown] == [
         [],
         [("landed-elsewhere", HOT, "b3")],
         [],
     ]
-    assert "to go to b2" in told[1][0]["advice"]
+    assert "to go to b2" in shown[1][0]["advice"]
 
 
 def test_nobody_waits_for_an_owner_that_never_reports_again():
@@ -263,7 +263,7 @@ class TestFailing:
 
     GUARDS: Mapping[str, Any] = {"failing_actions_count": 2, "ineffective_after_rounds_count": 0}
 
-    def told(
+    def shown(
         self, outcomes: list[str], *controls: Event, guards: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
         """Summaries of a run in which the executor says so of the actions, one after the other, a second later."""
@@ -277,10 +277,10 @@ class TestFailing:
             events.append(load("b2", 10 * number + 5, cpu=10.0, rate=10.0))
         source = settings_of(**pulsar)
         for outcome in outcomes:
-            said = {event.action_id for event in events if isinstance(event, ActionResult)}
+            message = {event.action_id for event in events if isinstance(event, ActionResult)}
             events.sort(key=lambda event: event.age_key)
             decided = [each for each in run([events], source).outputs if each.kind == "action"]
-            action = next(each for each in decided if each.id not in said)
+            action = next(each for each in decided if each.id not in message)
             events.append(
                 ActionResult(
                     id=action.id, time_ms=action.time_ms + 1000, action_id=action.id, outcome=outcome
@@ -289,7 +289,7 @@ class TestFailing:
         return run([sorted(events, key=lambda event: event.age_key)], source).summaries
 
     def test_a_cluster_is_held_from_the_round_in_which_too_many_failed(self):
-        summaries = self.told(["succeeded", "failed", "succeeded", "failed"])
+        summaries = self.shown(["succeeded", "failed", "succeeded", "failed"])
         assert [summary["failing_since"] for summary in summaries[:6]] == [
             *[None] * 4,
             *["1970-01-01T00:00:50.000Z"] * 2,
@@ -310,27 +310,27 @@ class TestFailing:
     def test_only_the_last_ten_count(self):
         spread = ["failed", *["succeeded"] * 9, "failed"]
         together = ["failed", *["succeeded"] * 8, "failed"]
-        assert self.told(spread)[-1]["failing_since"] is None
-        assert self.told(together)[-1]["failing_since"] is not None
+        assert self.shown(spread)[-1]["failing_since"] is None
+        assert self.shown(together)[-1]["failing_since"] is not None
 
     def test_skipped_ones_do_not_count(self):
-        assert self.told(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
+        assert self.shown(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
 
     def test_it_stays_held_when_a_later_one_turns_out_well(self):
         """Decided in rounds 0 to 2; the third's result comes when the cluster is held already."""
-        summaries = self.told(["failed", "failed"])
+        summaries = self.shown(["failed", "failed"])
         assert [summary["failing_since"] for summary in summaries if summary["round"] >= 2] == [
             "1970-01-01T00:00:30.000Z"
         ] * 12
 
     def test_the_guard_can_be_switched_off(self):
-        summaries = self.told(["failed"] * 5, guards={"failing_actions_count": 0})
+        summaries = self.shown(["failed"] * 5, guards={"failing_actions_count": 0})
         assert {summary["failing_since"] for summary in summaries} == {None}
         assert [summary["actions_count"] for summary in summaries[:6]] == [1] * 6
 
     def test_a_person_resumes_it_and_what_was_before_counts_no_more(self):
         control = overlay(45, resumed_s=45)
-        summaries = self.told(["failed", "failed"], control)
+        summaries = self.shown(["failed", "failed"], control)
         since = [summary["failing_since"] is not None for summary in summaries[:8]]
         assert since == [False, False, True, True, True, True, False, False], (
             "from 60 s on: 45 s and twice 5 s"
@@ -340,7 +340,7 @@ class TestFailing:
 
     def test_a_resume_in_force_excuses_nothing_that_comes_later(self):
         control = overlay(45, resumed_s=45)
-        summaries = self.told(["failed", "failed", "failed", "failed"], control)
+        summaries = self.shown(["failed", "failed", "failed", "failed"], control)
         assert [summary["failing_since"] for summary in summaries[6:9]] == [
             None,
             None,
@@ -348,10 +348,10 @@ class TestFailing:
         ]
 
     def test_a_resume_older_than_the_failing_changes_nothing(self):
-        assert self.told(["failed", "failed"], overlay(45, resumed_s=29))[-1]["failing_since"] is not None
+        assert self.shown(["failed", "failed"], overlay(45, resumed_s=29))[-1]["failing_since"] is not None
 
     def test_a_pause_is_named_first(self):
-        summaries = self.told(["failed", "failed"], overlay(45, paused=True))
+        summaries = self.shown(["failed", "failed"], overlay(45, paused=True))
         outcomes = [set(summary["candidates"]["outcomes"]) for summary in summaries]
         assert "failing" in outcomes[5]
         assert "paused" in outcomes[6]

@@ -266,7 +266,7 @@ def test_the_newest_facts_of_a_round_count_and_late_ones_do_not():
         ],
         LONG,
     )
-    told = [summary["other_balancers"]["shedding_brokers"] for summary in found.summaries]
-    assert told == [["b1"], ["b1"]]
+    shown = [summary["other_balancers"]["shedding_brokers"] for summary in found.summaries]
+    assert shown == [["b1"], ["b1"]]
     counted = {result: count for (kind, result), count in found.results.items() if kind is type(newest)}
     assert counted == {"used": 1, "superseded": 1, "late": 1}

@@ -282,8 +282,10 @@ def test_nothing_is_done_beside_another_balancer_and_no_unload_leaves_its_group(
     )
     for action in found.actions:
         summary = rounds[action["round"]]
-        told = summary["other_balancers"]
-        assert action["dry_run"] or told is None or not told["shedding_brokers"] + told["splitting_brokers"]
+        shown = summary["other_balancers"]
+        assert (
+            action["dry_run"] or shown is None or not shown["shedding_brokers"] + shown["splitting_brokers"]
+        )
         newest = [event for event in known if event.time_ms // 10_000 <= action["round"]]
         groups = Groups.of(newest[-1].facts if newest else None)
         source_broker, destination = action.get("source_broker"), action.get("destination_broker")
