@@ -15,8 +15,8 @@ from streaming.contract.encode import encode_refused, encode_refused_event
 from streaming.contract.origin import Origin
 from tests.streaming.events import CLUSTER, TOPIC_STATS, control, event, report, result, tick, traffic
 
-CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
-QUICK = settings(max_examples=60, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=75, deadline=None, derandomize=True)
+QUICK = settings(max_examples=30, deadline=None, derandomize=True)
 
 BUNDLE = "t/n/0x00000000_0x80000000"
 VALID = [

@@ -46,7 +46,7 @@ def happenings(draw: st.DrawFn) -> Happening:
     return Happening(tuple(rows), draw(st.booleans() | st.just(True)), caps)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(
     rounds=st.lists(happenings(), max_size=25),
     rates=st.sampled_from(["uniform", "per-broker"]),

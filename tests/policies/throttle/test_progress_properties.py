@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from policies.throttle.progress import Eta, Watch, eta_of, extend_watch
 from policies.throttle.rates import BrokerRole, Load, RatePlan
 
-CHECKED = settings(max_examples=100, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=40, deadline=None, derandomize=True)
 ROLES = [
     BrokerRole("leader", 1),
     BrokerRole("leader", 2),

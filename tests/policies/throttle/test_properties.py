@@ -12,7 +12,7 @@ from policies.throttle.needs import needs_of
 from policies.throttle.rates import Caps, RateRule, loads_of, per_broker_plan, uniform_plan
 from tests.policies.throttle.moving import Partition, read
 
-CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=30, deadline=None, derandomize=True)
 AMOUNTS = st.one_of(st.none(), st.integers(0, 50), st.integers(0, 2**63 - 1))
 BROKERS = st.lists(st.integers(0, 7), min_size=1, max_size=4, unique=True)
 

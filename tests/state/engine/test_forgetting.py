@@ -186,7 +186,7 @@ def test_a_kafka_cluster_comes_back_to_an_empty_memory_but_knows_its_throttle():
 
 
 @given(seed=seeds)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 def test_what_is_forgotten_does_not_depend_on_how_events_arrive(seed: int):
     trace = random_trace(Random(seed))  # noqa: S311
     assert_arrival_changes_nothing(trace, settings_of(rounds={"forget_cluster_s": 30.0}), seed)

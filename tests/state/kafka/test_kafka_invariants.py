@@ -26,7 +26,7 @@ from tests.state.traces import (
     with_results,
 )
 
-CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
+CHECKED = settings(max_examples=30, deadline=None, derandomize=True)
 BROKERS = (1, 2, 3, 4)
 
 

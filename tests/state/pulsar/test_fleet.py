@@ -60,7 +60,7 @@ def spelled_out(fleet: Fleet) -> tuple[dict[str, int], dict[str, dict[str, int]]
     return dict(zip(fleet.brokers, fleet.broker_last_ms.tolist(), strict=True)), runs, bundles
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(trace=plain_traces, average_samples=st.integers(1, 4), skips=st.booleans(), is_stored=st.booleans())
 def test_the_columns_agree_with_the_plain_telling(
     *, trace: list[Event], average_samples: int, skips: bool, is_stored: bool
@@ -134,7 +134,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
     )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(plain_traces, st.sampled_from(POLICIES))
 def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], policy: str):
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)
