@@ -46,21 +46,23 @@ def group_of(path: Path) -> str:
 GROUPS = ("pulsar", "controllers", "kafka", "alone", "balance", "paced", "moves")
 """The longest first."""
 BY_FILE = {
-    "test_balance": "balance",
+    **dict.fromkeys(("test_balance", "test_run_recording", "test_run_settings_changed"), "balance"),
     "test_throttle_live": "paced",
     **dict.fromkeys(
         (
             "test_demo",
             "test_faults",
             "test_local_kafka",
+            "test_permissions_pulsar",
             "test_run_crash",
             "test_run_damage",
             "test_run_standalone",
+            "test_secure_pulsar",
         ),
         "alone",
     ),
 }
-"""Tests that take long, or start brokers or controllers of their own."""
+"""Tests that take long, start brokers or controllers of their own, or shorten the longest groups."""
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ PATIENCE_S = 240.0
 """How long a condition may take to come true on a machine that others use too; on an idle one it is a tenth."""
 EXIT_S = 30.0
 """A stop takes no longer, whatever the query is doing."""
-_POLL_S = 0.1
+_POLL_S = 0.2
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """These processes live for seconds: the second compiler would cost more than it ever gains."""
 _CLASSES = Path(sys.prefix) / ".classes.jsa"

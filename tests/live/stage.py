@@ -81,7 +81,7 @@ class Stage:
             "input__url": f"kafka://{self.bootstrap}",
             "spark__checkpoint": str(self.checkpoint),
             "spark__master": "local[2]",
-            "spark__trigger_interval_s": 0.2,
+            "spark__trigger_interval_s": 0.4,
             "metrics__port": 0,
             **{f"topics__{key}": name for key, name in asdict(self.topics).items()},
             **overrides,

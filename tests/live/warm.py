@@ -16,7 +16,7 @@ import click
 from streaming.cli import main
 from streaming.process.exits import FAILED
 
-_POLL_S = 0.02
+_POLL_S = 0.1
 
 
 def _run(arguments: list[str]) -> int:
