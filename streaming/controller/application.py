@@ -75,6 +75,8 @@ class Application:
         )
         self._metrics.show_start(at_s=time.time())
         self._stopping = False
+        self._start: session.Start | None = None
+        """Of Spark, while it is being started."""
         self._watchdog = Watchdog()
         self._readiness = Readiness(trigger_interval_s=settings.spark.trigger_interval_s)
 
@@ -170,10 +172,15 @@ class Application:
             raise Refused(str(error)) from error
 
     def _spark(self) -> session.Session:
+        self._start = start = session.Start()
+        if self._stopping:
+            start.cancel()
         try:
-            return session.connect(self._settings)
+            return start.connect(self._settings)
         except (JarError, JavaError) as error:
             raise Refused(str(error)) from error
+        finally:
+            self._start = None
 
     def _run_on(self, spark: session.Session) -> None:
         settings = self._settings
@@ -256,3 +263,5 @@ class Application:
     def _stop(self, number: signal.Signals) -> None:
         _LOG.info("%s: finishing the batch in progress", number.name)
         self._stopping = True
+        if (start := self._start) is not None:
+            start.cancel()

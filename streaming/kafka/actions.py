@@ -134,8 +134,14 @@ class ActionsTopic(Closing):
     def _begin(self) -> None:
         """Begin new partitions: where the group was, with the epochs it knew, or an hour back."""
         for partition in sorted(self._assigned.new):
-            self._begin_at(partition)
-            self._consumer.resume(partition)
+            try:
+                self._begin_at(partition)
+                self._consumer.resume(partition)
+            except (
+                ValueError
+            ):  # the client's own thread took it away while Kafka was asked; another executor has it now
+                if partition in self._consumer.assignment():
+                    raise
             self._assigned.new.discard(partition)
 
     def _begin_at(self, partition: TopicPartition) -> None:

@@ -7,12 +7,13 @@ RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state
 
 import logging
 import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +76,69 @@ class Session:
         self.spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_FILES)
 
 
-def connect(settings: Settings) -> Session:
-    """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be had."""
-    spark = settings.spark
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    master = spark.master or "local[*]"
-    builder = SparkSession.builder.appName(f"trimtab {settings.controller.name}")
-    if not _is_submitted():
-        builder = builder.master(master)
-        if master.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        builder = builder.config("spark.jars", ",".join(map(str, _jars(spark))))
-        builder = builder.config("spark.driver.memory", spark.driver_memory)
-    for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
-        builder = builder.config(name, value)
-    with _jvm_by_itself():
-        made = builder.getOrCreate()
-    accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
-    accumulators.handle_error = _log_lost_connection
-    return Session(made)
+class Start:
+    """One start of Spark, which another thread may cancel: on a busy machine a JVM needs half a minute."""
+
+    def __init__(self) -> None:
+        self._jvm: subprocess.Popen[bytes] | None = None
+        self._is_cancelled = False
+
+    def connect(self, settings: Settings) -> Session:
+        """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be had."""
+        spark = settings.spark
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        master = spark.master or "local[*]"
+        builder = SparkSession.builder.appName(f"trimtab {settings.controller.name}")
+        if not _is_submitted():
+            builder = builder.master(master)
+            if master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+            builder = builder.config("spark.jars", ",".join(map(str, _jars(spark))))
+            builder = builder.config("spark.driver.memory", spark.driver_memory)
+        for name, value in {**_CONF, **_partitions(spark), **spark.extra}.items():
+            builder = builder.config(name, value)
+        with self._jvm_by_itself():
+            made = builder.getOrCreate()
+        accumulators: Any = made.sparkContext._accumulatorServer  # noqa: SLF001  it prints a traceback when the JVM goes first
+        accumulators.handle_error = _log_lost_connection
+        return Session(made)
+
+    def cancel(self) -> None:
+        """End the JVM that is being started, if there is one; ``connect`` fails then."""
+        self._is_cancelled = True
+        if self._jvm is not None:
+            logging.getLogger().addFilter(lambda _: False)  # py4j writes a traceback there when its JVM goes
+            with suppress(ProcessLookupError):
+                os.killpg(self._jvm.pid, signal.SIGTERM)
+
+    @contextmanager
+    def _jvm_by_itself(self) -> Iterator[None]:
+        """The JVM gets a process group of its own, and what it writes becomes lines of our log.
+
+        A stop that is sent to our whole group is then ours to obey: the batch in progress is finished first. pyspark has an
+        option for neither. A JVM whose Python process is gone ends by itself, whatever its group.
+        """
+        launcher: Any = java_gateway
+        popen = launcher.Popen
+        lines, output = os.pipe()
+        _JVM_LOG.setLevel(logging.NOTSET)
+
+        def launch(*arguments: Any, **named: Any) -> "subprocess.Popen[bytes]":
+            jvm: subprocess.Popen[bytes] = popen(
+                *arguments, process_group=0, stdout=output, stderr=output, **named
+            )
+            self._jvm = jvm
+            if self._is_cancelled:
+                self.cancel()
+            return jvm
+
+        launcher.Popen = launch
+        threading.Thread(target=_log_lines, args=(lines,), name="jvm-output", daemon=True).start()
+        try:
+            yield
+        finally:
+            launcher.Popen = popen
+            os.close(output)
 
 
 def _log_lost_connection(_request: object, _client: object) -> None:
@@ -105,26 +150,6 @@ def require_java() -> None:
     """Raises ``streaming.spark.jars.JavaError`` where Spark could not be started, before anything else is done."""
     if not _is_submitted():
         find_java()
-
-
-@contextmanager
-def _jvm_by_itself() -> Iterator[None]:
-    """The JVM gets a process group of its own, and what it writes becomes lines of our log.
-
-    A stop that is sent to our whole group is then ours to obey: the batch in progress is finished first. pyspark has an
-    option for neither. A JVM whose Python process is gone ends by itself, whatever its group.
-    """
-    launcher: Any = java_gateway
-    popen = launcher.Popen
-    lines, output = os.pipe()
-    _JVM_LOG.setLevel(logging.NOTSET)
-    launcher.Popen = partial(popen, process_group=0, stdout=output, stderr=output)
-    threading.Thread(target=_log_lines, args=(lines,), name="jvm-output", daemon=True).start()
-    try:
-        yield
-    finally:
-        launcher.Popen = popen
-        os.close(output)
 
 
 def _log_lines(descriptor: int) -> None:

@@ -104,3 +104,23 @@ def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
         assert polled(actions) == [b"a2"]
         actions.drop()
         assert polled(actions) == [b"a2"]
+
+
+def test_a_partition_that_leaves_while_its_beginning_is_asked_for_is_left_to_whoever_has_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        first = consumer(stage, stack)
+        say(stage, b"a1")
+        client = first._consumer
+        committed = client.committed
+
+        def committed_and_taken(*arguments: object, **named: object) -> object:
+            found = committed(*arguments, **named)
+            client.unsubscribe()
+            return found
+
+        monkeypatch.setattr(client, "committed", committed_and_taken)
+        until(lambda: first.poll(timeout_s=0.3) == [] and not client.assignment(), what="it to leave")
+        monkeypatch.undo()
+        assert first.poll(timeout_s=0.3) == []

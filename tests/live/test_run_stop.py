@@ -23,6 +23,10 @@ def is_starting_spark(run: Child) -> bool:
     return "starting Spark" in str(ask(f"{run.url}/readyz"))
 
 
+def is_making_its_context(run: Child) -> bool:
+    return "To adjust logging level" in run.output
+
+
 def is_running(run: Child) -> bool:
     return ask(f"{run.url}/readyz").status == 200
 
@@ -32,6 +36,7 @@ def is_running(run: Child) -> bool:
     [
         pytest.param(is_waiting, False, id="brokers that are down are waited for"),
         pytest.param(is_starting_spark, True, id="Spark is being started"),
+        pytest.param(is_making_its_context, True, id="Spark's JVM has just started"),
         pytest.param(is_running, True, id="it runs"),
     ],
 )

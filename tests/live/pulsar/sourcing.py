@@ -18,7 +18,9 @@ from streaming.spark import pulsar_source, session
 def main(arguments: Sequence[str]) -> None:
     """Ends when all is taken that was there at the start."""
     options, checkpoint, taken = arguments
-    spark = session.connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m"))).spark
+    spark = (
+        session.Start().connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m"))).spark
+    )
 
     def keep(batch: DataFrame, _id: int) -> None:
         with Path(taken).open("a") as lines:
