@@ -220,12 +220,14 @@ class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
-    kind: Literal["hot-partition", "ineffective", "landed-elsewhere", "skipped-after-pause"]
+    kind: Literal[
+        "failed-promises", "hot-partition", "ineffective", "landed-elsewhere", "skipped-after-pause"
+    ]
     """What it is."""
     subject: str
-    """What it is about: the topic, the bundle of an action, or the id of an action that was skipped."""
+    """What it is about: the topic, the bundle of an action, the id of an action that was skipped, or the policy."""
     broker: str
-    """Where it was seen; empty for an action that was skipped."""
+    """Where it was seen; empty for an action that was skipped, and for failed promises."""
     bytes_per_s: float | None
     """Throughput in + out of a topic; null for an action."""
     advice: str
@@ -244,6 +246,42 @@ class Section(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
     """How many ended with each outcome; they add up to `count`."""
     heaviest: list[RowT]
     """At most 100 of them in full; fewer where the summary would exceed 256 KiB."""
+
+
+class PromiseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An unload whose move has settled, so that it shows whether it helped."""
+
+    id: str
+    """Id of the action."""
+    bundle: str
+    """Full name of its bundle."""
+    brokers: dict[Literal["source", "destination"], str]
+    """Its brokers; no destination where Pulsar chose."""
+    before_points: dict[Literal["source", "destination"], float]
+    """Their usage in the round that decided it."""
+    expected_points: dict[Literal["source", "destination"], float]
+    """The usage they should have now: that of then, changed by this and later unloads that were carried out."""
+    seen_points: dict[Literal["source", "destination"], float]
+    """The usage they have now."""
+    outcome: Literal["kept", "failed"]
+    """`kept`: they came at least half as much closer as they should have."""
+
+
+class PromisesSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the unloads helped."""
+
+    kept_count: int
+    """Of the promises checked within the hour, of the last 10 judged unloads, those that were kept."""
+    failed_count: int
+    """The others."""
+    expected_gain_points: float
+    """By how much the more used of an unload's two brokers should have fallen, the mean of those."""
+    gain_points: float
+    """By how much it fell, their mean; below 0 where it rose."""
+    error_points: float
+    """How far from what was expected the brokers are, their mean."""
+    checked: Section[PromiseRow]
+    """Those that were checked in this round, in the order in which they were decided."""
 
 
 class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -388,6 +426,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Bundles that stand out for a split."""
     judged: Section[JudgedRow] | None = None
     """Earlier actions whose effect became known in this round; left out where there is none."""
+    promises: PromisesSummary | None = None
+    """Whether the last unloads helped; left out where nothing was checked within the hour."""
     findings: Section[Finding]
     """What no action can help, by kind."""
     shadow: ShadowSummary | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS
-from policies.shedding import overload_shedder, registry
+from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
@@ -190,8 +190,11 @@ def _with_policies(*, after: str) -> Callable[[type[ClassT]], type[ClassT]]:
 class PulsarSettings:
     """Everything that decides about a Pulsar cluster."""
 
-    shedding_policy: PolicyName = registry.POLICIES[0].name
-    """Which policy chooses unloads. AvgShedder needs no history and names its destination; Pulsar 5.0's default."""
+    shedding_policy: PolicyName = field(
+        default=registry.POLICIES[0].name, metadata={"recommended": fleet_planner.NAME}
+    )
+    """Which policy chooses unloads. The fleet planner balances sooner and with fewer moves than Pulsar's policies, which decide exactly
+    as Pulsar does; avg-shedder is Pulsar 5.0's default, and stays the default here, so that an upgrade changes no cluster."""
     placement: PlacementName = LEFT_TO_PULSAR
     """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
     rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""

@@ -132,9 +132,33 @@ def _splits() -> list[Graph]:
 
 def _effect() -> list[Graph]:
     return [
+        *_did_it_help(),
         *_expected_and_achieved(),
         *_results(),
         _not_as_decided(),
+    ]
+
+
+def _did_it_help() -> list[Graph]:
+    return [
+        graph(
+            "Did it help?",
+            "By how many points the more used broker of an unload should have fallen and fell, and how far its brokers are from "
+            "what was expected: the mean of the last ten unloads that settled within the hour.",
+            Query(latest(families.PROMISED_GAIN, by="cluster, effect"), "{{cluster}} {{effect}}"),
+            Query(latest(families.PROMISE_ERROR, by="cluster"), "{{cluster}} error"),
+            unit=POINTS,
+            least=None,
+            runbook="no-effect",
+        ),
+        graph(
+            "Promises",
+            "Unloads that have settled: kept where their brokers came at least half as much closer as they should have.",
+            Query(each_step(families.PROMISES, by="cluster, outcome"), "{{cluster}} {{outcome}}"),
+            unit=units.Short,
+            stacked=True,
+            runbook="no-effect",
+        ),
     ]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints
+from policies.usage import UsageSettings
 
 BUNDLE_OUTCOMES = (
     "acted",
@@ -112,16 +113,6 @@ class BundleTable:
         return len(self.messages_per_s)
 
 
-@dataclass(frozen=True, slots=True)
-class UnloadInFlight:
-    """An unload that was decided and does not show in the reports yet: its bundle is still listed at the source."""
-
-    bundle: str
-    source: str
-    destination: str | None
-    """None: Pulsar chooses it, or it is not known any more."""
-
-
 class Traffic(NamedTuple):
     """Load of a bundle or broker, in + out."""
 
@@ -129,8 +120,72 @@ class Traffic(NamedTuple):
     bytes_per_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class UnloadInFlight:
+    """An unload that was decided and does not show in the reports yet: its bundle is not listed anywhere but at the source."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    """None: Pulsar chooses it, or it is not known any more."""
+    traffic: Traffic | None = None
+    """Of the bundle when it was decided; for a bundle that neither side lists for the moment."""
+
+
 Side = Literal["source", "destination"]
 """Which broker of an unload."""
+
+
+SOURCE_FALLS, DESTINATION_RISES = "source_falls_points", "destination_rises_points"
+"""Evidence of an unload by which a policy that predicts usage says what it promises: points of usage by which its source falls and
+its destination rises."""
+
+_KEPT_RATIO = 0.5
+"""Share of what a promise says that has to be seen for it to be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The usage of an unload's brokers before it, as it should be once the move has settled, and as it was then."""
+
+    before_points: Mapping[Side, float]
+    expected_points: Mapping[Side, float]
+    seen_points: Mapping[Side, float]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the brokers came at least half as much closer as they should have."""
+        return self._closer(self.seen_points) >= _KEPT_RATIO * self.expected_closer_points
+
+    @property
+    def expected_closer_points(self) -> float:
+        """By how much its source should have fallen and its destination risen."""
+        return self._closer(self.expected_points)
+
+    @property
+    def expected_gain_points(self) -> float:
+        """By how much the more used of the two should have fallen."""
+        return self._highest(self.before_points) - self._highest(self.expected_points)
+
+    @property
+    def gain_points(self) -> float:
+        """By how much it fell; below 0 where it rose."""
+        return self._highest(self.before_points) - self._highest(self.seen_points)
+
+    @property
+    def error_points(self) -> float:
+        """How far the broker that was predicted worse is from what was expected of it."""
+        return max(abs(self.seen_points[side] - points) for side, points in self.expected_points.items())
+
+    def _closer(self, after: Mapping[Side, float]) -> float:
+        closer = self.before_points["source"] - after["source"]
+        if "destination" in after:
+            closer += after["destination"] - self.before_points["destination"]
+        return closer
+
+    @staticmethod
+    def _highest(points: Mapping[Side, float]) -> float:
+        return max(points.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +204,8 @@ class JudgedAction:
     """Load that they should have had at the judgement, by the unloads that were carried out until then."""
     seen: Mapping[Side, Traffic]
     """Load that they reported then; a broker without a report since the action's result is left out."""
+    promise: Promise | None = None
+    """What became of its promise; None as long as it is not checked, and an hour after it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -157,6 +214,10 @@ class RoundView:
 
     brokers: BrokerTable
     bundles: BundleTable
+    usage_weights: Floats = field(default_factory=lambda: UsageSettings().weights())
+    """Factor of each resource in a broker's usage, (resources,)."""
+    present_rates: Callable[[Ints], Floats] | None = None
+    """From bundle rows to their traffic in this round alone, (k, 4); None where only averages are known."""
     in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
     """Unloads of these brokers that are on their way; worked out when asked for."""
     judged: Callable[[], Sequence[JudgedAction]] = tuple
@@ -172,10 +233,12 @@ class RoundView:
             self.bundles, taken, starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         )
         names = frozenset(brokers.names)
+        present = self.present_rates
         part = replace(
             self,
             brokers=brokers,
             bundles=bundles,
+            present_rates=None if present is None else lambda rows: present(taken[rows]),
             in_flight=lambda: [each for each in self.in_flight() if each.source in names],
         )
         return part, taken
@@ -328,6 +391,9 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     details: Mapping[str, Callable[[Evidence], str]] = field(default_factory=dict)
     """By outcome, the outcome with its numbers, where the summary shows more than the outcome."""
     headline: Headline
+    splits_first: bool = False
+    """Whether a bundle that it wants to move, and that is due for a split in the same round, is split where it is: its clients
+    reconnect once instead of twice, and its parts fit better. Pulsar's policies move it."""
 
     def __post_init__(self) -> None:
         if set(self.sentences) != set(self.triggers) - {""}:

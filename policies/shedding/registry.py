@@ -6,7 +6,13 @@ follow from this list. A policy is added with one line here.
 
 from typing import Any
 
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from policies.shedding import (
+    avg_shedder,
+    fleet_planner,
+    overload_shedder,
+    threshold_shedder,
+    uniform_load_shedder,
+)
 from policies.shedding.contract import SheddingPolicy
 
 AnyPolicy = SheddingPolicy[Any, Any, Any]
@@ -16,6 +22,7 @@ POLICIES: tuple[AnyPolicy, ...] = (
     threshold_shedder.POLICY,
     uniform_load_shedder.POLICY,
     overload_shedder.POLICY,
+    fleet_planner.POLICY,
 )
 """The first one is the default."""
 

@@ -17,7 +17,7 @@ from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposa
 
 MOST_CHILDREN = 4
 """Bundles are for ever, an imbalance is not."""
-_SHEDDING = (FIRED, "sole-bundle")
+_SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 """Outcomes of a broker that has to get rid of load."""
 
 

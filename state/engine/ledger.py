@@ -9,6 +9,7 @@ of the questions may need it.
 """
 
 import copy
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from policies.shedding.contract import Side, Traffic
+from policies.shedding.contract import Promise, Side, Traffic
 from state.events import ActionOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 
@@ -51,6 +52,13 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """Load that they reported then, so far as they had reported since the result."""
     is_listed: bool = False
     """Whether the summary of a round has it."""
+
+
+class CheckedPromise(msgspec.Struct, frozen=True, array_like=True):
+    """What became of what an unload promised."""
+
+    checked_ms: int
+    promise: Promise
 
 
 class Decision(msgspec.Struct, array_like=True):
@@ -88,6 +96,12 @@ class Decision(msgspec.Struct, array_like=True):
     """Load of the bundle of an unload when it was decided."""
     before: dict[Side, Traffic] = {}
     """Load of its brokers then."""
+    before_points: dict[Side, float] = {}
+    """Usage of its brokers then."""
+    promised_points: dict[Side, float] = {}
+    """By how much their usage is to change."""
+    promise: CheckedPromise | None = None
+    """What became of that; None as long as it is not checked."""
 
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
@@ -152,7 +166,7 @@ class Ledger(msgspec.Struct, array_like=True):
             if each.verdict is None:
                 each.is_watched = each.is_watched and each.decided_ms > resumed_ms
             elif each.verdict.judged_ms <= resumed_ms:
-                each.verdict = None
+                each.verdict = each.promise = None
         self.failing_since_ms = {
             kind: since_ms for kind, since_ms in self.failing_since_ms.items() if since_ms > resumed_ms
         }
@@ -229,14 +243,33 @@ class Ledger(msgspec.Struct, array_like=True):
 
     def expected_traffic(self, decision: Decision) -> dict[Side, Traffic]:
         """Load its brokers should have by now: that of then, moved by the unloads since then that were carried out."""
-        moves = [
+        moves = self._carried_out_since(decision)
+        return {
+            side: _moved(before, decision.broker_of(side), moves) for side, before in decision.before.items()
+        }
+
+    def expected_points(self, decision: Decision) -> dict[Side, float]:
+        """Usage its brokers should have by now: that of then, changed by what the unloads carried out since then promised."""
+        moves = self._carried_out_since(decision)
+        return {
+            side: max(0.0, points + _promised_to(decision.broker_of(side), moves))
+            for side, points in decision.before_points.items()
+        }
+
+    def last_promises(self, *, end_ms: int) -> list[Promise]:
+        """Promises checked within the hour, of the last judged unloads, the oldest first."""
+        return [
+            each.promise.promise
+            for each in self.judged("unload")
+            if each.promise and each.promise.checked_ms > end_ms - HOUR_MS
+        ]
+
+    def _carried_out_since(self, decision: Decision) -> list[Decision]:
+        return [
             each
             for each in self.decisions
             if each.result == "succeeded" and each.decided_ms >= decision.decided_ms and not each.dry_run
         ]
-        return {
-            side: _moved(before, decision.broker_of(side), moves) for side, before in decision.before.items()
-        }
 
     def list_verdicts(self) -> list[Decision]:
         """Decisions judged since this was asked last, the oldest verdict first."""
@@ -275,6 +308,15 @@ def _moved(before: Traffic, broker: str | None, moves: Iterable[Decision]) -> Tr
             messages_per_s += sign * each.traffic.messages_per_s
             bytes_per_s += sign * each.traffic.bytes_per_s
     return Traffic(max(0.0, messages_per_s), max(0.0, bytes_per_s))
+
+
+def _promised_to(broker: str | None, moves: Iterable[Decision]) -> float:
+    return math.fsum(
+        points
+        for each in moves
+        for side, points in each.promised_points.items()
+        if each.broker_of(side) == broker
+    )
 
 
 def _apply(decision: Decision, outcome: ActionOutcome, time_ms: int) -> None:

@@ -20,6 +20,7 @@ from state.outputs import (
     InFlightRow,
     JudgedRow,
     OtherBalancers,
+    PromisesSummary,
     RoundSummary,
     Section,
     ShadowSummary,
@@ -179,6 +180,13 @@ def _cut_judged(found: Section[JudgedRow] | None, shown: int) -> Section[JudgedR
     return None if found is None else msgspec.structs.replace(found, heaviest=found.heaviest[:shown])
 
 
+def _cut_promises(found: PromisesSummary | None, shown: int) -> PromisesSummary | None:
+    if found is None:
+        return None
+    checked = msgspec.structs.replace(found.checked, heaviest=found.checked.heaviest[:shown])
+    return msgspec.structs.replace(found, checked=checked)
+
+
 def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
     """Only what has a value for each broker can be longer than what is shown."""
     return {
@@ -202,6 +210,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         candidates=msgspec.structs.replace(summary.candidates, heaviest=summary.candidates.heaviest[:shown]),
         splits=msgspec.structs.replace(summary.splits, heaviest=summary.splits.heaviest[:shown]),
         judged=_cut_judged(summary.judged, shown),
+        promises=_cut_promises(summary.promises, shown),
         shadow=_cut_shadow(summary.shadow, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],

@@ -64,7 +64,7 @@ def admit(
     ):
         hold = (
             circumstances.holds.unload
-            or _split_instead(split_rows, row)
+            or _split_instead(split_rows, row, circumstances.policy)
             or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
             or _too_little(view, budget.guards, row=row, source=source)
             or spread.hold(eligible, row=row, source=source, destination=destination)
@@ -96,9 +96,11 @@ def admit(
     return admitted
 
 
-def _split_instead(split_rows: Collection[int], row: int) -> Hold | None:
+def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> Hold | None:
     if row not in split_rows:
         return None
+    if policy.splits_first:
+        return Hold("split-instead", "it is split in this round, and its parts may move in a later one")
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
 
 

@@ -8,6 +8,7 @@ from state.engine.ledger import ActionKind, Child, Decision, Ledger
 from state.outputs import Output, Unload
 from state.pulsar import splits
 from state.pulsar.closing import Decided
+from state.pulsar.promises import Promised, promised
 from state.pulsar.tables import Loads
 
 
@@ -25,6 +26,7 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
                 float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
             ),
             before=_before(unload, loads),
+            promise=promised(unload, loads),
         )
         for action, unload in zip(actions, unloads, strict=False)
     ]
@@ -43,10 +45,14 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
 
 
 def _before(unload: Unload, loads: Loads) -> dict[Side, Traffic]:
-    found: dict[Side, Traffic] = {"source": loads.traffic_of(unload.source_broker)}
-    if unload.destination_broker is not None:
-        found["destination"] = loads.traffic_of(unload.destination_broker)
-    return found
+    return {side: loads.traffic_of(broker) for side, broker in _sides(unload)}
+
+
+def _sides(unload: Unload) -> list[tuple[Side, str]]:
+    found: list[tuple[Side, str]] = [("source", unload.source_broker)]
+    return (
+        found if unload.destination_broker is None else [*found, ("destination", unload.destination_broker)]
+    )
 
 
 def _decision(
@@ -59,6 +65,7 @@ def _decision(
     children: Sequence[Child] = (),
     traffic: Traffic | None = None,
     before: dict[Side, Traffic] | None = None,
+    promise: Promised | None = None,
 ) -> Decision:
     return Decision(
         id=action.id,
@@ -69,6 +76,8 @@ def _decision(
         children=tuple(children),
         traffic=traffic,
         before=before or {},
+        before_points=promise.before_points if promise else {},
+        promised_points=promise.change_points if promise else {},
         decided_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
         # An action carried out just before it expires is reported, and seen in the next reports, by then.

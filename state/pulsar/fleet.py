@@ -60,11 +60,20 @@ class Advanced:
     bundles that nobody lists now, but did within ``max_report_age_ms``, follow."""
     counts: Ints
     """(owned, 2): topics and sessions of each leading row, as its owner reports them."""
+    reported: Floats
+    """(owned, 4): traffic of each leading row in the round, as its owner reports it."""
+    is_sampled: Bools
+    """(owned,): whether that counts in the running averages."""
 
     @property
     def owned_count(self) -> int:
         """Leading rows."""
         return len(self.counts)
+
+    def present_rates(self, rows: Ints) -> Floats:
+        """Traffic of leading rows in the round, (k, 4); the running averages where the round's does not count."""
+        found: Floats = np.where(self.is_sampled[rows, None], self.reported[rows], self.fleet.averages[rows])
+        return found
 
     def owns(self, broker: str, bundle: str) -> bool:
         """Whether a broker of the round owns a bundle; quick, for those who know where it should be."""
@@ -131,7 +140,7 @@ def advance(
         max_age_ms=max_report_age_ms,
     )
     fresh_owner = after.owner[: len(owned)]
-    _sample(
+    reported, is_sampled = _sample(
         before,
         after,
         listings,
@@ -143,7 +152,7 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    return Advanced(fleet=after, counts=listings.counts[rows])
+    return Advanced(fleet=after, counts=listings.counts[rows], reported=reported, is_sampled=is_sampled)
 
 
 def inherit(
@@ -327,8 +336,11 @@ def _sample(
     owner: Ints,
     sampling: Sampling,
     max_age_ms: int,
-) -> None:
-    """One sample into each listed bundle's running averages, unless it is the first after a move."""
+) -> tuple[Floats, Bools]:
+    """One sample into each listed bundle's running averages, unless it is the first after a move.
+
+    Returns what was reported of each row, (owned, 4), and whether it was taken, (owned,).
+    """
     count = len(rows)
     remembered = old >= 0
     if len(before.owner):
@@ -344,7 +356,8 @@ def _sample(
     after.owed_skip[:count] = owed & ~reported
     is_taken = reported & ~owed
     taken = slice(count) if is_taken.all() else is_taken  # a slice takes a view, no copy
-    traffic = (listings.traffic if count == len(listings.bundles) else listings.traffic[rows])[taken]
+    owned_traffic = listings.traffic if count == len(listings.bundles) else listings.traffic[rows]
+    traffic = owned_traffic[taken]
     after.averages[known], after.samples[known] = before.averages[at], before.samples[at]
     _average(after.averages[:count], after.samples[:count], taken, traffic, sampling.samples)
     if sampling.split_samples:
@@ -358,6 +371,7 @@ def _sample(
     else:
         for column in (after.split_averages, after.split_samples, after.split_hits):
             column[:] = 0
+    return owned_traffic, is_taken
 
 
 def _average(averages: Floats, samples: Ints, taken: Bools | slice, sample: Floats, most: int) -> None:

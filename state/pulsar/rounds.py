@@ -14,7 +14,18 @@ from state.engine.closing import Closing, obstacle
 from state.engine.memory import Header
 from state.engine.summary import findings_section, fit, frame, skipped_after_pause
 from state.outputs import Finding, Output, RoundSummary, Section, ShadowSummary, Split, Unload
-from state.pulsar import effects, findings, fleet, masks, members, policy_memory, shadow, splits, summary
+from state.pulsar import (
+    effects,
+    findings,
+    fleet,
+    masks,
+    members,
+    policy_memory,
+    promises,
+    shadow,
+    splits,
+    summary,
+)
 from state.pulsar.actions import Admitted, Circumstances, admit
 from state.pulsar.aftermath import remember
 from state.pulsar.anti_affinity import AntiAffinity
@@ -96,6 +107,7 @@ def _decide(
     effects_found = effects.judge(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
+    checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
     leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
     budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
     measured = _view(closing, header, advanced, round_loads)
@@ -124,6 +136,8 @@ def _decide(
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
     found = skipped_after_pause(closing)
     found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
+    promised = promises.summarize(ledger, checked, end_ms=closing.end_ms)
+    found += promises.find_failed(promised, pulsar.shedding_policy)
     found += findings.of_topics(measured, topics, pulsar.split)
     summary_ = _summary(
         closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
@@ -132,6 +146,7 @@ def _decide(
         summary_,
         actions_count=len(actions),
         actions=[action.id for action in actions],
+        promises=promised,
         shadow=counted.shadow,
     )
     return [*actions, closing.summary(fit(summary_), actions_count=len(actions))]
@@ -157,7 +172,7 @@ def _view(
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     return eligible(
         round_loads,
-        advanced.fleet,
+        advanced,
         masks.unload_mask(advanced, header, pulsar, unsettled, end_ms=closing.end_ms),
         Groups.of(header.facts),
         header.ledger,

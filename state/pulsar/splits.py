@@ -87,12 +87,13 @@ def decide(
 ) -> Splits:
     """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows.
 
-    ``proposals`` are bundles that alone overload their broker. A bundle that the policy wants to move is left to it, unless
-    unloads are held for as long as it takes a person to mend them.
+    ``proposals`` are bundles that alone overload their broker. Another bundle that the policy wants to move is left to it, unless
+    it wants bundles to be split first, or unloads are held for as long as it takes a person to mend them.
     """
     codes = mask_codes[table.fleet_rows]
     held = circumstances.holds.unload
-    leaving = plan.unload_rows[:0] if held and held.reason == "failing" else plan.unload_rows
+    may_split = circumstances.policy.splits_first or (held is not None and held.reason == "failing")
+    leaving = plan.unload_rows[:0] if may_split else plan.unload_rows
     wanted = np.setdiff1d(leaving, proposals.rows)
     codes[wanted] = np.where(codes[wanted] == OPEN, _TO_BE_UNLOADED, codes[wanted])
     snapshot = _snapshot(table, advanced, topics, codes == OPEN)

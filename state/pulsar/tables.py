@@ -14,16 +14,18 @@ from policies.shedding.contract import (
     BrokerTable,
     BundleTable,
     JudgedAction,
+    Promise,
     RoundView,
     Side,
     Traffic,
     UnloadInFlight,
 )
 from policies.usage import capacity_percent, percent, weighted_maximum_ratio
-from state.engine.ledger import Decision, Ledger, Verdict
+from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
+from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
-from state.pulsar.memory import Fleet, WaitingReport
+from state.pulsar.memory import WaitingReport
 from state.pulsar.shadow import Shadow, counted_owners
 from state.settings import MS_PER_S, PulsarSettings
 
@@ -40,6 +42,8 @@ class Loads:
     measured: Bools
     """(n, resources): whether there was a limit above 0 to measure against."""
     usage_ratio: Floats
+    usage_weights: Floats
+    """Factor of each resource in the usage, (resources,)."""
     messages_per_s: Floats
     bytes_per_s: Floats
     listed_counts: Ints
@@ -52,10 +56,18 @@ class Loads:
 
     def traffic_of(self, broker: str) -> Traffic:
         """Load of a broker that reported. Raises ``ValueError`` for another."""
+        row = self._row_of(broker)
+        return Traffic(float(self.messages_per_s[row]), float(self.bytes_per_s[row]))
+
+    def points_of(self, broker: str) -> float:
+        """Usage of a broker that reported, in percent. Raises ``ValueError`` for another."""
+        return 100.0 * float(self.usage_ratio[self._row_of(broker)])
+
+    def _row_of(self, broker: str) -> int:
         row = bisect_left(self.names, broker)
         if self.names[row : row + 1] != (broker,):
             raise ValueError(f"{broker} did not report")
-        return Traffic(float(self.messages_per_s[row]), float(self.bytes_per_s[row]))
+        return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,6 +123,7 @@ def loads(
         limits=resources[:, :, 1],
         measured=measured,
         usage_ratio=weighted_maximum_ratio(percents, settings.usage.weights()),
+        usage_weights=settings.usage.weights(),
         messages_per_s=messages,
         bytes_per_s=volume,
         listed_counts=_listed(found, names, shadow),
@@ -134,7 +147,7 @@ def mean_points(points: Floats) -> float:
 
 def eligible(
     loads_: Loads,
-    fleet: Fleet,
+    advanced: Advanced,
     mask_codes: NDArray[np.int8],
     groups: Groups,
     ledger: Ledger,
@@ -148,6 +161,7 @@ def eligible(
     ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
     brokers receive nothing.
     """
+    fleet = advanced.fleet
     place = {name: row for row, name in enumerate(fleet.brokers)}
     at = np.array([place[name] for name in loads_.names], dtype=np.int64)
     owner, order = fleet.owner[: len(mask_codes)], None
@@ -193,6 +207,8 @@ def eligible(
         view=RoundView(
             brokers=brokers,
             bundles=bundles,
+            usage_weights=loads_.usage_weights,
+            present_rates=lambda rows: advanced.present_rates(taken[rows]),
             in_flight=lambda: _in_flight(ledger),
             judged=lambda: _judged_actions(ledger, end_ms),
         ),
@@ -207,13 +223,18 @@ def eligible(
 
 def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:
     return [
-        UnloadInFlight(each.bundle, each.source, each.destination)
+        UnloadInFlight(each.bundle, each.source, each.destination, each.traffic)
         for each in sorted(ledger.unloads_on_their_way(), key=lambda each: each.bundle)
     ]
 
 
 def _judged_actions(ledger: Ledger, end_ms: int) -> list[JudgedAction]:
     return [_judged_action(each, each.verdict, end_ms) for each in ledger.judged() if each.verdict]
+
+
+def _promise_of(decision: Decision, end_ms: int) -> Promise | None:
+    checked = decision.promise
+    return checked.promise if checked and checked.checked_ms > end_ms - HOUR_MS else None
 
 
 def _judged_action(decision: Decision, verdict: Verdict, end_ms: int) -> JudgedAction:
@@ -225,6 +246,7 @@ def _judged_action(decision: Decision, verdict: Verdict, end_ms: int) -> JudgedA
         before=decision.before,
         expected=verdict.expected,
         seen=verdict.seen,
+        promise=_promise_of(decision, end_ms),
     )
 
 

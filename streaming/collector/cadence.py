@@ -38,7 +38,8 @@ class Cadence:
         Counted from the end of a round plus the lateness: the tick of that sweep closes the round before.
         """
         phase_s = self.lateness_s % self.interval_s
-        return (math.floor((now_s - phase_s) / self.interval_s) + 1) * self.interval_s + phase_s
+        next_s = (math.floor((now_s - phase_s) / self.interval_s) + 1) * self.interval_s + phase_s
+        return next_s if next_s > now_s else next_s + self.interval_s  # the last digit may be rounded away
 
     def after_failures_s(self, now_s: float, failures: int) -> float:
         """When to try again after this many sweeps in a row without a broker list: ever later, at most a minute."""

@@ -126,6 +126,24 @@ UNLOADED_BYTES = _gauge(
     "cluster",
     "effect",
 )
+PROMISES = _counter(
+    "promises",
+    "Unloads whose move has settled: `kept` where their brokers came at least half as much closer as they should have.",
+    "cluster",
+    "outcome",
+)
+PROMISED_GAIN = _gauge(
+    "unload_gain_points",
+    "By how much the more used broker of an unload should have fallen (`expected`) and fell (`achieved`), the mean of the "
+    "last unloads that settled within the hour; NaN: none.",
+    "cluster",
+    "effect",
+)
+PROMISE_ERROR = _gauge(
+    "unload_error_points",
+    "How far from what was expected the brokers of those unloads are, their mean; NaN likewise.",
+    "cluster",
+)
 OLDEST_REPORT_AGE = _gauge(
     "oldest_report_age_seconds", "Age of the oldest report at the last round's end.", "cluster"
 )

@@ -8,7 +8,6 @@ labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except 
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
@@ -19,9 +18,10 @@ from policies.shedding.contract import Stand
 from policies.shedding.registry import find_policy
 from policies.usage import RESOURCES
 from state.engine.closing import Outcome
-from state.outputs import JudgedRow, RoundSummary
+from state.outputs import RoundSummary
 from streaming.contract import families
 from streaming.contract.families import Family
+from streaming.controller.effect_metrics import EffectMetrics
 from streaming.controller.followup import Repeat, Source
 from streaming.controller.published import Published
 from streaming.controller.throttle_metrics import ThrottleGauges
@@ -43,8 +43,6 @@ Part = Literal["log", "metrics", "follow-up", "progress"]
 
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
-_EFFECTS: Mapping[str, Literal["expected", "seen"]] = {"expected": "expected", "achieved": "seen"}
-"""Label, and the field of a judged unload that tells it."""
 _FOREMOST = (families.DIFFERENCE, families.THRESHOLD, families.HIT_COUNT, families.NEEDED_HIT_COUNT)
 _PROGRESS = (families.STATE_ROWS, families.STATE_MEMORY, families.INPUT_BEHIND)
 
@@ -95,7 +93,7 @@ class Metrics:
         self._brokers = self._gauge(families.BROKERS)
         self._outliers = self._gauge(families.OUTLIERS)
         self._foremost = tuple(map(self._gauge, _FOREMOST))
-        self._effects = tuple(map(self._gauge, (families.UNLOADED_MESSAGES, families.UNLOADED_BYTES)))
+        self._effects = EffectMetrics(self._counter, self._gauge)
         self._report_age = self._gauge(families.OLDEST_REPORT_AGE)
         self._dry_run = self._gauge(families.DRY_RUN)
         self._paused = self._gauge(families.PAUSED)
@@ -155,8 +153,8 @@ class Metrics:
             self._actions.labels(cluster, kind, _flag(dry_run=observed.mode == "dry-run")).inc(count)
         self._lag.observe(max(0.0, published_s - event.time_s))
         self._show_state(observed, event.time_s)
-        if observed.judged is not None:
-            self._show_effects(cluster, observed.judged.heaviest)
+        if observed.system == "pulsar":
+            self._effects.show(observed)
         if observed.throttle is not None:
             self._throttles.show(cluster, observed.throttle)
         elif observed.outcome == "decided":
@@ -196,19 +194,6 @@ class Metrics:
         self._round_end.labels(cluster).set(end_s)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
         self._round_length.labels(cluster).set(end_s / (observed.round + 1))
-
-    def _show_effects(self, cluster: str, judged: Sequence[JudgedRow]) -> None:
-        sources: dict[str, JudgedRow] = {}
-        for row in judged:
-            if "source" in row.seen:
-                sources.setdefault(
-                    row.brokers["source"], row
-                )  # the oldest decision tells of the later ones as well
-        if not sources:
-            return
-        for gauge, field in zip(self._effects, ("messages_per_s", "bytes_per_s"), strict=True):
-            for effect, after in _EFFECTS.items():
-                gauge.labels(cluster, effect).set(sum(_loss(row, after, field) for row in sources.values()))
 
     def _show_balance(self, observed: RoundSummary) -> None:
         outliers = sum(
@@ -307,9 +292,7 @@ class Metrics:
             self._results.labels(cluster, outcome)
         for source in get_args(Source):
             self._repeated.labels(cluster, source)
-        for gauge in self._effects:
-            for effect in _EFFECTS:
-                gauge.labels(cluster, effect).set(math.nan)
+        self._effects.introduce(cluster)
         for gauge in (self._outliers, *self._foremost):
             gauge.labels(cluster).set(math.nan)
         self._introduce_events(cluster)
@@ -331,13 +314,6 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
         return {"throttle": observed.actions_count}
     splits_count = observed.splits.outcomes.get("acted", 0)
     return {"unload": observed.actions_count - splits_count, "split": splits_count}
-
-
-def _loss(row: JudgedRow, after: Literal["expected", "seen"], field: str) -> float:
-    """Traffic that the source of an unload lost, or should have lost."""
-    left: float = getattr(getattr(row, after)["source"], field)
-    before: float = getattr(row.before["source"], field)
-    return before - left
 
 
 def _foremost(observed: RoundSummary) -> Stand | None:

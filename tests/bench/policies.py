@@ -6,7 +6,13 @@ from functools import partial
 import numpy as np
 
 from policies.placement import least_long_term_message_rate
-from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
+from policies.shedding import (
+    avg_shedder,
+    fleet_planner,
+    overload_shedder,
+    threshold_shedder,
+    uniform_load_shedder,
+)
 from policies.shedding.contract import BrokerTable, BundleTable, NoMemory, RoundView
 from state.controller import Controller
 from state.engine.closing import Identity
@@ -95,7 +101,11 @@ def _snapshot(brokers_count: int, share: float) -> RoundView:
                 f"t/n{broker}/0x{at:08x}" for broker in range(brokers_count) for at in range(BUNDLES_COUNT)
             ],
             starts=np.arange(brokers_count + 1) * BUNDLES_COUNT,
-            rates=np.zeros((brokers_count * BUNDLES_COUNT, 4)),
+            rates=np.repeat(
+                np.column_stack([(weight * each[:, None]).ravel() / 2 for each in (messages, volume)]),
+                2,
+                axis=1,
+            ),
             sampled=np.ones(brokers_count * BUNDLES_COUNT, dtype=np.bool_),
             messages_per_s=(weight * messages[:, None]).ravel(),
             bytes_per_s=(weight * volume[:, None]).ravel(),
@@ -144,12 +154,22 @@ def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
     )
 
 
+def _fleet_planner(brokers_count: int) -> Shed:
+    """What it has learned in ten rounds of the fleet without a difference."""
+    policy, settings = fleet_planner.POLICY, fleet_planner.FleetPlannerSettings()
+    memory, calm = policy.memory(), _snapshot(brokers_count, 0.0)
+    for _ in range(10):
+        _, memory = decide(policy, calm, memory, settings)
+    return lambda snapshot: decide(policy, snapshot, memory, settings)[0]
+
+
 _POLICIES: Mapping[str, Callable[[int], Shed]] = {
     "AvgShedder": _avg_shedder,
     "ThresholdShedder": _threshold_shedder,
     "UniformLoadShedder": _uniform_load_shedder,
     "OverloadShedder": _overload_shedder,
     "OverloadShedder placed": _placed,
+    "FleetPlanner": _fleet_planner,
 }
 
 

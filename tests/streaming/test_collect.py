@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policies.splitting.settings import SplitSettings
@@ -39,6 +39,7 @@ def test_a_sweep_comes_when_the_round_before_may_close(now_s: float, next_s: flo
     lateness_s=st.floats(min_value=0, max_value=120),
     sweeps=st.integers(min_value=2, max_value=10),
 )
+@example(now_s=2.0**30, length_s=1.0, lateness_s=1.0, sweeps=5)
 def test_there_are_always_as_many_sweeps_a_round_as_asked_for(
     now_s: float, length_s: float, lateness_s: float, sweeps: int
 ) -> None:

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.docs import metrics_page
-from state.outputs import BrokerTraffic, JudgedRow, Section
+from state.outputs import BrokerTraffic, JudgedRow, PromiseRow, PromisesSummary, Section
 from streaming.contract import families
 from streaming.controller.followup import Repeat
 from streaming.controller.metrics import KnownLabels, Metrics
@@ -250,6 +250,44 @@ def test_what_brokers_lost_is_compared_with_what_their_unloads_were_to_take() ->
             family = f"trimtab_unloaded_{name}_per_second"
             assert value(metrics, family, cluster="east-1", effect="expected") == 40.0 * factor
             assert value(metrics, family, cluster="east-1", effect="achieved") == -5.0 * factor
+
+
+def promised(outcome: str) -> PromiseRow:
+    points = {"source": 60.0, "destination": 40.0}
+    return PromiseRow(
+        id="a",
+        bundle="t/n/0x0_0x1",
+        brokers={"source": "b1", "destination": "b2"},
+        before_points=points,
+        expected_points=points,
+        seen_points=points,
+        outcome=outcome,
+    )
+
+
+def test_whether_unloads_helped_is_counted_and_shown_until_it_is_an_hour_ago() -> None:
+    metrics = new_metrics()
+    rows = [promised("kept"), promised("kept"), promised("failed")]
+    found = PromisesSummary(
+        kept_count=5,
+        failed_count=3,
+        expected_gain_points=4.0,
+        gain_points=3.0,
+        error_points=1.5,
+        checked=Section(count=3, outcomes={"kept": 2, "failed": 1}, heaviest=rows),
+    )
+    metrics.observe_round(published(ROUND), published_s=490.5)
+    assert value(metrics, "trimtab_promises_total", cluster="east-1", outcome="failed") == 0
+    assert math.isnan(value(metrics, "trimtab_unload_error_points", cluster="east-1") or 0)
+    metrics.observe_round(published(msgspec.structs.replace(ROUND, promises=found)), published_s=490.5)
+    assert value(metrics, "trimtab_promises_total", cluster="east-1", outcome="kept") == 2
+    assert value(metrics, "trimtab_promises_total", cluster="east-1", outcome="failed") == 1
+    assert value(metrics, "trimtab_unload_gain_points", cluster="east-1", effect="expected") == 4.0
+    assert value(metrics, "trimtab_unload_gain_points", cluster="east-1", effect="achieved") == 3.0
+    assert value(metrics, "trimtab_unload_error_points", cluster="east-1") == 1.5
+    metrics.observe_round(published(ROUND), published_s=490.5)
+    assert math.isnan(value(metrics, "trimtab_unload_error_points", cluster="east-1") or 0)
+    assert value(metrics, "trimtab_promises_total", cluster="east-1", outcome="kept") == 2
 
 
 def test_repeated_unloads_are_counted() -> None:

@@ -14,7 +14,7 @@ from state.pulsar.fleet import NOBODY, Sampling, advance
 from state.pulsar.memory import Fleet, WaitingReport
 from tests.policies.fleets import decide, unloads_of
 from tests.state.pulsar.dumb_fleet import Bundle, DumbFleet
-from tests.state.pulsar.test_invariants import EAGER, POLICIES
+from tests.state.pulsar.test_invariants import EAGER, PULSARS_POLICIES
 from tests.state.traces import plain_traces, run, settings_of
 
 LENGTH_MS, AGE_MS = 10_000, 25_000
@@ -135,7 +135,7 @@ def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: lis
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
-@given(plain_traces, st.sampled_from(POLICIES))
+@given(plain_traces, st.sampled_from(PULSARS_POLICIES))
 def test_without_guards_exactly_the_policys_decisions_come_out(trace: list[Event], policy: str):
     source = settings_of(**(EAGER | FREE), shedding_policy=policy)
     pulsar = source.base("").pulsar

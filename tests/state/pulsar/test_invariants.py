@@ -56,7 +56,9 @@ EAGER: dict[str, Any] = {
 }
 """Settings under which small numbers already move bundles, so that there is something to look at."""
 
-POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
+PULSARS_POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
+"""They look at a round alone, without what is in flight."""
+POLICIES = [*PULSARS_POLICIES, "fleet-planner"]
 PLACEMENTS = ["broker", "least-long-term-message-rate", "least-resource-usage"]
 
 SETTINGS = [

@@ -27,7 +27,12 @@ def advanced(**columns: Any) -> Advanced:
     fleet.namespaces, fleet.namespace = ["t/a", "t/b", "t/c"], np.array([0, 1, 2])
     for name, column in columns.items():
         setattr(fleet, name, np.array(column))
-    return Advanced(fleet=fleet, counts=np.zeros((3, 2), dtype=np.int64))
+    return Advanced(
+        fleet=fleet,
+        counts=np.zeros((3, 2), dtype=np.int64),
+        reported=fleet.averages,
+        is_sampled=np.ones(3, dtype=np.bool_),
+    )
 
 
 def header_of(*decisions: Any, **fields: Any) -> Header:

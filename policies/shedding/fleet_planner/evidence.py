@@ -1,0 +1,158 @@
+"""How noisy reports are, and how much evidence there is that a level is elsewhere.
+
+A report differs from a level in two ways: its traffic from the running averages, and its usage from what its traffic costs. Both
+differences (residuals) are noise until they last. What is beyond the noise of the last few rounds is a lag, and counts as far as it is beyond
+it. Where residuals add up beyond any doubt (Page's cumulative sum, CUSUM), the level follows the last of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.columns import Bools, Floats, Ints
+from policies.shedding.fleet_planner.memory import (
+    COST,
+    COST_NOISE,
+    COST_TOGETHER,
+    EVIDENCE,
+    FLEET_ROUNDS,
+    LAG,
+    LAST,
+    ROUNDS,
+    RUN,
+    SHIFT,
+    TRAFFIC,
+    TRAFFIC_NOISE,
+    TRAFFIC_TOGETHER,
+    VARIANCE,
+)
+
+CLIPPED_NOISES = 2.5
+"""Noise beyond which a residual is a spike and counts as this much."""
+SLACK_NOISES, MOST_NOISES = 2.0, 6.0
+"""A residual within the slack is no evidence; one report is no more than the most, for it may be a spike."""
+SHIFT_FADES = 0.5
+"""What is kept each round of the residuals that a level is shifted by."""
+LAG_FADES, LAG_ERRORS = 0.7, 1.5
+"""What is kept each round of a lag's average, and by how many of its errors it has to be beyond the noise."""
+NOISE_FADES = 0.9
+"""What is kept of the noise each round."""
+FIRST_NOISE_POINTS, FIRST_NOISE_ROUNDS = 4.0, 3.0
+"""What either noise is taken for before any was measured, and how many rounds that counts as."""
+LEAST_NOISE_POINTS = 0.3
+UNKNOWN_ROUNDS = 4.0
+"""Rounds after which half of an average's squared error is its noise: before, nobody knows what noise there is, nor how long it lasts."""
+MOST_STEPS = 2.0
+"""How many times the noise that shows from round to round the whole may be: what lasts longer is a change of everybody's traffic."""
+_LAG_ERROR = math.sqrt((1.0 - LAG_FADES) / (1.0 + LAG_FADES))
+_MOST_TOGETHER = 0.9
+_MEDIAN_TO_DEVIATION = 1.4826
+"""From the median of absolute values to the standard deviation, for normal noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One of the two residuals: where it is remembered, and what it takes to believe it."""
+
+    columns: Ints
+    noise: int
+    together: int
+    enough: float
+    """Evidence from which a level follows: traffic is counted, so two large residuals are enough; usage has spikes, so it takes three."""
+    averaged_rounds: float
+    """Rounds that what it is compared with is averaged over."""
+
+
+OF_TRAFFIC: Final = Kind(TRAFFIC, TRAFFIC_NOISE, TRAFFIC_TOGETHER, enough=8.0, averaged_rounds=10.0)
+OF_COST: Final = Kind(COST, COST_NOISE, COST_TOGETHER, enough=12.0, averaged_rounds=10.0)
+
+
+def learn_noise(fleet: Floats, learned: Floats, kind: Kind, residual: Floats, settling: Bools) -> Floats:
+    """Noise of each broker, (n,), after this round's residuals, which are remembered in place.
+
+    The group's is a median, so that who stands out does not count; a broker's own is a mean, so that it does, and the larger one holds.
+    """
+    own = kind.columns[VARIANCE]
+    if fleet[kind.noise] == 0:
+        fleet[kind.noise] = FIRST_NOISE_POINTS**2
+    counts = ~settling & (learned[:, ROUNDS] > 1)
+    if counts.any():
+        variance = learned[counts, own]
+        most = CLIPPED_NOISES * np.sqrt(np.maximum(fleet[kind.noise], variance))
+        found, last = (
+            np.clip(each, -most, most) for each in (residual[counts], learned[counts, kind.columns[LAST]])
+        )
+        steps = _MEDIAN_TO_DEVIATION * float(np.median(np.abs(found - last))) / math.sqrt(2.0)
+        scale = min(_MEDIAN_TO_DEVIATION * float(np.median(np.abs(found))), MOST_STEPS * steps)
+        kept = min(NOISE_FADES, 1.0 - 1.0 / (fleet[FLEET_ROUNDS] + FIRST_NOISE_ROUNDS))
+        fleet[kind.noise] = max(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
+        product = math.fsum((found * last).tolist()) / len(found)
+        fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * product
+        is_steady = np.abs(learned[counts, kind.columns[EVIDENCE]]) < kind.enough
+        renewed = NOISE_FADES * variance + (1.0 - NOISE_FADES) * found * found
+        learned[counts, own] = np.where(is_steady, renewed, variance)
+    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, own]))
+    return noise
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trailing:
+    """By how much levels trail behind what is reported, (n,) each."""
+
+    points: Floats
+    is_shift: Bools
+    """Where that is beyond doubt."""
+    error: Floats
+    """Standard error of it, points."""
+
+
+def add_evidence(learned: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools) -> Trailing:
+    """Take a round's residuals, in place; brokers whose reports show the past keep what they had."""
+    columns = kind.columns
+    before, run, shift, lag = (learned[:, columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
+    z = np.clip(residual / noise, -MOST_NOISES, MOST_NOISES)
+    above = np.maximum(np.maximum(before, 0.0) + z - SLACK_NOISES, 0.0)
+    below = np.minimum(np.minimum(before, 0.0) + z + SLACK_NOISES, 0.0)
+    evidence = np.clip(np.where(above > 0, above, below), -2 * kind.enough, 2 * kind.enough)
+    has_some = evidence != 0
+    clipped = np.clip(residual, -CLIPPED_NOISES * noise, CLIPPED_NOISES * noise)
+    for at, old, new in (
+        (EVIDENCE, before, evidence),
+        (RUN, run, np.where(has_some, run + 1, 0.0)),
+        (SHIFT, shift, np.where(has_some, SHIFT_FADES * shift + (1.0 - SHIFT_FADES) * residual, 0.0)),
+        (LAG, lag, LAG_FADES * lag + (1.0 - LAG_FADES) * clipped),
+        (LAST, np.zeros_like(residual), residual),
+    ):
+        learned[:, columns[at]] = np.where(settling, old, new)
+    return _trailing(learned, kind, noise)
+
+
+def _trailing(learned: Floats, kind: Kind, noise: Floats) -> Trailing:
+    evidence, run, shift, lag = (learned[:, kind.columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
+    is_shift = np.abs(evidence) >= kind.enough
+    whole = 1.0 - SHIFT_FADES ** np.maximum(run, 1.0)
+    beyond = np.sign(lag) * np.maximum(np.abs(lag) - LAG_ERRORS * _LAG_ERROR * noise, 0.0)
+    points = np.where(is_shift, shift / whole, beyond)
+    error = np.where(is_shift, noise, np.where(beyond != 0, _LAG_ERROR * noise, 0.0))
+    return Trailing(points, is_shift, error)
+
+
+def carry_shift(row: Floats, points: float) -> None:
+    """What is remembered of a broker once a bundle has come or gone whose traffic is not what its averages say, in place."""
+    evidence, run, shift = OF_TRAFFIC.columns[[EVIDENCE, RUN, SHIFT]]
+    known = row[shift] if abs(row[evidence]) >= OF_TRAFFIC.enough else 0.0
+    row[run] = max(row[run], 4.0)
+    row[shift] = known + points * (1.0 - SHIFT_FADES ** row[run])
+    row[evidence] = math.copysign(2 * OF_TRAFFIC.enough, row[shift])
+
+
+def average_error(fleet: Floats, learned: Floats, kind: Kind, noise: Floats) -> Floats:
+    """Standard error of a running average of noise that lasts some rounds, (n,)."""
+    lasts = min(max(fleet[kind.together] / fleet[kind.noise], 0.0), _MOST_TOGETHER)
+    weight = 1.0 / np.clip(learned[:, ROUNDS], 1.0, kind.averaged_rounds)
+    kept = (1.0 - weight) * lasts
+    unknown = 1.0 + UNKNOWN_ROUNDS / np.maximum(learned[:, ROUNDS], 1.0)
+    error: Floats = noise * np.sqrt(unknown * weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
+    return error

@@ -1,0 +1,39 @@
+"""The settings of the fleet planner, in the terms of an operator."""
+
+from dataclasses import dataclass
+from typing import Final
+
+MOST_PROMISES: Final = 10
+"""How many of the last unloads are remembered with what became of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlannerSettings:
+    """How far apart brokers may be, how sure it has to be, and how much may move."""
+
+    acceptable_spread_points: float = 15.0
+    """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
+    that the fleet does not come back soon. Not in Pulsar."""
+    noise_multiple: float = 1.0
+    """How many times its own uncertainty, by the noise that is measured, a spread has to be above the acceptable one: a
+    large difference is acted on at once, one near the limit once it is certain. Larger is calmer and later. Not in
+    Pulsar."""
+    min_gain_points: float = 0.5
+    """Percentage points by which a move has to lower the more used of its two brokers. Not in Pulsar."""
+    max_moved_ratio: float = 0.2
+    """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
+    failed_promises_ratio: float = 0.6
+    """Share of the last ``promises_count`` unloads that, once they have settled, may have brought less than half of what they
+    promised; from there on nothing is planned until an hour has passed, or a person resumes the cluster. Not in Pulsar."""
+    promises_count: int = 10
+    """How many unloads that is a share of, at most 10; 0: nothing is held for it. Not in Pulsar."""
+
+    def __post_init__(self) -> None:
+        for name in ("acceptable_spread_points", "noise_multiple", "min_gain_points"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in ("max_moved_ratio", "failed_promises_ratio"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 0 to 1")
+        if not 0 <= self.promises_count <= MOST_PROMISES:
+            raise ValueError(f"promises_count is {self.promises_count}; it must be from 0 to {MOST_PROMISES}")

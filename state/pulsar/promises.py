@@ -1,0 +1,173 @@
+"""The check of what unloads promised: whether the usage of their brokers changed as it was to.
+
+An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
+many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, a bundle is taken for the share of its source's usage that it has of its
+traffic, and for as much at its destination.
+
+Two rounds after an unload is known to be good, once nothing of its brokers moves any more, the usage they report is compared with that
+before it, moved by every unload carried out since. A promise is kept where the two came at least half as much closer as they should
+have. It is not checked where a broker is gone, where the bundle landed elsewhere, where its brokers do not come to rest in time, where
+they should hardly have come closer, or where the source was so busy that its usage does not show what is taken off it.
+
+Source: ours.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from policies.shedding.contract import DESTINATION_RISES, SOURCE_FALLS, Promise, Side
+from state.engine.ledger import CheckedPromise, Decision, Ledger
+from state.engine.summary import SHOWN_ROWS
+from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
+from state.pulsar.tables import Loads
+
+SETTLED_ROUNDS = 2
+"""Rounds after a verdict until the reports show nothing of the move itself: clients that reconnect, traffic counted twice."""
+PATIENCE_ROUNDS = 5
+"""Rounds after a verdict when a promise is given up that could not be checked."""
+LEAST_CLOSER_POINTS = 1.0
+"""By how much an unload and those after it have to bring its brokers closer, or usage says nothing of it."""
+SATURATED_POINTS = 80.0
+"""Usage from which on a broker may have more to do than it can: less traffic then lowers the queue and not the usage."""
+FEWEST_CHECKED = 5
+"""Checked promises before a finding is made of those that failed."""
+
+
+class Promised(NamedTuple):
+    """What an unload says of the usage of its brokers."""
+
+    before_points: dict[Side, float]
+    """As it was reported in the round."""
+    change_points: dict[Side, float]
+    """By how much this one changes it."""
+
+
+def promised(unload: Unload, loads: Loads) -> Promised:
+    """What an unload promises; of a policy that predicts no usage, by the share of its traffic."""
+    evidence, destination = unload.evidence, unload.destination_broker
+    before = loads.points_of(unload.source_broker)
+    if SOURCE_FALLS in evidence:
+        falls, rises = float(evidence[SOURCE_FALLS]), float(evidence[DESTINATION_RISES])
+    else:
+        falls = rises = _share(unload, loads) * before
+    if destination is None:
+        return Promised({"source": before}, {"source": -falls})
+    return Promised(
+        {"source": before, "destination": loads.points_of(destination)},
+        {"source": -falls, "destination": rises},
+    )
+
+
+def _share(unload: Unload, loads: Loads) -> float:
+    """Share of a broker's traffic that a bundle is: the mean of those of messages and bytes."""
+    carried = loads.traffic_of(unload.source_broker)
+    parts = (
+        (float(unload.evidence["bundle_messages_per_s"]), carried.messages_per_s),
+        (float(unload.evidence["bundle_bytes_per_s"]), carried.bytes_per_s),
+    )
+    shares = [min(1.0, part / whole) for part, whole in parts if whole > 0]
+    return math.fsum(shares) / len(shares) if shares else 0.0
+
+
+def check(ledger: Ledger, loads: Loads, *, length_ms: int, end_ms: int) -> list[Decision]:
+    """Check what can be checked in this round; what was, in the order of the decisions."""
+    due = [each for each in ledger.decisions if _is_due(each, length_ms=length_ms, end_ms=end_ms)]
+    if not due:
+        return []
+    reported, moving = set(loads.names), ledger.unsettled_brokers(end_ms=end_ms)
+    found = []
+    for each in due:
+        brokers = {each.broker_of(side) for side in each.before_points}
+        if brokers <= reported and brokers.isdisjoint(moving):
+            checked = _checked(ledger, each, loads, end_ms=end_ms)
+            if checked.promise.expected_closer_points >= LEAST_CLOSER_POINTS:
+                each.promise = checked
+                found.append(each)
+    return found
+
+
+def _is_due(decision: Decision, *, length_ms: int, end_ms: int) -> bool:
+    verdict = decision.verdict
+    if verdict is None or verdict.outcome != "good" or decision.promise is not None:
+        return False
+    if not decision.before_points or decision.destination not in (None, verdict.broker):
+        return False
+    if decision.before_points["source"] >= SATURATED_POINTS:
+        return False
+    waited_ms = end_ms - verdict.judged_ms
+    return SETTLED_ROUNDS * length_ms <= waited_ms < PATIENCE_ROUNDS * length_ms
+
+
+def _checked(ledger: Ledger, decision: Decision, loads: Loads, *, end_ms: int) -> CheckedPromise:
+    seen = {
+        side: loads.points_of(broker)
+        for side in decision.before_points
+        if (broker := decision.broker_of(side)) is not None
+    }
+    return CheckedPromise(
+        checked_ms=end_ms,
+        promise=Promise(
+            before_points=decision.before_points,
+            expected_points=ledger.expected_points(decision),
+            seen_points=seen,
+        ),
+    )
+
+
+def summarize(ledger: Ledger, checked: Sequence[Decision], *, end_ms: int) -> PromisesSummary | None:
+    """The promises of a round, and how the last ones ended; None where none was checked within the hour."""
+    last = ledger.last_promises(end_ms=end_ms)
+    if not last:
+        return None
+    kept_count = sum(each.is_kept for each in last)
+    return PromisesSummary(
+        kept_count=kept_count,
+        failed_count=len(last) - kept_count,
+        expected_gain_points=_mean([each.expected_gain_points for each in last]),
+        gain_points=_mean([each.gain_points for each in last]),
+        error_points=_mean([each.error_points for each in last]),
+        checked=_section([_row(each, each.promise.promise) for each in checked if each.promise]),
+    )
+
+
+def _section(rows: list[PromiseRow]) -> Section[PromiseRow]:
+    outcomes = Counter(each.outcome for each in rows)
+    return Section(count=len(rows), outcomes=dict(sorted(outcomes.items())), heaviest=rows[:SHOWN_ROWS])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _row(decision: Decision, promise: Promise) -> PromiseRow:
+    return PromiseRow(
+        id=decision.id,
+        bundle=decision.bundle,
+        brokers={side: broker for side in promise.before_points if (broker := decision.broker_of(side))},
+        before_points=dict(promise.before_points),
+        expected_points=dict(promise.expected_points),
+        seen_points=dict(promise.seen_points),
+        outcome="kept" if promise.is_kept else "failed",
+    )
+
+
+def find_failed(summary: PromisesSummary | None, policy: str) -> list[Finding]:
+    """Where most of the last promises failed, what a person can look at."""
+    if summary is None or summary.failed_count + summary.kept_count < FEWEST_CHECKED:
+        return []
+    if summary.failed_count <= summary.kept_count:
+        return []
+    return [
+        Finding(
+            kind="failed-promises",
+            subject=policy,
+            broker="",
+            bytes_per_s=None,
+            advice=f"{summary.failed_count} of the last {summary.failed_count + summary.kept_count} unloads brought their brokers less "
+            f"than half as much closer as they should have ({summary.gain_points:.1f} points gained in the mean, "
+            f"{summary.expected_gain_points:.1f} expected): look whether another program uses these machines, "
+            f"or whether somebody else moves bundles",
+        )
+    ]

@@ -1,0 +1,378 @@
+"""What a user may rely on of the fleet planner: when it acts, what it moves, and what it never does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.shedding.contract import JudgedAction, Promise, RoundView, UnloadInFlight
+from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
+from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from tests.policies.fleets import (
+    Broker,
+    Bundle,
+    Unload,
+    decide,
+    examined_of,
+    snapshot_of,
+    tried_of,
+    unloads_of,
+)
+
+IDLE_POINTS = 3.0
+BYTES_PER_MESSAGE = 1000.0
+BUNDLES = {"b1": 20, "b2": 20, "b3": 20, "b4": 20, "b5": 20}
+
+
+class Cluster:
+    """Brokers whose CPU follows their bundles' messages, a point for a hundred of them where nothing else is said."""
+
+    def __init__(
+        self, rates: Mapping[str, Sequence[float]], points: Mapping[str, float] | None = None
+    ) -> None:
+        self.bundles = {
+            f"t/{broker}/{place:03d}": [broker, rate]
+            for broker, owned in rates.items()
+            for place, rate in enumerate(owned)
+        }
+        self.brokers = list(rates)
+        self.points_per_message = {broker: (points or {}).get(broker, 0.01) for broker in rates}
+        self.memory = FleetPlannerMemory()
+        self.settings = FleetPlannerSettings()
+        self.in_flight: list[UnloadInFlight] = []
+        self.judged: list[JudgedAction] = []
+
+    def view(self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = ()) -> RoundView:
+        """The round's columns; noise is in points of CPU."""
+        fleet = {}
+        for broker in self.brokers:
+            own = {name: rate for name, (owner, rate) in self.bundles.items() if owner == broker}
+            usage = self.level(broker) + (noise or {}).get(broker, 0.0)
+            fleet[broker] = Broker(
+                usage={"cpu": (max(0.0, usage), 100.0)},
+                messages_per_s=sum(own.values()),
+                bytes_per_s=BYTES_PER_MESSAGE * sum(own.values()),
+                bundles={
+                    name: Bundle(
+                        messages_per_s=rate, bytes_per_s=BYTES_PER_MESSAGE * rate, movable=name not in masked
+                    )
+                    for name, rate in own.items()
+                },
+            )
+        return replace(snapshot_of(fleet), in_flight=lambda: self.in_flight, judged=lambda: self.judged)
+
+    def level(self, broker: str) -> float:
+        """CPU without noise, at most 100."""
+        rate = sum(rate for owner, rate in self.bundles.values() if owner == broker)
+        return min(100.0, IDLE_POINTS + self.points_per_message[broker] * rate)
+
+    def round(
+        self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = (), *, moves: bool = True
+    ) -> list[Unload]:
+        """What one round decides; what it wants to move has moved before the next."""
+        view = self.view(noise, masked)
+        self.plan, self.memory = decide(POLICY, view, self.memory, self.settings)
+        self.examined, self.tried = examined_of(view, self.plan), tried_of(view, self.plan)
+        found = unloads_of(view, self.plan)
+        for bundle, _, destination in found if moves else ():
+            assert destination is not None
+            self.bundles[bundle][0] = destination
+        return found
+
+    def spread(self) -> float:
+        """Points between the most and the least used broker."""
+        levels = [self.level(broker) for broker in self.brokers]
+        return max(levels) - min(levels)
+
+
+def even(points: Mapping[str, float], bundles: int = 20) -> dict[str, list[float]]:
+    """Equal bundles that make up these levels of CPU."""
+    return {broker: [(level - IDLE_POINTS) * 100 / bundles] * bundles for broker, level in points.items()}
+
+
+def one_hot(hot: float = 80.0) -> Cluster:
+    """Five brokers at 40 %, the first of them hot."""
+    return Cluster(even({"b1": hot, "b2": 40.0, "b3": 40.0, "b4": 40.0, "b5": 40.0}))
+
+
+def test_a_difference_nobody_could_mistake_is_acted_on_within_two_rounds_and_evened_out_at_once() -> None:
+    cluster = one_hot()
+    moves = cluster.round() or cluster.round()
+    assert moves
+    assert {source for _, source, _ in moves} == {"b1"}
+    assert cluster.spread() <= 7.5
+    assert all(not cluster.round() for _ in range(20))
+
+
+def test_a_difference_near_the_acceptable_one_is_acted_on_once_it_is_certain() -> None:
+    cluster = one_hot(hot=57.5)
+    rounds = next(number for number in range(60) if cluster.round())
+    assert rounds > 1
+    assert cluster.spread() <= 7.5
+
+
+@pytest.mark.parametrize("hot", [40.0, 47.0, 54.5])
+def test_brokers_within_the_acceptable_spread_are_left_alone(hot: float) -> None:
+    cluster = one_hot(hot)
+    assert all(not cluster.round() for _ in range(60))
+    assert set(cluster.examined.values()) == {"within-spread"}
+
+
+def test_a_spike_of_cpu_moves_nothing() -> None:
+    cluster = one_hot(40.0)
+    for _ in range(10):
+        cluster.round()
+    assert not cluster.round({"b3": 50.0})
+    assert all(not cluster.round() for _ in range(10))
+
+
+def test_usage_that_stays_without_more_traffic_is_believed_after_some_rounds() -> None:
+    cluster = one_hot(40.0)
+    for _ in range(10):
+        cluster.round()
+    rounds = [bool(cluster.round({"b3": 40.0}, moves=False)) for _ in range(8)]
+    assert rounds[:2] == [False, False]
+    assert rounds[-1]
+
+
+def test_what_is_on_its_way_counts_as_arrived_so_that_the_old_reports_ask_for_nothing_more() -> None:
+    cluster = one_hot()
+    moves = cluster.round(moves=False) or cluster.round(moves=False)
+    cluster.in_flight = [UnloadInFlight(bundle, source, there) for bundle, source, there in moves]
+    assert not cluster.round()
+    assert not cluster.round()
+
+
+def test_after_a_broker_joined_it_waits_for_those_that_follow_and_fills_them_together() -> None:
+    cluster = one_hot(40.0)
+    for _ in range(5):
+        cluster.round()
+    for name in ("b6", "b7"):
+        cluster.brokers.append(name)
+        cluster.points_per_message[name] = 0.01
+        assert not cluster.round()
+        assert "broker-joined" in cluster.examined.values()
+    rounds = [cluster.round() for _ in range(6)]
+    assert {there for moves in rounds for _, _, there in moves} == {"b6", "b7"}
+    assert cluster.spread() <= 15.0
+
+
+def test_it_learns_what_a_broker_can_carry_and_evens_out_usage_not_messages() -> None:
+    slow = {"b1": 0.02}
+    cluster = Cluster(even({"b1": 40.0, "b2": 40.0, "b3": 40.0, "b4": 40.0}), slow)
+    assert cluster.level("b1") == pytest.approx(77.0)
+    moved = [cluster.round() for _ in range(30)]
+    assert any(moved)
+    assert cluster.spread() <= 15.0
+    assert {source for moves in moved for _, source, _ in moves} == {"b1"}
+
+
+def test_where_every_broker_is_hot_nothing_moves_and_it_says_so() -> None:
+    cluster = Cluster(even({"b1": 99.9, "b2": 87.0, "b3": 86.0, "b4": 86.0}, bundles=50))
+    cluster.settings = FleetPlannerSettings(acceptable_spread_points=5.0)
+    assert all(not cluster.round() for _ in range(20))
+    assert "every-broker-hot" in cluster.examined.values()
+
+
+def test_a_bundle_that_would_only_turn_the_difference_around_stays_and_is_too_big() -> None:
+    cluster = Cluster({"b1": [6000.0, 100.0], **even({"b2": 20.0, "b3": 20.0})})
+    for _ in range(10):
+        cluster.round()
+    assert cluster.bundles["t/b1/000"][0] == "b1"
+    assert cluster.tried["t/b1/000"] == "too-big"
+    assert cluster.examined[next(iter(cluster.examined))] == "no-better-place"
+
+
+def test_no_round_moves_more_than_its_share_of_the_traffic() -> None:
+    cluster = one_hot()
+    cluster.settings = FleetPlannerSettings(max_moved_ratio=0.02)
+    total = sum(rate for _, rate in cluster.bundles.values())
+    for _ in range(20):
+        moved = sum(cluster.bundles[bundle][1] for bundle, _, _ in cluster.round())
+        assert moved <= 0.02 * total
+    assert cluster.spread() <= 15.0
+
+
+def test_the_evidence_says_what_both_sides_are_expected_at() -> None:
+    cluster = one_hot()
+    moves = cluster.round() or cluster.round()
+    after = cluster.plan.unload_evidence
+    assert after["source_after_points"][-1] == pytest.approx(cluster.level("b1"), abs=2.0)
+    assert after["destination_after_points"].max() <= after["source_after_points"].min() + 7.5
+    assert len(moves) == len(after["source_after_points"])
+
+
+def test_what_an_unload_promises_is_what_it_moves() -> None:
+    cluster = one_hot()
+    before = {broker: cluster.level(broker) for broker in cluster.brokers}
+    moves = cluster.round() or cluster.round()
+    promised = cluster.plan.unload_evidence
+    assert sum(promised["source_falls_points"]) == pytest.approx(before["b1"] - cluster.level("b1"), abs=2.0)
+    rises = sum(cluster.level(there) - before[there] for there in {there for _, _, there in moves} if there)
+    assert sum(promised["destination_rises_points"]) == pytest.approx(rises, abs=2.0)
+
+
+def settled(*, is_kept: bool) -> JudgedAction:
+    """An unload that was to bring its brokers 10 points closer, and did or did not."""
+    before, expected = {"source": 60.0, "destination": 40.0}, {"source": 55.0, "destination": 45.0}
+    promise = Promise(
+        before_points=before, expected_points=expected, seen_points=expected if is_kept else before
+    )
+    return JudgedAction(
+        kind="unload",
+        outcome="good",
+        age_s=60.0,
+        brokers={},
+        before={},
+        expected={},
+        seen={},
+        promise=promise,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "count", "failed_count", "kept_count", "is_held"),
+    [
+        (0.6, 10, 6, 4, True),
+        (0.6, 10, 5, 5, False),
+        (0.6, 10, 6, 0, True),
+        (0.6, 10, 5, 0, False),
+        (0.5, 4, 2, 8, False),
+        (0.5, 4, 8, 2, True),
+        (0.6, 0, 10, 0, False),
+        (0.0, 10, 0, 10, False),
+    ],
+    ids=[
+        "six of ten",
+        "five of ten",
+        "six of six",
+        "five of five are fewer than six",
+        "the last four were kept",
+        "two of the last four failed",
+        "switched off",
+        "where none may fail, none failed",
+    ],
+)
+def test_nothing_is_planned_while_most_of_the_last_promises_failed(
+    ratio: float, count: int, failed_count: int, kept_count: int, *, is_held: bool
+) -> None:
+    cluster = one_hot()
+    cluster.settings = FleetPlannerSettings(failed_promises_ratio=ratio, promises_count=count)
+    cluster.judged = [settled(is_kept=False)] * failed_count + [settled(is_kept=True)] * kept_count
+    moves = [move for _ in range(3) for move in cluster.round()]
+    assert (not moves) == is_held
+    assert ("promises-failed" in cluster.examined.values()) == is_held
+    cluster.judged = []  # an hour later, or once a person has resumed the cluster
+    assert cluster.round() or not is_held
+
+
+levels = st.lists(st.floats(5.0, 95.0), min_size=2, max_size=8)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """Brokers at any level, with bundles of any size."""
+    rates = {}
+    for number, level in enumerate(draw(levels)):
+        weights = draw(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=12))
+        total = sum(weights)
+        rates[f"b{number}"] = [(level - IDLE_POINTS) * 100 * each / total for each in weights]
+    return Cluster(rates)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.data())
+def test_no_move_makes_its_destination_hotter_than_its_source_was_and_none_touches_a_masked_bundle(
+    cluster: Cluster, data: st.DataObject
+) -> None:
+    masked = data.draw(st.lists(st.sampled_from(sorted(cluster.bundles)), max_size=5))
+    for _ in range(4):
+        before = cluster.view(masked=masked)
+        moves = cluster.round(masked=masked)
+        assert not {bundle for bundle, _, _ in moves} & set(masked)
+        assert len({bundle for bundle, _, _ in moves}) == len(moves)
+        place = {name: row for row, name in enumerate(before.brokers.names)}
+        level = {
+            before.brokers.names[int(row)]: float(points)
+            for row, points in zip(
+                cluster.plan.examined.high, cluster.plan.examined.evidence["level_points"], strict=True
+            )
+        }
+        after = cluster.plan.unload_evidence
+        for number, (_, source, there) in enumerate(moves):
+            assert there in place
+            assert after["destination_after_points"][number] <= level[source] + 1e-6
+            level[source] = float(after["source_after_points"][number])
+            level[there] = float(after["destination_after_points"][number])
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 12), st.floats(0.0, 1.8))
+def test_noise_below_a_quarter_of_the_goal_moves_nothing_in_240_rounds_of_an_even_fleet(
+    seed: int, count: int, deviation_points: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    cluster = Cluster(even({f"b{row}": 45.0 for row in range(count)}, bundles=3))
+    for _ in range(240):
+        noise = dict(zip(cluster.brokers, rng.normal(0.0, deviation_points, count).tolist(), strict=True))
+        assert not cluster.round(noise)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 8))
+def test_the_plan_does_not_depend_on_names(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    rates = [rng.uniform(50.0, 900.0, int(rng.integers(1, 12))).tolist() for _ in range(count)]
+    renamed = [f"b{row}" for row in rng.permutation(count).tolist()]
+    one = Cluster({f"b{row}": own for row, own in enumerate(rates)})
+    other = Cluster(dict(zip(renamed, rates, strict=True)))
+    new_name = {f"b{row}": name for row, name in enumerate(renamed)}
+    for _ in range(3):
+        expected = [
+            (
+                bundle.replace(f"/{bundle.split('/')[1]}/", f"/{new_name[bundle.split('/')[1]]}/"),
+                new_name[source],
+                new_name[there or ""],
+            )
+            for bundle, source, there in one.round()
+        ]
+        assert other.round() == expected
+
+
+def test_what_it_learned_survives_as_plain_values() -> None:
+    cluster = one_hot(45.0)
+    for _ in range(5):
+        cluster.round()
+    memory = cluster.memory
+    assert set(memory.learned) == set(BUNDLES)
+    assert all(isinstance(value, float) for row in memory.learned.values() for value in row)
+    again = FleetPlannerMemory(
+        learned={name: list(row) for name, row in memory.learned.items()}, fleet=list(memory.fleet)
+    )
+    view = cluster.view()
+    assert (
+        decide(POLICY, view, again, cluster.settings)[1] == decide(POLICY, view, memory, cluster.settings)[1]
+    )
+
+
+def test_a_memory_of_another_layout_begins_anew_instead_of_misleading() -> None:
+    cluster = one_hot()
+    cluster.memory = FleetPlannerMemory(learned={"b1": [1.0, 2.0]}, fleet=[3.0])
+    assert cluster.round() or cluster.round()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("acceptable_spread_points", -1.0),
+        ("noise_multiple", -0.1),
+        ("min_gain_points", -1.0),
+        ("max_moved_ratio", 1.5),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        FleetPlannerSettings(**{name: value})
