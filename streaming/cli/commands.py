@@ -123,6 +123,12 @@ def _run() -> click.Command:
     return run_command
 
 
+def _simulate() -> click.Command:
+    from streaming.cli.simulate import simulate_command
+
+    return simulate_command
+
+
 def _split() -> click.Command:
     from streaming.cli.split import split_command
 
@@ -164,6 +170,7 @@ _PLACES = {
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
     "run": _Place(_run, "Read load reports, decide, publish exactly once."),
+    "simulate": _Place(_simulate, "See what settings do to a fleet that does not exist."),
     "split": _Place(_split, "Work out where to cut a bundle."),
     "status": _Place(_status, "Show what is in force for each cluster, and why nothing happens."),
     "throttle": _Place(_throttle, "Work out the replication throttle of a reassignment."),

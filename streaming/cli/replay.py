@@ -6,13 +6,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import click
 
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
-from streaming.controller.recording import STANDARD, BadRecording
+from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
 from streaming.controller.replay import Only, Replay, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource
@@ -21,8 +20,6 @@ from streaming.settings.identity import identity_of
 
 _LONG_BYTES = 20_000_000
 """Inputs from this size on show a progress bar on a terminal."""
-_BUFFER_BYTES = 1024 * 1024
-"""Load reports are tens of kilobytes; Python's own 8 KiB would take several reads for each."""
 
 
 @click.command("replay", epilog=example("trimtab replay --only actions today.ndjson.gz"))
@@ -66,7 +63,7 @@ def replay_command(
 
 def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
     try:
-        with _open(file) as stream:
+        with opened_for_reading(file) as stream:
             replay.play(stream, file, advance)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(
@@ -74,19 +71,6 @@ def _play(replay: Replay, file: str, advance: Callable[[int], None]) -> None:
         ) from error
     except BadRecording as error:
         raise WrongUse(str(error)) from error
-
-
-@contextmanager
-def _open(file: str) -> Iterator[BinaryIO]:
-    if file == STANDARD:
-        yield sys.stdin.buffer
-        return
-    if file.endswith(".gz"):
-        with gzip.open(file, "rb") as packed:
-            yield cast("BinaryIO", packed)
-        return
-    with Path(file).open("rb", buffering=_BUFFER_BYTES) as stream:
-        yield stream
 
 
 @contextmanager

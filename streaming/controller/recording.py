@@ -27,6 +27,7 @@ __all__ = [
     "Recorded",
     "decode_recorded",
     "encode_recorded",
+    "opened_for_reading",
     "opened_for_recording",
 ]
 
@@ -35,6 +36,8 @@ PREFIX = b'{"trimtab_record":'
 """How each line begins."""
 STANDARD = "-"
 """The file's name that means standard output or input."""
+_BUFFER_BYTES = 1024 * 1024
+"""Load reports are tens of kilobytes; Python's own 8 KiB would take several reads for each."""
 
 
 class BadRecording(ValueError):
@@ -114,6 +117,20 @@ def decode_recorded(line: bytes) -> Recorded:
         appended_ms=found.appended_ms,
         is_control=found.control,
     )
+
+
+@contextmanager
+def opened_for_reading(file: str) -> Iterator[BinaryIO]:
+    """Standard input, a packed file by its ending, or a plain one."""
+    if file == STANDARD:
+        yield sys.stdin.buffer
+        return
+    if file.endswith(".gz"):
+        with gzip.open(file, "rb") as packed:
+            yield cast("BinaryIO", packed)
+        return
+    with Path(file).open("rb", buffering=_BUFFER_BYTES) as stream:
+        yield stream
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from typing import BinaryIO, Literal
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
+from state.events import Event
 from state.outputs import Output
 from state.settings import SettingsSource
+from streaming.contract.decode import decode
 from streaming.contract.encode import MAX_QUOTED_BYTES, Refused, encode, encode_refused, source_of
 from streaming.contract.origin import Origin
 from streaming.controller.recording import PREFIX, BadRecording, decode_recorded
@@ -91,6 +93,14 @@ class Replay:
             self._out.write(b"\n".join(lines) + b"\n")
             self._out.flush()
             self.written_count += len(lines)
+
+
+def read_events(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tuple[str, Event]]:
+    """Every event of a recording with its cluster; what a controller would refuse is left out. Raises ``BadRecording``."""
+    for record, _ in _records(stream, file, max_record_bytes):
+        cluster, event = decode(record.value)
+        if isinstance(event, Event):
+            yield cluster, event
 
 
 def _records(stream: BinaryIO, file: str, max_record_bytes: int) -> Iterator[tuple[Record, int]]:

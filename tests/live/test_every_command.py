@@ -117,4 +117,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert "leader:1" in show("throttle plan", "--input", str(moves), "--format", "table")
     assert '"boundaries":[1326000418]' in show("split plan", "--input", str(bundle))
     assert "0x" in show("split positions", TOPICS[0])
+    assert "fleet-planner" in show(
+        "simulate", "--scenario", "three-brokers", "--seeds", "1", "--hours", "0.5"
+    )
     assert {*shown, *ELSEWHERE} == {*commands(main)}

@@ -34,7 +34,9 @@ def options_of(command: click.Command) -> dict[str, click.Parameter]:
 COMMANDS = dict(leaves(main))
 SHOWING = [path for path, command in COMMANDS.items() if "--format" in options_of(command)]
 TALKING = [
-    path for path in COMMANDS if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed"}
+    path
+    for path in COMMANDS
+    if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed", "simulate"}
 ]
 """Those that read settings for brokers on both sides."""
 

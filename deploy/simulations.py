@@ -1,0 +1,238 @@
+"""``docs/simulations.md``: what the policies do to simulated fleets, on seeds that nobody developed with.
+
+``python -m deploy.simulations`` runs every scenario and writes the page; it takes some minutes. The text around the figures is here, too.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from streaming.settings import ClusterSettingsSource, load
+from streaming.simulator.card import ALL, COLUMNS, Column, card, show
+from streaming.simulator.comparing import NOBODY, PERFECT, Build, Candidate, Run, jobs_of, play_all, sort_runs
+from streaming.simulator.scenarios import SCENARIOS, find_scenario
+from streaming.simulator.setup import Setup
+
+PAGE: Final = Path(__file__).parents[1] / "docs" / "simulations.md"
+SEEDS = range(7001, 7006)
+VARIED_SCENARIOS = ("one-hot-broker", "scale-out", "tenant-surge", "noise-alone")
+_SHOWN = (
+    "unbalanced_percent",
+    "unloads",
+    "needless",
+    "sent_back",
+    "recovery_rounds",
+    "ended_balanced_percent",
+)
+
+_INTRODUCTION = """\
+# Simulations
+
+`trimtab simulate` balances a fleet that does not exist with the controller that runs live, with all its guards and budgets, and counts
+what each policy does to it. It needs no broker. This page shows the figures of all policies that are worth comparing, and says what
+the model assumes.
+
+```sh
+trimtab simulate --scenario scale-out --seeds 5 --html page.html           # AvgShedder beside the fleet planner
+trimtab simulate --scenario all --config now.toml --config candidate.toml  # your settings
+trimtab simulate --from recording.ndjson.gz --config now.toml              # your fleet, from `trimtab record`
+```
+
+A fleet is **balanced** while the hottest and the coldest broker are at most 15 points of usage apart, measurement noise and fast noise of
+the traffic left out. An unload is **needless** while the fleet is balanced. *Perfect information* knows the true load of every bundle and
+broker and moves once a minute where the fleet is not balanced; it is a floor, and it cuts no bundle. *Nobody acts* is the ceiling.
+"""
+
+_MODEL = """\
+## What the model assumes
+
+* **Traffic.** The message rate of a bundle is a base times a slow drift, the daily swing of its namespace, its surges, and noise that
+  lasts about 40 seconds, for the bundle and for its namespace. Topics differ in size by a log-normal distribution; message sizes and
+  fan-out differ by namespace. The traffic of a seed is the same whoever balances.
+* **Machines.** Usage is proportional to traffic above an idle part, with a cost for each message and each byte that differs between brokers.
+  Above 80 % usage saturates. The network carries what comes in, what goes out, and two copies of what comes in.
+* **Measuring.** Brokers take their figures once a minute, each at its own moment, as means over the minute. CPU has an error that lasts
+  about half a minute, and spikes. A collector asks twice a minute; reports are lost now and then.
+* **Moves** begin up to 20 seconds after their decision, take a bundle's clients off for up to 8 seconds, and fail once in a hundred
+  times. What could not be sent follows; clients that come back cost CPU. Until its next figures the old owner still lists the bundle.
+* **Pulsar's placement** gives bundles of brokers that go, and of unloads without a destination, to the broker with the lowest message rate
+  of a minute ago. A broker that comes back is empty.
+* **Splits** cut where Pulsar would: topics are real names with Pulsar's positions.
+
+Not in the model: publishers that slow down when a broker is full, bookies, garbage collection that depends on load, memory, failure domains,
+isolation policies, and brokers that cannot be asked. A fleet from a recording has its brokers, bundles, rates and noise; what a message
+and a byte cost is estimated, half of the CPU above idle each.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """A scenario under another assumption."""
+
+    build: Build
+    change: Callable[[Setup], Setup]
+
+    def __call__(self, rng: np.random.Generator) -> Setup:
+        """The fleet at its beginning."""
+        return self.change(self.build(rng))
+
+
+def _more_cpu_error(setup: Setup) -> Setup:
+    return replace(setup, measuring=replace(setup.measuring, cpu_error_points=4.0, cpu_error_s=120.0))
+
+
+def _more_spikes(setup: Setup) -> Setup:
+    return replace(setup, measuring=replace(setup.measuring, spike_ratio=1 / 15, spike_points=50.0))
+
+
+def _slow_moves(setup: Setup) -> Setup:
+    return replace(setup, moving=replace(setup.moving, order_s=120.0, outage_s=10.0))
+
+
+def _failing_moves(setup: Setup) -> Setup:
+    return replace(setup, moving=replace(setup.moving, failed_ratio=0.15))
+
+
+def _costly_moves(setup: Setup) -> Setup:
+    return replace(setup, moving=replace(setup.moving, reconnect_ratio=3.0))
+
+
+def _nervous_traffic(setup: Setup) -> Setup:
+    sources = setup.sources
+    return replace(
+        setup,
+        sources=replace(
+            sources, noise_ratio=1.6 * sources.noise_ratio, noise_s=120.0, common_noise_ratio=0.15
+        ),
+    )
+
+
+def _unlike_costs(setup: Setup) -> Setup:
+    machines, spread = setup.machines, np.linspace(0.7, 1.4, len(setup.machines))
+    return replace(
+        setup,
+        machines=replace(
+            machines,
+            cpu_s_per_message=machines.cpu_s_per_message * spread,
+            cpu_s_per_byte=machines.cpu_s_per_byte * spread[::-1],
+        ),
+    )
+
+
+def _large_messages(setup: Setup) -> Setup:
+    sources = setup.sources
+    return replace(
+        setup,
+        sources=replace(
+            sources,
+            bytes_per_message=20 * sources.bytes_per_message,
+            messages_per_s=sources.messages_per_s / 6,
+        ),
+    )
+
+
+def _as_it_is(setup: Setup) -> Setup:
+    return setup
+
+
+VARIATIONS: Final = (
+    ("as above", _as_it_is),
+    ("CPU error of 4 points that lasts two minutes", _more_cpu_error),
+    ("a spike of up to 50 points in one of 15 figures", _more_spikes),
+    ("moves begin up to two minutes late", _slow_moves),
+    ("one move of seven fails", _failing_moves),
+    ("clients that come back cost six times as much", _costly_moves),
+    ("traffic noise 1.6 times as large, for three times as long", _nervous_traffic),
+    ("costs differ by a factor of two between brokers", _unlike_costs),
+    ("messages 20 times as large", _large_messages),
+)
+
+
+def _candidate(policy: str) -> Candidate:
+    flags = {"pulsar.shedding_policy": policy, "pulsar.split.enabled": True}
+    settings = load(file=Path(os.devnull), flags=flags, environ={}).settings
+    return Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings))
+
+
+def _play(scenarios: Sequence[tuple[str, Build]], candidates: Sequence[Candidate]) -> list[Run]:
+    jobs = jobs_of(scenarios, SEEDS, candidates)
+    runs = []
+    for count, run in enumerate(play_all(jobs), start=1):
+        runs.append(run)
+        print(f"\r{count} of {len(jobs)} runs", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return sort_runs(runs, jobs)
+
+
+def _table(rows: dict[str, dict[str, float | None]], first: str) -> list[str]:
+    columns: list[Column] = [each for each in COLUMNS if each.key in _SHOWN]
+    return [
+        f"| {first} | {' | '.join(each.title for each in columns)} |",
+        f"|---|{'--:|' * len(columns)}",
+        *(
+            f"| {name} | {' | '.join(show(figures[each.key], each) for each in columns)} |"
+            for name, figures in rows.items()
+        ),
+        "",
+    ]
+
+
+def _vary(policies: Sequence[Candidate]) -> list[str]:
+    chosen = [each for name in VARIED_SCENARIOS if (each := find_scenario(name)) is not None]
+    found: dict[str, dict[str, dict[str, float | None]]] = {each.name: {} for each in policies}
+    for title, change in VARIATIONS:
+        runs = _play([(each.name, Varied(each.build, change)) for each in chosen], policies)
+        for name, figures in card(runs)[ALL].items():
+            found[name][title] = figures
+    lines = []
+    for name, rows in found.items():
+        lines += [f"### {name}", "", *_table(rows, "assumption")]
+    return lines
+
+
+def main() -> None:
+    """Write the page."""
+    policies = [_candidate("avg-shedder"), _candidate("fleet-planner")]
+    runs = _play([(each.name, each.build) for each in SCENARIOS], [NOBODY, *policies, PERFECT])
+    figures = card(runs)
+    seeds = f"{len(SEEDS)} seeds ({SEEDS[0]} to {SEEDS[-1]})"
+    lines = [
+        _INTRODUCTION,
+        "## Score card",
+        "",
+        (
+            f"Means over {seeds}, with splits on (`[pulsar.split] enabled = true`), other settings as they are by default. Written by "
+            f"`python -m deploy.simulations`; the figures do not depend on the machine."
+        ),
+        "",
+        *_table(figures.pop(ALL), ALL),
+    ]
+    for scenario, rows in figures.items():
+        found = find_scenario(scenario)
+        lines += [
+            f"### {scenario}",
+            "",
+            f"{found.summary.capitalize() if found else ''}.",
+            "",
+            *_table(rows, ""),
+        ]
+    varied = ", ".join(VARIED_SCENARIOS)
+    lines += [
+        _MODEL,
+        "## When the assumptions are others",
+        "",
+        f"Means over {varied}, and {seeds}.",
+        "",
+        *_vary(policies),
+    ]
+    PAGE.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    print(f"{PAGE} written")
+
+
+if __name__ == "__main__":
+    main()

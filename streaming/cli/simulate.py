@@ -1,0 +1,233 @@
+"""``trimtab simulate``: see what settings do to a fleet that does not exist, before a real one meets them."""
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from policies.shedding.registry import POLICIES
+from streaming.cli.configured import read_settings
+from streaming.cli.forms import format_option, render
+from streaming.process.exits import WrongUse
+from streaming.settings import ClusterSettingsSource, ControllerSettings
+from streaming.simulator.scenarios import SCENARIOS, find_scenario
+
+if TYPE_CHECKING:
+    from streaming.simulator.comparing import Build, Candidate, Job, Run
+
+_FIRST_POLICIES = ("avg-shedder", "fleet-planner")
+_ALL = "all"
+_LARGE = "large-fleet"
+
+
+def _scenarios_help() -> str:
+    width = max(len(each.name) for each in SCENARIOS)
+    return "\n".join(["\b", "Scenarios:", *(f"  {each.name:{width}}  {each.summary}" for each in SCENARIOS)])
+
+
+_EPILOG = f"""
+{_scenarios_help()}
+
+\b
+Example:
+  trimtab simulate --scenario scale-out --seeds 5 --config now.toml --config candidate.toml --html page.html
+"""
+
+
+@click.command("simulate", epilog=_EPILOG)
+@click.option(
+    "--scenario",
+    "names",
+    multiple=True,
+    type=click.Choice([_ALL, *(each.name for each in SCENARIOS)]),
+    help="What happens to the fleet; more than one may be given.  [default: one-hot-broker]",
+)
+@click.option(
+    "--from",
+    "recording",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Start from the fleet of a recording of `trimtab record` instead: brokers, bundles, traffic and noise.",
+)
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings file to compare; more than one may be given.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice([policy.name for policy in POLICIES]),
+    help=f"Policy to compare with default settings; more than one may be given.  [default: {', '.join(_FIRST_POLICIES)}]",
+)
+@click.option(
+    "--seeds", "seeds_count", type=click.IntRange(1, 1000), default=3, show_default=True, help="Runs of each."
+)
+@click.option(
+    "--first-seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first run."
+)
+@click.option(
+    "--hours", type=click.FloatRange(0.5, 168), help="How long, instead of as long as the scenario."
+)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one a processor]")
+@format_option("Score card.")
+def simulate_command(
+    names: tuple[str, ...],
+    recording: str | None,
+    configs: tuple[Path, ...],
+    policies: tuple[str, ...],
+    seeds_count: int,
+    first_seed: int,
+    hours: float | None,
+    html: Path | None,
+    processes: int | None,
+    form: str,
+) -> None:
+    """Balance a simulated fleet under several settings or policies, and count what each does.
+
+    The controller is the one that runs live, with all its guards and budgets, in mode act. Beside it stand nobody, and one who knows
+    the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
+    """
+    from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, sort_runs  # noqa: PLC0415  see `commands`
+
+    if recording is not None and names:
+        raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
+    candidates = _candidates(configs, policies)
+    chosen = _recorded(recording) if recording is not None else _chosen(names)
+    jobs = jobs_of(
+        [(name, _limited(build, hours)) for name, build, _ in chosen],
+        range(first_seed, first_seed + seeds_count),
+        [NOBODY, *candidates, PERFECT],
+    )
+    runs = sort_runs(_played(jobs, processes), jobs)
+    if html is not None:
+        from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
+
+        html.write_text(render_page(runs, {name: summary for name, _, summary in chosen}), encoding="utf-8")
+        click.echo(f"page written to {html}", err=True)
+    _show(runs, form)
+
+
+def _candidates(configs: Sequence[Path], policies: Sequence[str]) -> "list[Candidate]":
+    from streaming.simulator.comparing import Candidate  # noqa: PLC0415  see `commands`
+
+    found = [
+        Candidate(name=name, kind="live", settings=ClusterSettingsSource(read_settings(path, {})))
+        for name, path in _named(configs)
+    ]
+    for policy in policies or (() if configs else _FIRST_POLICIES):
+        settings = read_settings(Path(os.devnull), {"pulsar.shedding_policy": policy})
+        found.append(Candidate(name=policy, kind="live", settings=ClusterSettingsSource(settings)))
+    names = [each.name for each in found]
+    if len(set(names)) < len(names):
+        raise WrongUse(f"two candidates have the same name: {', '.join(sorted(names))}")
+    return found
+
+
+def _named(configs: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Each file with its stem, or with its whole path where stems are equal."""
+    stems = [path.stem for path in configs]
+    is_clear = len(set(stems)) == len(stems)
+    return [(path.stem if is_clear else str(path), path) for path in configs]
+
+
+def _chosen(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
+    wanted = names or ("one-hot-broker",)
+    if _ALL in wanted:
+        return [(each.name, each.build, each.summary) for each in SCENARIOS]
+    found = [scenario for name in dict.fromkeys(wanted) if (scenario := find_scenario(name)) is not None]
+    return [(each.name, each.build, each.summary) for each in found]
+
+
+def _recorded(file: str) -> "list[tuple[str, Build, str]]":
+    from streaming.controller.recording import BadRecording, opened_for_reading  # noqa: PLC0415  see `commands`
+    from streaming.controller.replay import read_events  # noqa: PLC0415
+    from streaming.simulator.recorded import NoFleet, recorded_fleets  # noqa: PLC0415
+
+    try:
+        with opened_for_reading(file) as stream:
+            fleets = recorded_fleets(read_events(stream, file, ControllerSettings().max_record_bytes))
+    except (NoFleet, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise WrongUse(f"{file}: {error}") from error
+    return [(name, fleet, f"the fleet of {name} as {file} has it") for name, fleet in fleets.items()]
+
+
+def _limited(build: "Build", hours: float | None) -> "Build":
+    from streaming.simulator.scenarios import Lasting  # noqa: PLC0415  see `commands`
+
+    return build if hours is None else Lasting(build, hours)
+
+
+def _played(jobs: "Sequence[Job]", processes: int | None) -> "list[Run]":
+    from streaming.simulator.comparing import play_all  # noqa: PLC0415  see `commands`
+
+    with _progress(len(jobs)) as advance:
+        runs = []
+        for run in play_all(jobs, processes):
+            runs.append(run)
+            advance()
+    return runs
+
+
+@contextmanager
+def _progress(count: int) -> "Iterator[_Advance]":
+    """A bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield _Advance()
+        return
+    with click.progressbar(length=count, label="simulate", file=sys.stderr) as bar:
+        yield _Advance(bar.update)
+
+
+class _Advance:
+    def __init__(self, update: "object" = None) -> None:
+        self._update = update
+
+    def __call__(self) -> None:
+        if callable(self._update):
+            self._update(1)
+
+
+def _show(runs: "Sequence[Run]", form: str) -> None:
+    from streaming.simulator.card import card  # noqa: PLC0415  see `commands`
+
+    figures = card(runs)
+    if form != "table":
+        scores = [
+            {"scenario": run.scenario, "seed": run.seed, "candidate": run.candidate, **_plain(run)}
+            for run in runs
+        ]
+        click.echo(render({"means": figures, "runs": scores}, form), nl=False)
+        return
+    single = len(figures) == 2  # noqa: PLR2004  all scenarios, and one
+    for scenario, rows in list(figures.items())[1 if single else 0 :]:
+        click.echo(_table(scenario, rows))
+
+
+def _plain(run: "Run") -> dict[str, object]:
+    import msgspec  # noqa: PLC0415  see `commands`
+
+    plain: dict[str, object] = msgspec.to_builtins(run.score)
+    return plain
+
+
+def _table(scenario: str, rows: dict[str, dict[str, float | None]]) -> str:
+    from streaming.simulator.card import COLUMNS, show  # noqa: PLC0415  see `commands`
+
+    width = max(len(scenario), *(len(name) for name in rows))
+    lines = [f"{scenario:{width}}  " + "  ".join(each.title for each in COLUMNS)]
+    lines += [
+        f"{name:{width}}  "
+        + "  ".join(f"{show(figures[each.key], each):>{len(each.title)}}" for each in COLUMNS)
+        for name, figures in rows.items()
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -1,0 +1,126 @@
+"""Several balancers on the same scenarios and seeds, in as many processes as there are processors."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from state.settings import SettingsSource
+from streaming.simulator.players import CLUSTER, Live, Nobody, Perfect, Player
+from streaming.simulator.runs import run
+from streaming.simulator.score import Counter, Mark, Score
+from streaming.simulator.setup import Setup
+
+Build = Callable[[np.random.Generator], Setup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A balancer to compare."""
+
+    name: str
+    kind: Literal["live", "perfect", "nobody"]
+    settings: SettingsSource | None = None
+    """Of a live one."""
+
+    def player(self) -> Player:
+        """A new one, that remembers nothing."""
+        if self.kind == "live":
+            assert self.settings is not None
+            return Live(self.settings)
+        return Perfect() if self.kind == "perfect" else Nobody()
+
+    @property
+    def splits(self) -> bool:
+        """Whether it wants to know topics."""
+        return self.settings is not None and self.settings.base(CLUSTER).pulsar.split.enabled
+
+
+NOBODY = Candidate(name="nobody acts", kind="nobody")
+PERFECT = Candidate(name="perfect information", kind="perfect")
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A run minute by minute, for the plot."""
+
+    brokers: list[str]
+    points: list[list[float | None]]
+    """Structural usage of each broker; None while it is not there."""
+    marks: list[Mark]
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one scenario with one seed and one balancer."""
+
+    scenario: str
+    candidate: str
+    seed: int
+    score: Score
+    series: Series | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run to make."""
+
+    scenario: str
+    build: Build
+    seed: int
+    candidate: Candidate
+    with_series: bool
+
+
+def jobs_of(
+    scenarios: Sequence[tuple[str, Build]], seeds: Sequence[int], candidates: Sequence[Candidate]
+) -> list[Job]:
+    """Every scenario with every seed and candidate; the first seed of each is drawn."""
+    return [
+        Job(scenario=name, build=build, seed=seed, candidate=candidate, with_series=seed == seeds[0])
+        for name, build in scenarios
+        for seed in seeds
+        for candidate in candidates
+    ]
+
+
+def play(job: Job) -> Run:
+    """Make a run."""
+    counter = run(job.scenario, job.seed, job.build, job.candidate.player(), with_topics=job.candidate.splits)
+    return Run(
+        scenario=job.scenario,
+        candidate=job.candidate.name,
+        seed=job.seed,
+        score=counter.score(),
+        series=_series(counter) if job.with_series else None,
+    )
+
+
+def _series(counter: Counter) -> Series:
+    columns = np.round(np.array(counter.points).T, 1)
+    return Series(
+        brokers=list(counter.brokers),
+        points=[[None if np.isnan(each) else float(each) for each in column] for column in columns],
+        marks=counter.marks,
+    )
+
+
+def play_all(jobs: Sequence[Job], processes_count: int | None = None) -> Iterator[Run]:
+    """Every run as it ends; in an order that differs from time to time."""
+    count = min(processes_count or os.cpu_count() or 1, len(jobs))
+    if count <= 1:
+        yield from map(play, jobs)
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads the program has
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        for done in as_completed([pool.submit(play, job) for job in jobs]):
+            yield done.result()
+
+
+def sort_runs(runs: Sequence[Run], jobs: Sequence[Job]) -> list[Run]:
+    """The runs in the order of their jobs."""
+    place = {(job.scenario, job.seed, job.candidate.name): at for at, job in enumerate(jobs)}
+    return sorted(runs, key=lambda each: place[each.scenario, each.seed, each.candidate])

@@ -1,0 +1,130 @@
+"""The page of ``trimtab simulate --html``: one file that needs no network, with the score card and the load of every broker over time."""
+
+from collections.abc import Sequence
+from html import escape
+
+from plotly.graph_objects import Figure, Scatter
+from plotly.offline import get_plotlyjs
+from plotly.subplots import make_subplots
+
+from streaming.simulator.card import ALL, COLUMNS, card, show
+from streaming.simulator.comparing import Run, Series
+from streaming.simulator.players import BALANCED_POINTS
+
+_MOST_LINES = 40
+"""Brokers drawn of a large fleet: those that were hottest and coldest."""
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dfe4ea }
+th:first-child, td:first-child { text-align: left; white-space: nowrap }
+th { font-weight: 600; color: #52606d; cursor: help }
+h2 { margin-top: 2.5rem }
+p.note { color: #52606d; max-width: 60rem }
+"""
+_LINE, _SOURCE, _DESTINATION = "rgba(70, 110, 160, 0.45)", "#c0392b", "#1e8449"
+
+
+def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
+    """The page of some runs; ``summaries`` says what each scenario is."""
+    figures = card(runs)
+    parts = [
+        f"<h1>trimtab simulate</h1>{_introduction(runs)}",
+        "<h2>Score card</h2>",
+        *(
+            f"<h3>{escape(scenario)}</h3>{_table(figures[scenario])}"
+            for scenario in ([ALL] if len(figures) > 2 else []) + [name for name in figures if name != ALL]  # noqa: PLR2004
+        ),
+    ]
+    for scenario in figures:
+        drawn = [run for run in runs if run.scenario == scenario and run.series is not None]
+        if drawn:
+            parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(summaries.get(scenario, ''))}</p>")
+            parts.append(_plot(drawn).to_html(full_html=False, include_plotlyjs=False))
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>trimtab simulate</title>"
+        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _introduction(runs: Sequence[Run]) -> str:
+    seeds = sorted({run.seed for run in runs})
+    return (
+        f"<p class='note'>Means over {len(seeds)} seed{'s' if len(seeds) > 1 else ''} ({seeds[0]} to {seeds[-1]}). A fleet is "
+        f"balanced while the hottest and the coldest broker are at most {BALANCED_POINTS:g} points apart, measurement noise and "
+        f"fast noise of the traffic left out. <em>Perfect information</em> knows the true load; it is a floor. The plots show "
+        f"seed {seeds[0]}: a line is a broker's usage, a red mark is a bundle that leaves it, a green one a bundle that arrives. "
+        f"Point at a column's title to see what it counts.</p>"
+    )
+
+
+def _table(rows: dict[str, dict[str, float | None]]) -> str:
+    head = "".join(f"<th title='{escape(each.meaning)}'>{escape(each.title)}</th>" for each in COLUMNS)
+    body = "".join(
+        f"<tr><td>{escape(name)}</td>"
+        + "".join(f"<td>{show(figures[each.key], each)}</td>" for each in COLUMNS)
+        + "</tr>"
+        for name, figures in rows.items()
+    )
+    return f"<table><tr><th></th>{head}</tr>{body}</table>"
+
+
+def _plot(runs: Sequence[Run]) -> Figure:
+    figure = make_subplots(
+        rows=1,
+        cols=len(runs),
+        shared_yaxes=True,
+        horizontal_spacing=0.02,
+        subplot_titles=[run.candidate for run in runs],
+    )
+    for column, run in enumerate(runs, start=1):
+        if run.series is not None:
+            for trace in _traces(run.series):
+                figure.add_trace(trace, row=1, col=column)
+    figure.update_xaxes(title_text="minutes")
+    figure.update_yaxes(title_text="usage, %", range=[0, 100], col=1)
+    figure.update_layout(
+        height=420, showlegend=False, margin={"l": 50, "r": 10, "t": 40, "b": 40}, template="plotly_white"
+    )
+    return figure
+
+
+def _traces(series: Series) -> list[Scatter]:
+    minutes = list(range(1, len(series.points[0]) + 1))
+    lines = [
+        Scatter(
+            x=minutes,
+            y=series.points[row],
+            mode="lines",
+            name=series.brokers[row],
+            line={"width": 1, "color": _LINE},
+        )
+        for row in _shown_rows(series)
+    ]
+    return [*lines, _marks(series, "source", _SOURCE), _marks(series, "destination", _DESTINATION)]
+
+
+def _shown_rows(series: Series) -> list[int]:
+    count = len(series.brokers)
+    if count <= _MOST_LINES:
+        return list(range(count))
+    highest = [max((each for each in points if each is not None), default=0.0) for points in series.points]
+    order = sorted(range(count), key=highest.__getitem__)
+    half = _MOST_LINES // 2
+    return sorted({*order[:half], *order[-half:]})
+
+
+def _marks(series: Series, side: str, color: str) -> Scatter:
+    rows = [getattr(mark, side) for mark in series.marks]
+    last = len(series.points[0]) - 1
+    return Scatter(
+        x=[mark.minute for mark in series.marks],
+        y=[
+            series.points[row][min(int(mark.minute), last)]
+            for row, mark in zip(rows, series.marks, strict=True)
+        ],
+        text=[series.brokers[row] for row in rows],
+        mode="markers",
+        name="leaves" if side == "source" else "arrives",
+        marker={"size": 6, "color": color, "symbol": "triangle-down" if side == "source" else "triangle-up"},
+    )

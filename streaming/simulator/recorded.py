@@ -1,0 +1,217 @@
+"""A simulated fleet that begins as a recorded one: its brokers, bundles, traffic, and the noise of all that.
+
+Known from reports: limits, who has which bundle, rates. Estimated: what a message and a byte cost each broker (half of its CPU above idle
+each), fast noise from successive rates, the error of CPU from what traffic does not explain. Topics are known where statistics of
+topics were recorded; without them nothing can be cut. A bundle counts for the broker that reported it last.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+import numpy as np
+
+from policies.columns import Floats
+from policies.splitting.positions import positions_of
+from state.events import Event, LoadReport, TopicStats, namespace_of
+from streaming.simulator.bundles import Bundles
+from streaming.simulator.machines import CPU, Machines
+from streaming.simulator.setup import Measuring, Setup
+from streaming.simulator.traffic import Sources
+
+_HOURS = 4.0
+_IDLE_POINTS = 3.0
+_NETWORK_BYTES_PER_S = 1.25e9
+"""What a broker's network carries that reports none."""
+_MOST_NOISE_RATIO, _LEAST_NOISE_RATIO = 1.0, 0.02
+_DRIFT_RATIO = 0.1
+_FEWEST_BROKERS = 2
+
+
+class NoFleet(Exception):
+    """A recording without a fleet that could be simulated."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was reported of a cluster."""
+
+    reports: dict[str, list[LoadReport]] = field(default_factory=lambda: defaultdict(list))
+    topics: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By bundle, the last message rate of its topics."""
+
+
+def recorded_fleets(events: Iterable[tuple[str, Event]]) -> "dict[str, RecordedFleet]":
+    """The fleets of a recording by cluster. Raises ``NoFleet``."""
+    seen: dict[str, _Seen] = defaultdict(_Seen)
+    for cluster, event in events:
+        if isinstance(event, LoadReport):
+            seen[cluster].reports[event.broker].append(event)
+        elif isinstance(event, TopicStats):
+            _remember_topics(seen[cluster], event)
+    fleets = {
+        cluster: RecordedFleet(_machines(each), _bundles(each), _sources(each), _measuring(each))
+        for cluster, each in seen.items()
+        if len(each.reports) >= _FEWEST_BROKERS and any(_last(each))
+    }
+    if not fleets:
+        raise NoFleet("no Pulsar cluster with two brokers and a bundle reported in it; nothing to simulate")
+    return fleets
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedFleet:
+    """A scenario: the same fleet for every seed, with other noise."""
+
+    machines: Machines
+    bundles: Bundles
+    sources: Sources
+    measuring: Measuring
+
+    def __call__(self, _rng: np.random.Generator) -> Setup:
+        """The fleet at its beginning; bundles are copied, because a run changes them."""
+        own = self.bundles
+        return Setup(
+            machines=self.machines,
+            sources=self.sources,
+            bundles=Bundles(
+                names=list(own.names),
+                source=own.source.copy(),
+                share=own.share.copy(),
+                owner=own.owner.copy(),
+                topics=list(own.topics),
+                position=own.position.copy(),
+                topic_bundle=own.topic_bundle.copy(),
+                topic_share=own.topic_share.copy(),
+            ),
+            alive=np.ones(len(self.machines), dtype=np.bool_),
+            hours=_HOURS,
+            measuring=self.measuring,
+        )
+
+
+def _remember_topics(seen: _Seen, event: TopicStats) -> None:
+    traffic, at = event.traffic, 0
+    for bundle, count in zip(traffic.bundles, traffic.counts.tolist(), strict=True):
+        rates = traffic.messages_per_s[at : at + count].tolist()
+        seen.topics[bundle] = dict(zip(traffic.topics[at : at + count], rates, strict=True))
+        at += count
+
+
+def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
+    """By bundle, ascending, the broker that listed it last, and all rates that were reported of it, (k, 4)."""
+    owner: dict[str, tuple[int, str]] = {}
+    rates: dict[str, list[Floats]] = defaultdict(list)
+    for broker, reports in seen.reports.items():
+        for each in reports:
+            for row, bundle in enumerate(each.report.bundles):
+                owner[bundle] = max(owner.get(bundle, (0, "")), (each.time_ms, broker))
+                rates[bundle].append(each.report.traffic[row])
+    return {bundle: (owner[bundle][1], np.array(rates[bundle])) for bundle in sorted(owner)}
+
+
+def _machines(seen: _Seen) -> Machines:
+    names = tuple(sorted(seen.reports))
+    rows = [_machine(seen.reports[name]) for name in names]
+    cores, network, idle, message, byte = (np.array(column) for column in zip(*rows, strict=True))
+    return Machines(
+        names=names,
+        cores=cores,
+        network_bytes_per_s=network,
+        idle_points=idle,
+        cpu_s_per_message=message,
+        cpu_s_per_byte=byte,
+    )
+
+
+def _machine(reports: list[LoadReport]) -> tuple[float, float, float, float, float]:
+    """Cores, network, idle usage, and what a message and a byte cost."""
+    found = [each.report for each in reports]
+    cores = max(1.0, float(found[-1].resources[CPU, 1]) / 100.0)
+    kbit_per_s = float(found[-1].resources[1, 1])
+    points = [_cpu_points(each) for each in reports]
+    idle = min(_IDLE_POINTS, *points)
+    core_s = cores * max(0.0, fmean(points) - idle) / 100.0
+    messages = fmean(each.messages_per_s for each in found)
+    volume = fmean(each.bytes_per_s for each in found)
+    return (
+        cores,
+        kbit_per_s * 1000 / 8 if kbit_per_s > 0 else _NETWORK_BYTES_PER_S,
+        idle,
+        core_s / 2 / messages if messages > 0 else 0.0,
+        core_s / 2 / volume if volume > 0 else 0.0,
+    )
+
+
+def _cpu_points(report: LoadReport) -> float:
+    usage, limit = report.report.resources[CPU].tolist()
+    return 100.0 * usage / limit if limit > 0 else 0.0
+
+
+def _bundles(seen: _Seen) -> Bundles:
+    last, brokers = _last(seen), {name: row for row, name in enumerate(sorted(seen.reports))}
+    names = list(last)
+    rows = np.arange(len(names), dtype=np.int64)
+    topics = [
+        (row, topic, rate)
+        for row, name in enumerate(names)
+        for topic, rate in seen.topics.get(name, {}).items()
+    ]
+    home = np.array([row for row, _, _ in topics], dtype=np.int64)
+    rate = np.array([each for _, _, each in topics], dtype=np.float64)
+    total = np.bincount(home, weights=rate, minlength=len(names))
+    return Bundles(
+        names=names,
+        source=rows,
+        share=np.ones(len(names)),
+        owner=np.array([brokers[last[name][0]] for name in names], dtype=np.int64),
+        topics=[topic for _, topic, _ in topics],
+        position=positions_of([topic for _, topic, _ in topics]),
+        topic_bundle=home,
+        topic_share=np.divide(rate, total[home], out=np.zeros_like(rate), where=total[home] > 0),
+    )
+
+
+def _sources(seen: _Seen) -> Sources:
+    last = _last(seen)
+    namespaces = {name: row for row, name in enumerate(sorted({namespace_of(each) for each in last}))}
+    mean = np.array([rates.mean(axis=0) for _, rates in last.values()])
+    messages_in = np.where(mean[:, 0] > 0, mean[:, 0], mean[:, 1])
+    sizes = (mean[:, 2] + mean[:, 3]) / np.maximum(mean[:, 0] + mean[:, 1], 1e-9)
+    return Sources(
+        namespace=np.array([namespaces[namespace_of(each)] for each in last], dtype=np.int64),
+        messages_per_s=messages_in,
+        bytes_per_message=sizes,
+        fan_out=np.where(mean[:, 0] > 0, mean[:, 1] / np.maximum(mean[:, 0], 1e-9), 1.0),
+        noise_ratio=np.array([_noise_ratio(rates) for _, rates in last.values()]),
+        noise_s=40.0,
+        common_noise_ratio=0.0,
+        drift_ratio=_DRIFT_RATIO,
+        drift_s=3 * 3600.0,
+        swing_ratio=np.zeros(len(namespaces)),
+        swing_phase_s=np.zeros(len(namespaces)),
+    )
+
+
+def _noise_ratio(rates: Floats) -> float:
+    """Standard deviation of successive message rates' logarithms, as far as they are known."""
+    messages = rates[:, 0] + rates[:, 1]
+    logs = np.log(messages[messages > 0])
+    steps = np.abs(np.diff(logs))
+    steps = steps[steps > 0]  # two sweeps may find the same figures
+    found = 1.4826 * float(np.median(steps)) / math.sqrt(2) if len(steps) else _LEAST_NOISE_RATIO
+    return min(max(found, _LEAST_NOISE_RATIO), _MOST_NOISE_RATIO)
+
+
+def _measuring(seen: _Seen) -> Measuring:
+    """The error of CPU: steps that the steps of traffic do not explain."""
+    errors = []
+    for reports in seen.reports.values():
+        points = np.array([_cpu_points(each) for each in reports])
+        messages = np.array([each.report.messages_per_s for each in reports])
+        expected = points.mean() * messages / messages.mean() if messages.mean() > 0 else points
+        errors += np.abs(np.diff(points - expected)).tolist()
+    found = 1.4826 * median(errors) / math.sqrt(2) if errors else Measuring().cpu_error_points
+    return Measuring(cpu_error_points=min(found, 20.0), spike_ratio=0.0)

@@ -1,0 +1,197 @@
+"""What brokers report of a simulated fleet, and when it arrives: events as the decoder would make them.
+
+A broker takes its figures once a minute, each at a moment of its own, as means over the minute; a collector asks all of them twice a
+minute. So after a move the old owner still lists the bundle until its next figures. Whatever is random is drawn in the same order
+whoever balances.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from policies.columns import Floats, Ints
+from policies.usage import NOT_MEASURED
+from state.events import (
+    ActionOutcome,
+    ActionResult,
+    BrokerReport,
+    Event,
+    LoadReport,
+    Tick,
+    TopicStats,
+    TopicTraffic,
+)
+from streaming.simulator.fleet import TICK_S, Fleet, Moved
+from streaming.simulator.machines import CPU
+
+STATS_TICKS = 6
+"""Ticks between two figures of a broker: a minute."""
+SWEEP_TICKS = 3
+"""Ticks between two sweeps of the collector."""
+_JITTER_S = 3.0
+
+
+class _Arriving(NamedTuple):
+    at_s: float
+    place: int
+    event: Event
+
+
+class Reporter:
+    """Takes the figures after each tick, and gives the events that have arrived."""
+
+    def __init__(self, fleet: Fleet, rng: np.random.Generator, *, start_ms: int, with_topics: bool) -> None:
+        self._fleet, self._rng = fleet, rng
+        self._start_ms, self._with_topics = start_ms, with_topics
+        count = len(fleet.alive)
+        self._phase = rng.integers(0, STATS_TICKS, count)
+        self._error = rng.standard_normal(count)
+        self._sums: Floats = np.zeros((count, 3))
+        self._bundle_sums: Floats = np.zeros((0, 4))
+        self._bundle_owner: Ints = np.zeros(0, dtype=np.int64)
+        self._ticks: Ints = np.zeros(count, dtype=np.int64)
+        self._figures: dict[int, tuple[BrokerReport, TopicTraffic | None]] = {}
+        self._arriving: list[_Arriving] = []
+        self._tick = 0
+        self._events = 0
+
+    def take(self, moved: list[Moved]) -> list[Event]:
+        """Look at the fleet after a tick; the events that have arrived by its end, in the order of their arrival."""
+        self._tick += 1
+        self._add_up()
+        self._renew_figures()
+        for each in moved:
+            if each.order.id:
+                self.answer(each.order.id, succeeded=each.succeeded)
+        if self._tick % SWEEP_TICKS == 0:
+            self._sweep()
+        due = sorted(each for each in self._arriving if each.at_s <= self._fleet.time_s)
+        self._arriving = [each for each in self._arriving if each.at_s > self._fleet.time_s]
+        return [each.event for each in due]
+
+    def _add_up(self) -> None:
+        fleet = self._fleet
+        measuring = fleet.setup.measuring
+        kept = math.exp(-TICK_S / measuring.cpu_error_s)
+        fresh = self._rng.standard_normal(len(self._error))
+        self._error = kept * self._error + math.sqrt(1 - kept * kept) * fresh
+        seen = fleet.usage_points.copy()
+        seen[:, CPU] += measuring.cpu_error_points * self._error
+        self._sums += seen
+        self._ticks += 1
+        count = len(fleet.bundles.names)
+        if len(self._bundle_sums) < count:
+            more = count - len(self._bundle_sums)
+            self._bundle_sums = np.concatenate([self._bundle_sums, np.zeros((more, 4))])
+            self._bundle_owner = np.concatenate([self._bundle_owner, np.full(more, -1)])
+        is_new = self._bundle_owner != fleet.bundles.owner
+        self._bundle_sums[is_new] = 0.0
+        self._bundle_owner = fleet.bundles.owner.copy()
+        self._bundle_sums += fleet.rates
+
+    def _renew_figures(self) -> None:
+        measuring = self._fleet.setup.measuring
+        spikes = self._rng.random(len(self._ticks)) < measuring.spike_ratio
+        heights = measuring.spike_points * self._rng.random(len(self._ticks))
+        due = np.flatnonzero(self._phase == self._tick % STATS_TICKS)
+        if not len(due):
+            return
+        rows_by_broker = self._fleet.rows_by_broker()
+        for broker in due.tolist():
+            if self._fleet.alive[broker] and self._ticks[broker]:
+                points = self._sums[broker] / self._ticks[broker]
+                points[CPU] += heights[broker] if spikes[broker] else 0.0
+                self._figures[broker] = self._figure(
+                    broker, np.clip(points, 0.0, 100.0), rows_by_broker[broker]
+                )
+            else:
+                self._figures.pop(broker, None)
+            self._sums[broker], self._ticks[broker] = 0.0, 0
+            self._bundle_sums[rows_by_broker[broker]] = 0.0
+
+    def _figure(self, broker: int, points: Floats, rows: Ints) -> tuple[BrokerReport, TopicTraffic | None]:
+        machines, names = self._fleet.setup.machines, self._fleet.bundles.names
+        rows = rows[np.argsort([names[row] for row in rows.tolist()], kind="stable")] if len(rows) else rows
+        traffic = self._bundle_sums[rows] / self._ticks[broker]
+        cores, network = machines.cores[broker], machines.network_bytes_per_s[broker] * 8 / 1000
+        limits = np.array([100.0 * cores, network, network])
+        resources = np.full((4, 2), NOT_MEASURED)
+        resources[:3] = np.column_stack([points / 100.0 * limits, limits])
+        total = traffic.sum(axis=0)
+        report = BrokerReport(
+            resources=resources,
+            messages_per_s=float(total[0] + total[1]),
+            bytes_per_s=float(total[2] + total[3]),
+            listed_count=len(rows),
+            bundles=[names[row] for row in rows.tolist()],
+            traffic=traffic,
+            has_traffic=np.ones(len(rows), dtype=np.bool_),
+            counts=np.zeros((len(rows), 2), dtype=np.int64),
+        )
+        return report, self._topics(rows, traffic) if self._with_topics else None
+
+    def _topics(self, rows: Ints, traffic: Floats) -> TopicTraffic:
+        bundles = self._fleet.bundles
+        found = [np.flatnonzero(bundles.topic_bundle == row) for row in rows.tolist()]
+        counts = np.array([len(each) for each in found], dtype=np.int64)
+        at = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+        share = bundles.topic_share[at] / np.repeat(np.maximum(bundles.share[rows], 1e-12), counts)
+        each = np.repeat(traffic, counts, axis=0) * share[:, None]
+        return TopicTraffic(
+            bundles=[bundles.names[row] for row in rows.tolist()],
+            counts=counts,
+            topics=[bundles.topics[row] for row in at.tolist()],
+            messages_per_s=each[:, 0] + each[:, 1],
+            bytes_per_s=each[:, 2] + each[:, 3],
+        )
+
+    def _sweep(self) -> None:
+        fleet, names = self._fleet, self._fleet.setup.machines.names
+        measuring, count = fleet.setup.measuring, len(fleet.alive)
+        jitter = _JITTER_S * self._rng.random(count)
+        lost = self._rng.random(count) < measuring.lost_ratio
+        late = self._rng.random(count) < measuring.late_ratio
+        late_s = measuring.late_s * self._rng.random(count)
+        asked = [row for row in range(count) if fleet.alive[row] and row in self._figures]
+        for row in asked:
+            if lost[row]:
+                continue
+            time_s = fleet.time_s - _JITTER_S + jitter[row]
+            arrives_s = time_s + (late_s[row] if late[row] else 0.0)
+            self._send(arrives_s, self._load_report(names[row], row, time_s))
+            topics = self._figures[row][1]
+            if topics is not None:
+                self._send(arrives_s, self._topic_stats(names[row], topics, time_s))
+        self._send(fleet.time_s, self._tick_event(tuple(names[row] for row in asked)))
+
+    def _load_report(self, broker: str, row: int, time_s: float) -> LoadReport:
+        return LoadReport(
+            id=f"{broker}/{self._ms(time_s)}",
+            time_ms=self._ms(time_s),
+            broker=broker,
+            report=self._figures[row][0],
+        )
+
+    def _topic_stats(self, broker: str, topics: TopicTraffic, time_s: float) -> TopicStats:
+        return TopicStats(
+            id=f"{broker}/topics/{self._ms(time_s)}", time_ms=self._ms(time_s), broker=broker, traffic=topics
+        )
+
+    def _tick_event(self, asked: tuple[str, ...]) -> Tick:
+        time_ms = self._ms(self._fleet.time_s)
+        return Tick(id=f"tick/{time_ms}", time_ms=time_ms, asked=asked, failed=())
+
+    def answer(self, id_: str, *, succeeded: bool) -> None:
+        """Say what became of an action."""
+        time_ms = self._ms(self._fleet.time_s)
+        outcome: ActionOutcome = "succeeded" if succeeded else "failed"
+        result = ActionResult(id=f"result/{id_}", time_ms=time_ms, action_id=id_, outcome=outcome)
+        self._send(self._fleet.time_s, result)
+
+    def _send(self, at_s: float, event: Event) -> None:
+        self._events += 1
+        self._arriving.append(_Arriving(at_s, self._events, event))
+
+    def _ms(self, time_s: float) -> int:
+        return self._start_ms + round(1000 * time_s)

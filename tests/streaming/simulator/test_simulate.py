@@ -1,0 +1,133 @@
+"""``trimtab simulate`` as a user meets it: the same seeds give the same figures, and they say who does better."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import main
+from streaming.simulator.card import ALL, COLUMNS, card
+from streaming.simulator.comparing import Run
+from streaming.simulator.score import Score
+
+ROOT = Path(__file__).parents[3]
+SHORT = ["simulate", "--seeds", "1", "--hours", "1", "--processes", "1"]
+
+
+def simulate(*arguments: str) -> str:
+    """Standard output of a short simulation."""
+    done = CliRunner().invoke(main, [*SHORT, *arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, dict[str, float]]:
+    """Means of one hot broker by candidate."""
+    found: dict[str, dict[str, float]] = json.loads(simulate("-o", "json"))["means"][ALL]
+    return found
+
+
+def test_the_planner_balances_a_hot_broker_sooner_and_with_fewer_moves_than_avg_shedder(
+    figures: dict[str, dict[str, float]],
+) -> None:
+    planner, shedder = figures["fleet-planner"], figures["avg-shedder"]
+    assert planner["unbalanced_percent"] < shedder["unbalanced_percent"] / 2
+    assert planner["unloads"] <= shedder["unloads"]
+    assert planner["ended_balanced_percent"] == 100
+
+
+def test_nobody_and_perfect_information_stand_beside_as_bounds(
+    figures: dict[str, dict[str, float]],
+) -> None:
+    assert list(figures) == ["nobody acts", "avg-shedder", "fleet-planner", "perfect information"]
+    assert figures["nobody acts"]["unbalanced_percent"] == 100
+    assert figures["nobody acts"]["unloads"] == 0
+    assert figures["perfect information"]["unbalanced_percent"] < 10
+
+
+def test_the_same_seeds_give_the_same_bytes_in_one_process_or_in_two() -> None:
+    arguments = ["--scenario", "three-brokers", "--policy", "fleet-planner", "-o", "json"]
+    assert simulate(*arguments) == simulate(*arguments, "--processes", "2")
+
+
+def test_settings_files_are_compared_under_their_names(tmp_path: Path) -> None:
+    for name, threshold in (("calm", 30.0), ("eager", 15.0)):
+        (tmp_path / f"{name}.toml").write_text(
+            f"[pulsar.avg_shedder]\nlow_threshold_points = {threshold}\nlow_hit_count = 2\n"
+        )
+    found = json.loads(
+        simulate(
+            "--config", str(tmp_path / "calm.toml"), "--config", str(tmp_path / "eager.toml"), "-o", "json"
+        )
+    )
+    assert list(found["means"][ALL]) == ["nobody acts", "calm", "eager", "perfect information"]
+    assert {run["seed"] for run in found["runs"]} == {1}
+
+
+def test_the_table_has_a_row_for_each_candidate_and_a_title_for_each_figure() -> None:
+    lines = simulate("--scenario", "noise-alone", "--policy", "avg-shedder").splitlines()
+    assert lines[0].split("  ")[0] == "noise-alone"
+    assert all(column.title in lines[0] for column in COLUMNS)
+    assert [line.split("  ")[0] for line in lines[1:4]] == [
+        "nobody acts",
+        "avg-shedder",
+        "perfect information",
+    ]
+
+
+def test_the_page_is_one_file_that_asks_no_network(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    simulate("--policy", "fleet-planner", "--html", str(page))
+    text = page.read_text()
+    body = text[: text.index("<script>")] + text[text.index("</script>") :]
+    assert "<h2>one-hot-broker</h2>" in body
+    assert "Score card" in body
+    assert " src=" not in body
+    assert "@import" not in body
+
+
+def test_a_fleet_begins_as_a_recording_has_it() -> None:
+    recording = ROOT / "tests" / "recordings" / "pulsar-3-brokers.ndjson.gz"
+    found = json.loads(simulate("--from", str(recording), "-o", "json"))
+    assert found["runs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from", __file__, "--scenario", "scale-out"], "leave one of them out"),
+        (["--policy", "avg-shedder", "--policy", "avg-shedder"], "two candidates have the same name"),
+        (["--from", __file__], "nothing to simulate"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_the_remedy(arguments: list[str], message: str) -> None:
+    done = CliRunner().invoke(main, ["simulate", *arguments])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def score(**given: object) -> Score:
+    """A score with something in it."""
+    plain = Score(
+        rounds=100, unbalanced_rounds=10, ended_balanced=True, unloads=4, failed=0, splits=0, needless=1, moved_twice=0,
+        sent_back=0, wrong_sign=0, moved_messages_ratio=0.1, disrupted_messages=5.0, recovery_rounds=[3, None],
+        hottest_points=60.0,
+    )  # fmt: skip
+    return msgspec.structs.replace(plain, **given)
+
+
+def test_the_card_is_the_mean_over_the_seeds_and_leaves_out_what_is_not_known() -> None:
+    runs = [
+        Run(scenario="a", candidate="x", seed=seed, score=each, series=None)
+        for seed, each in enumerate(
+            [score(), score(unloads=8, recovery_rounds=[None]), score(recovery_rounds=[5])]
+        )
+    ]
+    found = card(runs)["a"]["x"]
+    assert found["unloads"] == pytest.approx(16 / 3, abs=1e-3)
+    assert found["unbalanced_percent"] == 10.0
+    assert found["recovery_rounds"] == 4.0
+    assert found["ended_balanced_percent"] == 100.0
