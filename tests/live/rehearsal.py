@@ -7,10 +7,10 @@ import msgspec
 
 from deploy.local.demo.bundles import HOT_BUNDLE
 from deploy.local.demo.child import SETTINGS
-from deploy.local.demo.fleet import CLUSTER, Fleet, Sweep
+from deploy.local.demo.fleet import CLUSTER, SEED, Fleet, Sweep
 from deploy.local.demo.link import Closed, Decided, action_of, reports_of, results_of
 from deploy.local.demo.story import Decision, Story
-from policies.shedding import avg_shedder
+from policies.shedding import fleet_planner
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
@@ -111,14 +111,19 @@ def bundle_of(sweep: Sweep, broker: str) -> str:
     )
 
 
-def play(sweeps_count: int) -> tuple[Story, list[Sweep]]:
-    """The demo without Kafka and Spark: decisions arrive one sweep after the one that closed their round."""
-    settings = load(file=SETTINGS, flags={}, environ={}).settings
+def play(
+    sweeps_count: int, *, seed: int = SEED, flags: Mapping[str, object] | None = None
+) -> tuple[Story, list[Sweep]]:
+    """The demo without Kafka and Spark: decisions arrive one sweep after the one that closed their round.
+
+    ``flags`` are settings that differ from the demo's.
+    """
+    settings = load(file=SETTINGS, flags=dict(flags or {}), environ={}).settings
     identity = Identity(mode=settings.controller.mode, action_ttl_s=settings.controller.action_ttl_s)
     controller = Controller(CLUSTER, DictStore(), identity=identity, settings=ClusterSettingsSource(settings))
-    fleet, waiting, sweeps = Fleet(), list[Output](), list[Sweep]()
+    fleet, waiting, sweeps = Fleet(seed=seed), list[Output](), list[Sweep]()
     story = Story(
-        low_threshold_points=settings.pulsar.of_policy(avg_shedder.POLICY).low_threshold_points,
+        acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
         limits=settings.pulsar.split.limits(),
         metrics_url="http://127.0.0.1:9464/metrics",
         bootstrap="127.0.0.1:29092",

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from state.engine.closing import Identity
-from streaming.cli.replay import _open
+from streaming.controller.recording import opened_for_reading
 from streaming.controller.replay import Replay
 from streaming.settings import ClusterSettingsSource, load
 
@@ -25,7 +25,7 @@ def test_the_decision_in_the_readme_is_the_first_one_of_the_recording() -> None:
         max_record_bytes=settings.controller.max_record_bytes,
         only="actions",
     )
-    with _open(str(_RECORDING)) as stream:
+    with opened_for_reading(str(_RECORDING)) as stream:
         replay.play(stream, str(_RECORDING), lambda _size_bytes: None)
 
     shown = re.search(

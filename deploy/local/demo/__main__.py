@@ -15,7 +15,7 @@ from deploy.local.demo.link import Closed, Link
 from deploy.local.demo.story import Story
 from deploy.local.demo.view import Demo, Limits, View
 from deploy.local.kafka import LocalKafka, LocalKafkaError
-from policies.shedding import avg_shedder
+from policies.shedding import fleet_planner
 from streaming.settings import Settings, load
 from streaming.spark.jars import JarError, JavaError
 
@@ -64,7 +64,7 @@ def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterato
             _wait_until_ready(trimtab)
         fleet = Fleet()
         story = Story(
-            low_threshold_points=settings.pulsar.of_policy(avg_shedder.POLICY).low_threshold_points,
+            acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
             limits=settings.pulsar.split.limits(),
             metrics_url=trimtab.metrics_url,
             bootstrap=kafka.bootstrap,

@@ -2,7 +2,7 @@
 
 Balanced means that trimtab itself finds nothing to do any more: at least one of its decisions was followed, and in
 each of the last `CALM_ROUNDS` rounds nothing fired, no split was decided and no broker was as far from the mean as
-its low threshold.
+the settings let brokers be from each other.
 """
 
 import statistics
@@ -20,7 +20,7 @@ from state.outputs import RoundSummary, Split, Unload
 from streaming.planner.split.plan import Plan
 
 CALM_ROUNDS = 4
-"""Longer than the hit counts of the demo's settings, so that a difference that persists would have been acted on."""
+"""Long enough that a difference that persists would have been acted on."""
 KEPT_DECISIONS = 200
 KEPT_SPREADS = 1800
 """An hour of sweeps."""
@@ -46,12 +46,12 @@ class Decision:
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """Grows with every sweep and everything heard. ``low_threshold_points`` is the policy's.
+    """Grows with every sweep and everything heard. ``acceptable_points`` is how far apart brokers may be.
 
     ``limits`` are what a bundle may carry before it is split.
     """
 
-    low_threshold_points: float
+    acceptable_points: float
     limits: BundleLimits
     metrics_url: str
     bootstrap: str
@@ -151,7 +151,7 @@ class Story:
         if self.calm_rounds_count < CALM_ROUNDS:
             found.append(
                 f"only {self.calm_rounds_count} calm rounds in a row, {CALM_ROUNDS} are needed: a broker is "
-                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.low_threshold_points:g} are allowed; "
+                f"{_farthest_points(self.last_round):.1f} points from the mean, {self.acceptable_points:g} are allowed; "
                 f"last round: {self.last_round.outcome}, {self.last_round.reason}"
             )
         return found
@@ -159,7 +159,7 @@ class Story:
     def _is_calm(self, summary: RoundSummary) -> bool:
         fired_count = summary.examined.outcomes.get("fired", 0)
         splits_count = summary.splits.outcomes.get("acted", 0)
-        within = _farthest_points(summary) < self.low_threshold_points
+        within = _farthest_points(summary) < self.acceptable_points
         return summary.outcome == "decided" and not fired_count and not splits_count and within
 
 

@@ -47,7 +47,7 @@ def outcome(summary: RoundSummary) -> str:
     """What a round came to, with what was held back and why."""
     if summary.outcome != "decided":
         return f"{summary.outcome}: {summary.reason}"
-    pairs = ", ".join(
+    others = ", ".join(
         f"{count} {name}" for name, count in sorted(summary.examined.outcomes.items()) if name != "fired"
     )
     held = [
@@ -58,8 +58,8 @@ def outcome(summary: RoundSummary) -> str:
     fired = summary.examined.outcomes.get("fired", 0)
     splits_count = summary.splits.outcomes.get("acted", 0)
     unloads = _counted(summary.actions_count - splits_count, "unload")
-    parts = [f"{unloads} from {fired} of {summary.examined.count} pairs", *held, *_splits(summary)]
-    return "; ".join([*parts, pairs] if pairs else parts)
+    parts = [f"{unloads} from {fired} of {summary.examined.count} brokers", *held, *_splits(summary)]
+    return "; ".join([*parts, others] if others else parts)
 
 
 def _splits(summary: RoundSummary) -> list[str]:

@@ -19,7 +19,7 @@ from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
-from policies.shedding import avg_shedder
+from policies.shedding import fleet_planner
 from streaming.pulsar.admin import AdminError
 from streaming.settings import Settings, load
 from streaming.spark.jars import JarError, JavaError
@@ -114,7 +114,7 @@ def _hearing(kafka: LocalKafka, settings: Settings) -> Hearing:
 
 def _story(settings: Settings, kafka: LocalKafka, application: Trimtab) -> Story:
     return Story(
-        low_threshold_points=settings.pulsar.of_policy(avg_shedder.POLICY).low_threshold_points,
+        acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
         limits=settings.pulsar.split.limits(),
         metrics_url=application.metrics_url,
         bootstrap=kafka.bootstrap,

@@ -19,6 +19,7 @@ from tests.live.stage import Stage
 
 SETTINGS = """
 [pulsar]
+shedding_policy = "{policy}"
 bundle_average_samples = 1
 
 [pulsar.rounds]
@@ -50,7 +51,7 @@ hold_unsettled_brokers = true
 """
 BUNDLES = 9
 """Of equal traffic, and an odd number: half of the difference is never close to a whole number of them, so noise in the
-rates does not choose how many move. From 9/0/0 AvgShedder goes to 5/4/0, then to 3/4/2."""
+rates does not choose how many move. From 9/0/0 AvgShedder goes to 5/4/0, then to 3/4/2; the planner to 3/3/3 at once."""
 
 
 def gather(lab: Lab, broker: str) -> None:
@@ -125,10 +126,12 @@ class Trio:
 
 
 @contextmanager
-def controller(pulsar: LocalPulsar, stage: Stage, warm: Warm) -> Iterator[WarmRun]:
+def controller(
+    pulsar: LocalPulsar, stage: Stage, warm: Warm, *, policy: str = "avg-shedder"
+) -> Iterator[WarmRun]:
     """Begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
-    config = stage.settings(base=f"{SETTINGS}\n{target}")
+    config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{target}")
     with warm.start("run", "--config", str(config)) as running:
         yield running
         assert running.terminate() == 0

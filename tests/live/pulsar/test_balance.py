@@ -33,13 +33,14 @@ def went_astray(result: dict[str, object]) -> bool:
     return "it landed on" in str(result["reason"])
 
 
+@pytest.mark.parametrize("policy", ["fleet-planner", pytest.param("avg-shedder", marks=pytest.mark.slow)])
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
-    pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
+    pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
 ) -> None:
     hot = Lab(pulsar, bundles_count=1)
     (bundle,) = hot.bundles()
     hot_topics = [hot.topic_in(bundle, number=number) for number in range(HOT_TOPICS)]
-    with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
+    with controller(pulsar, stage, warm, policy=policy) as running, unbalanced(pulsar) as lab:
         before = until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
         with trio(lab, stage, running, tmp_path) as three:
 

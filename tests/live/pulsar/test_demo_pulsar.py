@@ -52,7 +52,7 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
     pulsar = load(file=SETTINGS, flags={}, environ={}).settings.pulsar
     capacity = pulsar.capacity.messages_per_s
     assert capacity is not None
-    assert 100 * TOTAL_MESSAGES_PER_S / capacity > 2 * pulsar.avg_shedder.low_threshold_points
+    assert 100 * TOTAL_MESSAGES_PER_S / capacity > 2 * pulsar.fleet_planner.acceptable_spread_points
     hot = [rate for rate in RATES_MESSAGES_PER_S if rate > pulsar.split.max_messages_per_s]
     assert len(hot) == 1
 

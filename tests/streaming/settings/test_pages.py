@@ -54,7 +54,8 @@ def recommended() -> Settings:
     """The defaults, but for what the sample recommends."""
     defaults = Settings()
     guards = replace(defaults.pulsar.guards, min_unload_benefit_points=0.1, calm_after_change_rounds=5)
-    return defaults.model_copy(update={"pulsar": replace(defaults.pulsar, guards=guards)})
+    pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner", guards=guards)
+    return defaults.model_copy(update={"pulsar": pulsar})
 
 
 def test_the_sample_file_changes_nothing_but_what_it_recommends(tmp_path: Path) -> None:
