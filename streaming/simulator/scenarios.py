@@ -94,8 +94,8 @@ def make_machines(rng: np.random.Generator, count: int, *, are_unlike: bool) -> 
         cores=cores,
         network_bytes_per_s=cores / 16.0 * 2.5e9,
         idle_points=rng.uniform(2.0, 5.0, count),
-        cpu_s_per_message=10e-6 * rng.lognormal(0.0, spread, count),
-        cpu_s_per_byte=4e-9 * rng.lognormal(0.0, spread, count),
+        cpu_s_per_message=40e-6 * rng.lognormal(0.0, spread, count),
+        cpu_s_per_byte=16e-9 * rng.lognormal(0.0, spread, count),
     )
 
 

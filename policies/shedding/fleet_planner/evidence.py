@@ -39,14 +39,17 @@ LAG_FADES, LAG_ERRORS = 0.7, 1.5
 """What is kept each round of a lag's average, and by how many of its errors it has to be beyond the noise."""
 NOISE_FADES = 0.9
 """What is kept of the noise each round."""
-FIRST_NOISE_POINTS, FIRST_NOISE_ROUNDS = 4.0, 3.0
+FIRST_NOISE_POINTS, FIRST_NOISE_ROUNDS = 4.0, 8.0
 """What either noise is taken for before any was measured, and how many rounds that counts as."""
+FIRST_LASTING = 0.5
+"""Share of that which is taken to be there still in the next round."""
 LEAST_NOISE_POINTS = 0.3
+FEWEST_ROUNDS = 2
+"""Rounds of a broker whose residuals say more of what is still unknown of it than of noise."""
 UNKNOWN_ROUNDS = 4.0
 """Rounds after which half of an average's squared error is its noise: before, nobody knows what noise there is, nor how long it lasts."""
 MOST_STEPS = 2.0
 """How many times the noise that shows from round to round the whole may be: what lasts longer is a change of everybody's traffic."""
-_LAG_ERROR = math.sqrt((1.0 - LAG_FADES) / (1.0 + LAG_FADES))
 _MOST_TOGETHER = 0.9
 _MEDIAN_TO_DEVIATION = 1.4826
 """From the median of absolute values to the standard deviation, for normal noise."""
@@ -69,32 +72,41 @@ OF_TRAFFIC: Final = Kind(TRAFFIC, TRAFFIC_NOISE, TRAFFIC_TOGETHER, enough=8.0, a
 OF_COST: Final = Kind(COST, COST_NOISE, COST_TOGETHER, enough=12.0, averaged_rounds=10.0)
 
 
-def learn_noise(fleet: Floats, learned: Floats, kind: Kind, residual: Floats, settling: Bools) -> Floats:
-    """Noise of each broker, (n,), after this round's residuals, which are remembered in place.
-
-    The group's is a median, so that who stands out does not count; a broker's own is a mean, so that it does, and the larger one holds.
-    """
-    own = kind.columns[VARIANCE]
+def known_noise(fleet: Floats, learned: Floats, kind: Kind) -> Floats:
+    """Noise of each broker as the rounds before show it, (n,): its own or the group's, whichever is larger."""
     if fleet[kind.noise] == 0:
         fleet[kind.noise] = FIRST_NOISE_POINTS**2
-    counts = ~settling & (learned[:, ROUNDS] > 1)
-    if counts.any():
-        variance = learned[counts, own]
-        most = CLIPPED_NOISES * np.sqrt(np.maximum(fleet[kind.noise], variance))
-        found, last = (
-            np.clip(each, -most, most) for each in (residual[counts], learned[counts, kind.columns[LAST]])
-        )
-        steps = _MEDIAN_TO_DEVIATION * float(np.median(np.abs(found - last))) / math.sqrt(2.0)
-        scale = min(_MEDIAN_TO_DEVIATION * float(np.median(np.abs(found))), MOST_STEPS * steps)
-        kept = min(NOISE_FADES, 1.0 - 1.0 / (fleet[FLEET_ROUNDS] + FIRST_NOISE_ROUNDS))
-        fleet[kind.noise] = max(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
-        product = math.fsum((found * last).tolist()) / len(found)
-        fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * product
-        is_steady = np.abs(learned[counts, kind.columns[EVIDENCE]]) < kind.enough
-        renewed = NOISE_FADES * variance + (1.0 - NOISE_FADES) * found * found
-        learned[counts, own] = np.where(is_steady, renewed, variance)
-    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, own]))
+        fleet[kind.together] = FIRST_LASTING * FIRST_NOISE_POINTS**2
+    noise: Floats = np.sqrt(np.maximum(fleet[kind.noise], learned[:, kind.columns[VARIANCE]]))
     return noise
+
+
+def learn_noise(
+    fleet: Floats, learned: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools
+) -> None:
+    """Learn from this round's residuals, in place.
+
+    The group's noise is a median, so that who stands out does not count; a broker's own is a mean, so that it does, but of what differs from
+    one round to the next: a level that has gone elsewhere is no noise.
+    """
+    columns = kind.columns
+    counts = ~settling & (learned[:, ROUNDS] > FEWEST_ROUNDS)
+    if counts.any():
+        most = CLIPPED_NOISES * noise[counts]
+        found, last = (np.clip(each, -most, most) for each in (residual[counts], learned[counts, columns[LAST]]))
+        steps = found - last
+        step = _MEDIAN_TO_DEVIATION * float(np.median(np.abs(steps))) / math.sqrt(2.0)
+        scale = min(_MEDIAN_TO_DEVIATION * float(np.median(np.abs(found))), MOST_STEPS * step)
+        kept = min(NOISE_FADES, 1.0 - 1.0 / (fleet[FLEET_ROUNDS] + FIRST_NOISE_ROUNDS))
+        usual = CLIPPED_NOISES * math.sqrt(fleet[kind.noise])
+        products = np.clip(found, -usual, usual) * np.clip(last, -usual, usual)
+        together = math.fsum(products.tolist()) / len(products)
+        fleet[kind.noise] = max(kept * fleet[kind.noise] + (1 - kept) * scale**2, LEAST_NOISE_POINTS**2)
+        fleet[kind.together] = kept * fleet[kind.together] + (1 - kept) * together
+        variance = learned[counts, columns[VARIANCE]]
+        shown = 2.0 * max(1.0 - _lasting(fleet, kind), MOST_STEPS**-2)
+        learned[counts, columns[VARIANCE]] = NOISE_FADES * variance + (1.0 - NOISE_FADES) * steps**2 / shown
+    learned[:, columns[LAST]] = np.where(settling, learned[:, columns[LAST]], residual)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,11 +120,14 @@ class Trailing:
     """Standard error of it, points."""
 
 
-def add_evidence(learned: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools) -> Trailing:
+def add_evidence(
+    learned: Floats, fleet: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools
+) -> Trailing:
     """Take a round's residuals, in place; brokers whose reports show the past keep what they had."""
     columns = kind.columns
     before, run, shift, lag = (learned[:, columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
-    z = np.clip(residual / noise, -MOST_NOISES, MOST_NOISES)
+    lasts = _lasting(fleet, kind)
+    z = np.clip(residual / noise / math.sqrt((1.0 + lasts) / (1.0 - lasts)), -MOST_NOISES, MOST_NOISES)
     above = np.maximum(np.maximum(before, 0.0) + z - SLACK_NOISES, 0.0)
     below = np.minimum(np.minimum(before, 0.0) + z + SLACK_NOISES, 0.0)
     evidence = np.clip(np.where(above > 0, above, below), -2 * kind.enough, 2 * kind.enough)
@@ -123,20 +138,18 @@ def add_evidence(learned: Floats, kind: Kind, residual: Floats, noise: Floats, s
         (RUN, run, np.where(has_some, run + 1, 0.0)),
         (SHIFT, shift, np.where(has_some, SHIFT_FADES * shift + (1.0 - SHIFT_FADES) * residual, 0.0)),
         (LAG, lag, LAG_FADES * lag + (1.0 - LAG_FADES) * clipped),
-        (LAST, np.zeros_like(residual), residual),
     ):
         learned[:, columns[at]] = np.where(settling, old, new)
-    return _trailing(learned, kind, noise)
+    return _trailing(learned, kind, noise, error=_averaged(fleet, kind, 1.0 - LAG_FADES) * noise)
 
 
-def _trailing(learned: Floats, kind: Kind, noise: Floats) -> Trailing:
+def _trailing(learned: Floats, kind: Kind, noise: Floats, *, error: Floats) -> Trailing:
     evidence, run, shift, lag = (learned[:, kind.columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
     is_shift = np.abs(evidence) >= kind.enough
     whole = 1.0 - SHIFT_FADES ** np.maximum(run, 1.0)
-    beyond = np.sign(lag) * np.maximum(np.abs(lag) - LAG_ERRORS * _LAG_ERROR * noise, 0.0)
+    beyond = np.sign(lag) * np.maximum(np.abs(lag) - LAG_ERRORS * error, 0.0)
     points = np.where(is_shift, shift / whole, beyond)
-    error = np.where(is_shift, noise, np.where(beyond != 0, _LAG_ERROR * noise, 0.0))
-    return Trailing(points, is_shift, error)
+    return Trailing(points, is_shift, np.where(is_shift, noise, np.where(beyond != 0, error, 0.0)))
 
 
 def carry_shift(row: Floats, points: float) -> None:
@@ -150,9 +163,19 @@ def carry_shift(row: Floats, points: float) -> None:
 
 def average_error(fleet: Floats, learned: Floats, kind: Kind, noise: Floats) -> Floats:
     """Standard error of a running average of noise that lasts some rounds, (n,)."""
-    lasts = min(max(fleet[kind.together] / fleet[kind.noise], 0.0), _MOST_TOGETHER)
-    weight = 1.0 / np.clip(learned[:, ROUNDS], 1.0, kind.averaged_rounds)
-    kept = (1.0 - weight) * lasts
     unknown = 1.0 + UNKNOWN_ROUNDS / np.maximum(learned[:, ROUNDS], 1.0)
-    error: Floats = noise * np.sqrt(unknown * weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
+    weight = 1.0 / np.clip(learned[:, ROUNDS], 1.0, kind.averaged_rounds)
+    error: Floats = noise * np.sqrt(unknown) * _averaged(fleet, kind, weight)
     return error
+
+
+def _lasting(fleet: Floats, kind: Kind) -> float:
+    """Which share of a round's noise is still there in the next one."""
+    return float(min(max(fleet[kind.together] / fleet[kind.noise], 0.0), _MOST_TOGETHER))
+
+
+def _averaged(fleet: Floats, kind: Kind, weight: Floats | float) -> Floats:
+    """What is left of noise that lasts some rounds in an average to which each round adds with this weight, as a share of it."""
+    kept = (1.0 - weight) * _lasting(fleet, kind)
+    share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
+    return share

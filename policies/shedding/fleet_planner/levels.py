@@ -1,8 +1,8 @@
 """How used each broker really is, and how sure that is.
 
-A broker's level is what its costs make of the running averages of its bundles' traffic. Neither a spike of CPU nor a minute's burst moves
-it, and a bundle that moves takes its part along at once. Where reports say for long enough that it is elsewhere, the level follows them
-(``evidence``).
+A broker's level is what its costs make of the running averages of its bundles' traffic, times what everybody's traffic has in common at
+the moment. Neither a spike of CPU nor a minute's burst moves it, and a bundle that moves takes its part along at once. Where reports say for
+long enough that it is elsewhere, the level follows them (``evidence``).
 """
 
 import math
@@ -30,6 +30,7 @@ from policies.shedding.fleet_planner.evidence import (
     add_evidence,
     average_error,
     carry_shift,
+    known_noise,
     learn_noise,
 )
 from policies.shedding.fleet_planner.memory import (
@@ -44,7 +45,7 @@ from policies.shedding.fleet_planner.memory import (
     fleet_values,
     remember,
 )
-from policies.shedding.fleet_planner.traffic import expect_moves, figures_of, owned_rates
+from policies.shedding.fleet_planner.traffic import common_change, expect_moves, figures_of, owned_rates
 
 SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that come back."""
@@ -65,6 +66,8 @@ class Levels:
     noise_points: float
     """Standard deviation of a report."""
     costs: Costs
+    common: Floats
+    """By what everybody's present traffic differs from the running averages, as a factor of each rate, (4,)."""
     has_shifted: Bools
     """Brokers whose present traffic counts instead of the running averages, (n,)."""
     is_calm: bool
@@ -78,18 +81,21 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
     owned = owned_rates(view)
     arriving, concerned = expect_moves(view, owned)
     settling = _note_changes(learned, fleet, concerned)
+    common = common_change(view, owned, settling)
+    owned, arriving = owned * common, arriving * common
     reported = figures_of(_reported_rates(view, owned))
     costs = _begin_costs(view, learned, fleet, reported, settling)
 
     by_traffic = _score(view, costs.points(reported))
     traffic = by_traffic - _score(view, costs.points(figures_of(owned)))
     cost = 100.0 * view.brokers.usage_ratio - by_traffic
-    noise = learn_noise(fleet, learned, OF_TRAFFIC, traffic, settling)
-    cost_noise = learn_noise(fleet, learned, OF_COST, cost, settling)
+    noise, cost_noise = (known_noise(fleet, learned, kind) for kind in (OF_TRAFFIC, OF_COST))
     costs = _learn_costs(view, learned, costs, reported, cost, cost_noise, settling)
 
-    of_traffic = add_evidence(learned, OF_TRAFFIC, traffic, noise, settling)
-    of_cost = add_evidence(learned, OF_COST, cost, cost_noise, settling)
+    of_traffic = add_evidence(learned, fleet, OF_TRAFFIC, traffic, noise, settling)
+    of_cost = add_evidence(learned, fleet, OF_COST, cost, cost_noise, settling)
+    learn_noise(fleet, learned, OF_TRAFFIC, traffic, noise, settling)
+    learn_noise(fleet, learned, OF_COST, cost, cost_noise, settling)
     trails = (of_traffic.points + of_cost.points)[:, None] * _is_largest(view)
     points = np.maximum(costs.points(figures_of(arriving)) + trails, 0.0)
     errors = (
@@ -104,6 +110,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
         error=np.sqrt(sum((each * each for each in errors), np.zeros(len(points)))),
         noise_points=math.hypot(*np.sqrt(fleet[[OF_TRAFFIC.noise, OF_COST.noise]]).tolist()),
         costs=costs,
+        common=common,
         has_shifted=of_traffic.is_shift,
         is_calm=bool(fleet[CALM] > 0),
         memory=remember(memory, view.brokers.names, learned, fleet),

@@ -39,6 +39,23 @@ def owned_rates(view: RoundView) -> Floats:
     return found
 
 
+def common_change(view: RoundView, owned: Floats, settling: Bools) -> Floats:
+    """By what the present traffic differs from the averages at the broker in the middle, as a factor of each rate, (4,).
+
+    Where everybody's traffic rises or falls at once, nobody stands out. Of two brokers in the middle the one counts that changed less.
+    """
+    found = np.ones(4)
+    for first, reported in ((0, view.brokers.messages_per_s), (2, view.brokers.bytes_per_s)):
+        total = owned[:, first] + owned[:, first + 1]
+        counts = (total > 0) & (reported > 0) & ~settling
+        if not counts.any():
+            continue
+        factors = np.sort(reported[counts] / total[counts])
+        middle = factors[[(len(factors) - 1) // 2, len(factors) // 2]]
+        found[first : first + 2] = middle[np.argmin(np.maximum(middle, 1.0 / middle))]
+    return found
+
+
 def expect_moves(view: RoundView, rates: Floats) -> tuple[Floats, Bools]:
     """Traffic of each broker once everything in flight has arrived, (n, 4), and which brokers it concerns, (n,).
 
