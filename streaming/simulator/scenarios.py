@@ -221,6 +221,16 @@ def _tenant_surge(rng: np.random.Generator) -> Setup:
     )
 
 
+def _busy_hour(rng: np.random.Generator) -> Setup:
+    setup = make_setup(rng, Shape(mean_points=35.0, placement_spread=0.06))
+    factor = rng.uniform(1.5, 2.0)
+    surges = tuple(
+        Surge(namespace=namespace, start_s=60 * _MINUTE_S, end_s=150 * _MINUTE_S, factor=factor)
+        for namespace in range(setup.sources.namespaces_count)
+    )
+    return replace(setup, sources=replace(setup.sources, surges=surges), disturbed_s=())
+
+
 def _unlike_machines(rng: np.random.Generator) -> Setup:
     setup = make_setup(rng, Shape(are_machines_unlike=True, mean_points=40.0))
     place_by_messages(setup)
@@ -260,6 +270,7 @@ SCENARIOS: Final = tuple(
         ("noise-alone", "balanced, but measured badly and with nervous traffic", _noise_alone),
         ("daily-swing", "namespaces with their peaks at different hours, for a day", _daily_swing),
         ("tenant-surge", "two tenants' traffic multiplies for a while, and ends by itself", _tenant_surge),
+        ("busy-hour", "all traffic rises within a minute, and falls again an hour and a half later", _busy_hour),
         ("unlike-machines", "machines differ in cores and in what a message costs them", _unlike_machines),
         ("every-broker-hot", "more traffic than the fleet can carry", _every_broker_hot),
         ("three-brokers", "three brokers, one of them hot", _three_brokers),

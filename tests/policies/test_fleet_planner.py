@@ -44,6 +44,8 @@ class Cluster:
         self.settings = FleetPlannerSettings()
         self.in_flight: list[UnloadInFlight] = []
         self.judged: list[JudgedAction] = []
+        self.present: dict[str, float] = {}
+        """By broker, how many times its averages its bundles carry at present; 1 where nothing is said."""
 
     def view(self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = ()) -> RoundView:
         """The round's columns; noise is in points of CPU."""
@@ -51,10 +53,11 @@ class Cluster:
         for broker in self.brokers:
             own = {name: rate for name, (owner, rate) in self.bundles.items() if owner == broker}
             usage = self.level(broker) + (noise or {}).get(broker, 0.0)
+            present = self.present.get(broker, 1.0) * sum(own.values())
             fleet[broker] = Broker(
                 usage={"cpu": (max(0.0, usage), 100.0)},
-                messages_per_s=sum(own.values()),
-                bytes_per_s=BYTES_PER_MESSAGE * sum(own.values()),
+                messages_per_s=present,
+                bytes_per_s=BYTES_PER_MESSAGE * present,
                 bundles={
                     name: Bundle(
                         messages_per_s=rate, bytes_per_s=BYTES_PER_MESSAGE * rate, movable=name not in masked
@@ -67,6 +70,7 @@ class Cluster:
     def level(self, broker: str) -> float:
         """CPU without noise, at most 100."""
         rate = sum(rate for owner, rate in self.bundles.values() if owner == broker)
+        rate *= self.present.get(broker, 1.0)
         return min(100.0, IDLE_POINTS + self.points_per_message[broker] * rate)
 
     def round(
@@ -127,6 +131,53 @@ def test_a_spike_of_cpu_moves_nothing() -> None:
         cluster.round()
     assert not cluster.round({"b3": 50.0})
     assert all(not cluster.round() for _ in range(10))
+
+
+def watched(cluster: Cluster, rng: np.random.Generator, noise: Mapping[str, float], rounds: int = 40) -> None:
+    """Rounds in which the traffic of brokers swings by these shares."""
+    for _ in range(rounds):
+        cluster.present = {broker: rng.normal(1.0, share) for broker, share in noise.items()}
+        cluster.round()
+
+
+@pytest.mark.parametrize("factor", [0.6, 1.5])
+def test_traffic_that_changes_everywhere_at_once_moves_nothing(factor: float) -> None:
+    cluster = Cluster(even({"b1": 50.0, "b2": 48.0, "b3": 46.0, "b4": 44.0, "b5": 42.0}))
+    calm_and_nervous = dict(zip(cluster.brokers, (0.002, 0.05, 0.002, 0.05, 0.002), strict=True))
+    watched(cluster, np.random.default_rng(1), calm_and_nervous)
+    cluster.present = dict.fromkeys(cluster.brokers, factor)
+    assert all(not cluster.round() for _ in range(20))
+
+
+def test_a_jump_is_not_taken_for_noise_of_its_broker() -> None:
+    """It is 14 points for a noise of 2, and nothing but the reports says so: averages and owner stay."""
+    cluster, rng = one_hot(40.0), np.random.default_rng(1)
+    noise = dict.fromkeys(cluster.brokers, 0.05)
+    watched(cluster, rng, noise)
+    errors = []
+    for _ in range(12):
+        cluster.present = {broker: rng.normal(1.0, share) for broker, share in noise.items()}
+        cluster.present["b3"] += 0.37
+        cluster.round(moves=False)
+        errors.append(float(cluster.plan.examined.evidence["error_points"].max()))
+    assert max(errors) < 4.0
+
+
+def test_what_a_plan_left_over_is_moved_on_half_of_the_evidence_that_a_new_difference_takes() -> None:
+    cluster = one_hot(57.0)
+
+    def multiple() -> float:
+        found = cluster.plan.examined.evidence
+        return float(found["needed_points"][0] - 15.0) / float(found["error_points"][0])
+
+    while not cluster.round():
+        assert multiple() == pytest.approx(1.0, abs=1e-3)
+    for _ in range(10):
+        cluster.round()
+        assert multiple() == pytest.approx(0.5, abs=1e-3)
+    for _ in range(10):
+        cluster.round()
+    assert multiple() == pytest.approx(1.0, abs=1e-3)
 
 
 def test_usage_that_stays_without_more_traffic_is_believed_after_some_rounds() -> None:

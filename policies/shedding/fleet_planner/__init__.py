@@ -37,7 +37,7 @@ from policies.shedding.contract import (
     SheddingPolicy,
     Stand,
 )
-from policies.shedding.fleet_planner.levels import Levels, judge, shift_levels
+from policies.shedding.fleet_planner.levels import Levels, judge, remember_moves
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.fleet_planner.search import HOT_POINTS, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
@@ -118,12 +118,14 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
 
 
 def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
-    """What was learned, and for the moves that happen the shifts that go along with their bundles."""
+    """What was learned, and which moves happen, with the shifts that go along with their bundles."""
     pending, total = proposal.pending, dict[str, float]()
     for shifts, fate in zip(pending.shifts, fates.tolist(), strict=True):
         for broker, points in shifts.items() if fate == ADMITTED else ():
             total[broker] = total.get(broker, 0.0) + points
-    return shift_levels(pending.memory, total, pending.noise_points)
+    if not (fates == ADMITTED).any():
+        return pending.memory
+    return remember_moves(pending.memory, total, pending.noise_points)
 
 
 def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> _Spread:
@@ -132,10 +134,10 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     cold = int(np.argmin(np.where(reachable, levels.score, np.inf)))
     apart = levels.score - levels.score[cold]
     error = np.sqrt(levels.error**2 + levels.error[cold] ** 2)
+    multiple = (0.5 if levels.is_finishing else 1.0) * settings.noise_multiple * _largest_of(len(error))
     return _Spread(
         cold=cold,
-        needed_points=settings.acceptable_spread_points
-        + settings.noise_multiple * _largest_of(len(error)) * error,
+        needed_points=settings.acceptable_spread_points + multiple * error,
         apart=apart,
     )
 

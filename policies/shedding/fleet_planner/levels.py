@@ -36,6 +36,7 @@ from policies.shedding.fleet_planner.evidence import (
 from policies.shedding.fleet_planner.memory import (
     CALM,
     EVIDENCE,
+    FINISHING,
     FLEET_ROUNDS,
     LAST_SEEN,
     ROUNDS,
@@ -51,6 +52,8 @@ SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that come back."""
 CALM_ROUNDS = 3
 """Rounds without a plan after a broker joined: brokers are added, and restarted, one after another."""
+FINISHING_ROUNDS = 15
+"""Rounds after a plan in which what is left of the difference counts by what is likeliest: that there is one was certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,6 +75,8 @@ class Levels:
     """Brokers whose present traffic counts instead of the running averages, (n,)."""
     is_calm: bool
     """Whether a broker joined so lately that others may follow."""
+    is_finishing: bool
+    """Whether a plan was made so lately that what is left of the difference is likely to be real."""
     memory: FleetPlannerMemory
 
 
@@ -113,21 +118,22 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
         common=common,
         has_shifted=of_traffic.is_shift,
         is_calm=bool(fleet[CALM] > 0),
+        is_finishing=bool(fleet[FINISHING] > 0),
         memory=remember(memory, view.brokers.names, learned, fleet),
     )
 
 
-def shift_levels(
+def remember_moves(
     memory: FleetPlannerMemory, shifts: Mapping[str, float], noise_points: float
 ) -> FleetPlannerMemory:
-    """The memory once bundles have moved whose traffic is not what their averages say, by broker and points."""
+    """The memory once bundles have moved; ``shifts`` has by broker what their traffic differs by from their averages, in points."""
+    fleet = fleet_values(memory)
+    fleet[FINISHING] = FINISHING_ROUNDS
     names = [name for name, points in shifts.items() if abs(points) > noise_points and name in memory.learned]
-    if not names:
-        return memory
     learned = broker_columns(memory, names)
     for row, name in zip(learned, names, strict=True):
         carry_shift(row, shifts[name])
-    return remember(memory, names, learned, fleet_values(memory))
+    return remember(memory, names, learned, fleet)
 
 
 def _note_changes(learned: Floats, fleet: Floats, concerned: Bools) -> Bools:
@@ -135,6 +141,7 @@ def _note_changes(learned: Floats, fleet: Floats, concerned: Bools) -> Bools:
     rounds = fleet[FLEET_ROUNDS]
     joined = learned[:, LAST_SEEN] < rounds - 1  # one report that is missing is no absence
     fleet[CALM] = CALM_ROUNDS if joined.any() and rounds > 0 else max(fleet[CALM] - 1, 0)
+    fleet[FINISHING] = max(fleet[FINISHING] - 1, 0)
     fleet[FLEET_ROUNDS] = rounds + 1
     learned[:, LAST_SEEN] = rounds + 1
     learned[:, SETTLING] = np.where(concerned, SETTLING_ROUNDS + 1, np.maximum(learned[:, SETTLING] - 1, 0))

@@ -20,10 +20,10 @@ PRODUCT, SQUARE = _PER_RESOURCE, _PER_RESOURCE + len(RESOURCES)
 """Columns of a broker: fading sums by resource of what the fleet's rule explains, times the usage and times itself, in points."""
 BROKER_COLUMNS = 15 + 2 * len(RESOURCES)
 
-FLEET_ROUNDS, TRAFFIC_NOISE, TRAFFIC_TOGETHER, COST_NOISE, COST_TOGETHER, CALM = range(6)
+FLEET_ROUNDS, TRAFFIC_NOISE, TRAFFIC_TOGETHER, COST_NOISE, COST_TOGETHER, CALM, FINISHING = range(7)
 """Values of a group: rounds; variance of each residual, and its covariance with that of the round before;
-rounds until a plan may be made."""
-COST_SUMS = 6
+rounds until a plan may be made; rounds in which the last plan may be finished."""
+COST_SUMS = 7
 """Where the sums begin that costs are learned from: five for each resource."""
 FLEET_VALUES = COST_SUMS + 5 * len(RESOURCES)
 _DIGITS = 9
