@@ -270,7 +270,11 @@ SCENARIOS: Final = tuple(
         ("noise-alone", "balanced, but measured badly and with nervous traffic", _noise_alone),
         ("daily-swing", "namespaces with their peaks at different hours, for a day", _daily_swing),
         ("tenant-surge", "two tenants' traffic multiplies for a while, and ends by itself", _tenant_surge),
-        ("busy-hour", "all traffic rises within a minute, and falls again an hour and a half later", _busy_hour),
+        (
+            "busy-hour",
+            "all traffic rises within a minute, and falls again an hour and a half later",
+            _busy_hour,
+        ),
         ("unlike-machines", "machines differ in cores and in what a message costs them", _unlike_machines),
         ("every-broker-hot", "more traffic than the fleet can carry", _every_broker_hot),
         ("three-brokers", "three brokers, one of them hot", _three_brokers),

@@ -93,7 +93,9 @@ def learn_noise(
     counts = ~settling & (learned[:, ROUNDS] > FEWEST_ROUNDS)
     if counts.any():
         most = CLIPPED_NOISES * noise[counts]
-        found, last = (np.clip(each, -most, most) for each in (residual[counts], learned[counts, columns[LAST]]))
+        found, last = (
+            np.clip(each, -most, most) for each in (residual[counts], learned[counts, columns[LAST]])
+        )
         steps = found - last
         step = _MEDIAN_TO_DEVIATION * float(np.median(np.abs(steps))) / math.sqrt(2.0)
         scale = min(_MEDIAN_TO_DEVIATION * float(np.median(np.abs(found))), MOST_STEPS * step)

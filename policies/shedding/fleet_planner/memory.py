@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from struct import iter_unpack
 
 import numpy as np
 
@@ -26,6 +28,8 @@ rounds until a plan may be made; rounds in which the last plan may be finished."
 COST_SUMS = 7
 """Where the sums begin that costs are learned from: five for each resource."""
 FLEET_VALUES = COST_SUMS + 5 * len(RESOURCES)
+_VALUE = np.dtype("<f8")
+_ROW_BYTES = BROKER_COLUMNS * _VALUE.itemsize
 _DIGITS = 9
 """Decimal places that are kept: what differs beyond them between processors is not remembered."""
 
@@ -34,19 +38,19 @@ _DIGITS = 9
 class FleetPlannerMemory:
     """What was learned of each broker, and of the group."""
 
-    learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """By broker, ``BROKER_COLUMNS`` values."""
+    learned: Mapping[str, bytes] = field(default_factory=dict)
+    """By broker, ``BROKER_COLUMNS`` values of eight bytes each, little-endian: lists of floats would take longer than a calm round."""
     fleet: Sequence[float] = ()
     """``FLEET_VALUES`` values; empty at the beginning."""
 
 
 def broker_columns(memory: FleetPlannerMemory, names: Sequence[str]) -> Floats:
     """A row for each broker, (n, columns); zeros for one that is new or was remembered in another layout."""
-    nothing = (0.0,) * BROKER_COLUMNS
+    nothing = bytes(_ROW_BYTES)
     rows = [memory.learned.get(name, nothing) for name in names]
-    return np.array([row if len(row) == BROKER_COLUMNS else nothing for row in rows]).reshape(
-        -1, BROKER_COLUMNS
-    )
+    if set(map(len, rows)) != {_ROW_BYTES}:
+        rows = [row if len(row) == _ROW_BYTES else nothing for row in rows]
+    return np.frombuffer(b"".join(rows), dtype=_VALUE).reshape(-1, BROKER_COLUMNS).astype(np.float64)
 
 
 def fleet_values(memory: FleetPlannerMemory) -> Floats:
@@ -60,6 +64,7 @@ def remember(
     memory: FleetPlannerMemory, names: Sequence[str], columns: Floats, fleet: Floats
 ) -> FleetPlannerMemory:
     """The next memory; brokers that did not report keep what was learned of them."""
-    rows = np.round(columns, _DIGITS).tolist()
+    values = np.round(columns, _DIGITS).astype(_VALUE).tobytes()
+    rows = chain.from_iterable(iter_unpack(f"{_ROW_BYTES}s", values))
     learned = {**memory.learned, **dict(zip(names, rows, strict=True))}
     return FleetPlannerMemory(learned=learned, fleet=np.round(fleet, _DIGITS).tolist())

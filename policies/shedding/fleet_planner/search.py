@@ -179,14 +179,19 @@ def _score(view: RoundView, points: Floats) -> Floats:
 
 def _rates(view: RoundView, levels: Levels, rows: Ints, owner: int) -> Floats:
     """Traffic of a broker's bundles: the present one where the broker's has shifted, (k, 4)."""
-    return present_rates(view, rows) if levels.has_shifted[owner] else view.bundles.rates[rows] * levels.common
+    return (
+        present_rates(view, rows) if levels.has_shifted[owner] else view.bundles.rates[rows] * levels.common
+    )
 
 
 def _shift(view: RoundView, levels: Levels, row: int, source: int, destination: int) -> tuple[float, float]:
     if not levels.has_shifted[source]:
         return 0.0, 0.0
     rows = np.array([row])
-    present, average = figures_of(present_rates(view, rows)), figures_of(view.bundles.rates[rows] * levels.common)
+    present, average = (
+        figures_of(present_rates(view, rows)),
+        figures_of(view.bundles.rates[rows] * levels.common),
+    )
     at_source, at_destination = (
         float((levels.costs.points_at(at, present) - levels.costs.points_at(at, average)).max())
         for at in (source, destination)
