@@ -163,6 +163,7 @@ def fleet() -> Fleet:
     fleet.policies = {
         "avg-shedder": {"low_hits": {"b1\n": 3}, "high_hits": {"ü": 1}},
         "threshold-shedder": {"history_ratio": {"ü": 0.1 + 0.2}},
+        "fleet-planner": {"learned": {"b1\n": bytes(range(8))}, "fleet": {"": [0.1 + 0.2, -1.0]}},
     }
     fleet.namespaces = ["t/ü", "t/n"]
     fleet.namespace = np.array([0, 1, 1])
