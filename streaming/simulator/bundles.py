@@ -33,9 +33,20 @@ class Bundles:
     topic_share: Floats
     """A topic's part of its source, (t,)."""
     _row_of: dict[str, int] = field(init=False)
+    _by_bundle: Ints | None = field(init=False, default=None)
+    """Topic rows in the order of their bundles; None once a split has changed it."""
 
     def __post_init__(self) -> None:
         self._row_of = {name: row for row, name in enumerate(self.names)}
+
+    def topics_of(self, rows: Ints) -> tuple[Ints, Ints]:
+        """How many topics each of these bundles has, (k,), and the rows of all of them, bundle after bundle."""
+        if self._by_bundle is None:
+            self._by_bundle = np.argsort(self.topic_bundle, kind="stable")
+        owners = self.topic_bundle[self._by_bundle]
+        first, last = np.searchsorted(owners, rows), np.searchsorted(owners, rows, side="right")
+        spans = (self._by_bundle[start:end] for start, end in zip(first.tolist(), last.tolist(), strict=True))
+        return last - first, np.concatenate([np.zeros(0, dtype=np.int64), *spans])
 
     def row_of(self, name: str) -> int | None:
         """None for a bundle that was split."""
@@ -46,6 +57,7 @@ class Bundles:
         bundle = Bundle.parse(name)
         children = bundle.range.cut(boundaries)
         row = self._row_of.pop(name)
+        self._by_bundle = None
         topics = np.flatnonzero(self.topic_bundle == row)
         for place, range_ in enumerate(children):
             child = str(Bundle(bundle.namespace, range_))

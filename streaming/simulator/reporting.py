@@ -133,9 +133,7 @@ class Reporter:
 
     def _topics(self, rows: Ints, traffic: Floats) -> TopicTraffic:
         bundles = self._fleet.bundles
-        found = [np.flatnonzero(bundles.topic_bundle == row) for row in rows.tolist()]
-        counts = np.array([len(each) for each in found], dtype=np.int64)
-        at = np.concatenate([np.zeros(0, dtype=np.int64), *found])
+        counts, at = bundles.topics_of(rows)
         share = bundles.topic_share[at] / np.repeat(np.maximum(bundles.share[rows], 1e-12), counts)
         each = np.repeat(traffic, counts, axis=0) * share[:, None]
         return TopicTraffic(
