@@ -68,6 +68,8 @@ OUTCOMES = (
 TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
+_FINISHING_RATIO = 0.5
+"""Share of the certainty that is enough for what a plan left over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +136,9 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
     cold = int(np.argmin(np.where(reachable, levels.score, np.inf)))
     apart = levels.score - levels.score[cold]
     error = np.sqrt(levels.error**2 + levels.error[cold] ** 2)
-    multiple = (0.5 if levels.is_finishing else 1.0) * settings.noise_multiple * _largest_of(len(error))
+    multiple = settings.noise_multiple * _largest_of(len(error))
+    if levels.is_finishing:
+        multiple *= _FINISHING_RATIO
     return _Spread(
         cold=cold,
         needed_points=settings.acceptable_spread_points + multiple * error,
