@@ -63,26 +63,34 @@ def recorded_control(cluster: str, *, paused_s: float, resumed_s: float, first_s
     ]
 
 
-def leaning(number: int, *, cluster: str = "east-1", brokers: int = 2) -> list[bytes]:
-    """One round's reports: the first broker has all the traffic; nothing yet closes the round."""
+def leaning(
+    number: int, *, cluster: str = "east-1", brokers: int = 2, moved: Sequence[str] = ()
+) -> list[bytes]:
+    """One round's reports: the first broker has all the traffic but that of the `moved` bundles; nothing yet closes the round."""
     time_s = START_S + number * LENGTH_S + 1
-    return list(_reports(time_s, cluster, brokers))
+    return list(_reports(time_s, cluster, brokers, moved))
 
 
-def _reports(time_s: float, cluster: str, brokers: int) -> Iterator[bytes]:
-    for place in range(brokers):
-        rate = 100.0 if place == 0 else 10.0
-        bundles = {
-            f"shop/orders{place}/0x{quarter:x}0000000_0x{quarter + 4:x}0000000": traffic(rate + quarter)
-            for quarter in (0, 4, 8)
-        }
+def _reports(time_s: float, cluster: str, brokers: int, moved: Sequence[str]) -> Iterator[bytes]:
+    owned = [_bundles(place) for place in range(brokers)]
+    for bundle in moved:
+        owned[1][bundle] = owned[0].pop(bundle)
+    for place, bundles in enumerate(owned):
         yield report(
             f"broker-{place + 1}:8080",
             time_s=time_s + place / 1000,
             cluster=cluster,
-            cpu=(50.0 if place == 0 else 30.0, 100.0),
+            cpu=(50.0 - 8 * len(moved) if place == 0 else 30.0 + 8 * len(moved), 100.0),
             bundles=bundles,
         )
+
+
+def _bundles(place: int) -> dict[str, dict[str, object]]:
+    rate = 100.0 if place == 0 else 10.0
+    return {
+        f"shop/orders{place}/0x{quarter:x}0000000_0x{quarter + 4:x}0000000": traffic(rate + quarter)
+        for quarter in (0, 4, 8)
+    }
 
 
 def closing(number: int, *, cluster: str = "east-1") -> bytes:
@@ -90,10 +98,10 @@ def closing(number: int, *, cluster: str = "east-1") -> bytes:
     return tick(time_s=START_S + (number + 1) * LENGTH_S + LATENESS_S, cluster=cluster)
 
 
-def played(numbers: Iterable[int], *, cluster: str = "east-1") -> list[bytes]:
+def played(numbers: Iterable[int], *, cluster: str = "east-1", moved: Sequence[str] = ()) -> list[bytes]:
     """Rounds that lean, each closed."""
     return [
         value
         for number in numbers
-        for value in (*leaning(number, cluster=cluster), closing(number, cluster=cluster))
+        for value in (*leaning(number, cluster=cluster, moved=moved), closing(number, cluster=cluster))
     ]

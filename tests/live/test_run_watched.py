@@ -100,6 +100,15 @@ def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
             stage.send([result(again, "succeeded", time_s=START_S + 9 * LENGTH_S)])
             stage.send(played(range(9, 14)))  # rounds that show no effect, after which the action is judged
             stage.wait_for(stage.topics.audit, 14, running=[run])
+            _, _, third, last = map(json.loads, stage.wait_for(stage.topics.actions, 4, running=[run]))
+            time_s = START_S + 14 * LENGTH_S
+            stage.send(
+                [result(third["id"], "failed", time_s=time_s), result(last["id"], "succeeded", time_s=time_s)]
+            )
+            stage.send(
+                played(range(14, 20), moved=[last["subject"]])
+            )  # it helps, and what it promised is checked
+            stage.wait_for(stage.topics.audit, 20, running=[run])
 
             questions = [*asked_by_dashboards(), *asked_for_by_rules()]
             missing = wait_for_answers(prometheus, questions, running=run)

@@ -184,7 +184,7 @@ def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_f
     lab: Lab, client: pulsar_client.Client
 ) -> None:
     topic, path = f"persistent://{lab.namespace}/idle", f"persistent/{lab.namespace}/idle"
-    lab.put(path, None)
+    lab.put(path, None, known=(409,))
     source = reader(lab, topic)
     begin = source.initialOffset()
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_partition_nobody_read_from_goes_on_after_unloads_and_what_was_taken_f
     with pytest.raises(DataLoss, match=r"was trimmed.*--fresh"):
         reader(lab, topic).latestOffset(begin, ALL)
     lab.delete(f"{path}?force=true")
-    lab.put(path, None)
+    lab.put(path, None, known=(409,))
     for _ in range(2):
         with pytest.raises(DataLoss, match="somebody removed the subscription"):
             reader(lab, topic).latestOffset(begin, ALL)
