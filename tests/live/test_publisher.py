@@ -35,7 +35,9 @@ class TestPublisher(PublisherSuite):
     """As on Pulsar."""
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec", [*(pytest.param(codec, marks=pytest.mark.slow) for codec in ("gzip", "snappy", "lz4")), "zstd"]
+)
 def test_a_broker_that_compresses_every_topic_changes_nothing(setting: Setting, codec: str) -> None:
     compressed = {
         ConfigResource(ConfigResourceType.TOPIC, topic, configs={"compression.type": codec})

@@ -35,9 +35,9 @@ def is_running(run: Child) -> bool:
     ("moment", "is_reachable"),
     [
         pytest.param(is_waiting, False, id="brokers that are down are waited for"),
-        pytest.param(is_starting_spark, True, id="Spark is being started"),
+        pytest.param(is_starting_spark, True, id="Spark is being started", marks=pytest.mark.slow),
         pytest.param(is_making_its_context, True, id="Spark's JVM has just started"),
-        pytest.param(is_running, True, id="it runs"),
+        pytest.param(is_running, True, id="it runs", marks=pytest.mark.slow),
     ],
 )
 def test_a_stop_of_the_whole_group_ends_it_in_order_whatever_it_does(

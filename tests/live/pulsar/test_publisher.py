@@ -55,13 +55,12 @@ def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_
 @pytest.mark.parametrize(
     ("killed", "out_count"),
     [
-        ("on_commit(4, die)", 0),
-        ("on_send(7, die)", 1),
-        ("on_send(10, die)", 4),
-        ("on_send(12, die)", 6),
-        ("on_commit(5, die)", 6),
+        pytest.param("on_commit(4, die)", 0, id="begun"),
+        pytest.param("on_send(7, die)", 1, id="first-message", marks=pytest.mark.slow),
+        pytest.param("on_send(10, die)", 4, id="between-topics"),
+        pytest.param("on_send(12, die)", 6, id="last-message", marks=pytest.mark.slow),
+        pytest.param("on_commit(5, die)", 6, id="finished", marks=pytest.mark.slow),
     ],
-    ids=["begun", "first-message", "between-topics", "last-message", "finished"],
 )
 def test_killed_at_any_moment_of_a_batch_its_re_run_publishes_what_is_missing_and_no_more(
     setting: Setting, killed: str, out_count: int
