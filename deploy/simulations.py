@@ -14,7 +14,17 @@ import numpy as np
 
 from streaming.settings import ClusterSettingsSource, load
 from streaming.simulator.card import ALL, COLUMNS, Column, card, show
-from streaming.simulator.comparing import NOBODY, PERFECT, Build, Candidate, Run, jobs_of, play_all, sort_runs
+from streaming.simulator.comparing import (
+    NOBODY,
+    PERFECT,
+    Build,
+    Candidate,
+    Run,
+    jobs_of,
+    play,
+    play_all,
+    sort_runs,
+)
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
 from streaming.simulator.setup import Setup
 
@@ -162,7 +172,7 @@ def _candidate(policy: str) -> Candidate:
 def _play(scenarios: Sequence[tuple[str, Build]], candidates: Sequence[Candidate]) -> list[Run]:
     jobs = jobs_of(scenarios, SEEDS, candidates)
     runs = []
-    for count, run in enumerate(play_all(jobs), start=1):
+    for count, run in enumerate(play_all(jobs, play), start=1):
         runs.append(run)
         print(f"\r{count} of {len(jobs)} runs", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)

@@ -33,6 +33,12 @@ def _actions() -> click.Command:
     return actions_command
 
 
+def _backtest() -> click.Command:
+    from streaming.cli.backtest import backtest_command
+
+    return backtest_command
+
+
 def _collect() -> click.Command:
     from streaming.cli.collect import collect_command
 
@@ -155,6 +161,7 @@ def _topics() -> click.Command:
 
 _PLACES = {
     "actions": _Place(_actions, "Watch what is decided, and ask why."),
+    "backtest": _Place(_backtest, "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
     "control": _Place(_control, "See and take back what operators have asked for."),

@@ -47,6 +47,12 @@ def record_command(settings: Settings, begin: str, file: str, *, until_now: bool
     click.echo(f"{count} records written to {file}", err=True)
 
 
+def record_until_now(settings: Settings, begin: Begin, file: str) -> int:
+    """Record what lies on the input topic to a new file; the number of records."""
+    with opened_for_recording(file) as out:
+        return _record(settings, begin, out, until_now=True)
+
+
 def _record(settings: Settings, begin: Begin, out: BinaryIO, *, until_now: bool) -> int:
     from streaming.controller.recorder import Recorder  # noqa: PLC0415  a broker's client, when a command needs it
 

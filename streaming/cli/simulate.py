@@ -2,10 +2,8 @@
 
 import gzip
 import os
-import sys
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +12,13 @@ import click
 from policies.shedding.registry import POLICIES
 from streaming.cli.configured import read_settings
 from streaming.cli.forms import format_option, render
+from streaming.cli.playing import card_table, played
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource, ControllerSettings
 from streaming.simulator.scenarios import SCENARIOS, find_scenario
 
 if TYPE_CHECKING:
-    from streaming.simulator.comparing import Build, Candidate, Job, Run
+    from streaming.simulator.comparing import Build, Candidate, Run
 
 _FIRST_POLICIES = ("avg-shedder", "fleet-planner")
 _ALL = "all"
@@ -97,7 +96,7 @@ def simulate_command(
     The controller is the one that runs live, with all its guards and budgets, in mode act. Beside it stand nobody, and one who knows
     the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
-    from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, sort_runs  # noqa: PLC0415  see `commands`
+    from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
 
     if recording is not None and names:
         raise WrongUse("--from and --scenario: a fleet is either recorded or made up; leave one of them out")
@@ -108,7 +107,7 @@ def simulate_command(
         range(first_seed, first_seed + seeds_count),
         [NOBODY, *candidates, PERFECT],
     )
-    runs = sort_runs(_played(jobs, processes), jobs)
+    runs = sort_runs(played(jobs, play, processes, label="simulate"), jobs)
     if html is not None:
         from streaming.simulator.page import render_page  # noqa: PLC0415  the plotting library takes a second
 
@@ -167,38 +166,8 @@ def _limited(build: "Build", hours: float | None) -> "Build":
     return build if hours is None else Lasting(build, hours)
 
 
-def _played(jobs: "Sequence[Job]", processes: int | None) -> "list[Run]":
-    from streaming.simulator.comparing import play_all  # noqa: PLC0415  see `commands`
-
-    with _progress(len(jobs)) as advance:
-        runs = []
-        for run in play_all(jobs, processes):
-            runs.append(run)
-            advance()
-    return runs
-
-
-@contextmanager
-def _progress(count: int) -> "Iterator[_Advance]":
-    """A bar on a terminal."""
-    if not sys.stderr.isatty():
-        yield _Advance()
-        return
-    with click.progressbar(length=count, label="simulate", file=sys.stderr) as bar:
-        yield _Advance(bar.update)
-
-
-class _Advance:
-    def __init__(self, update: "object" = None) -> None:
-        self._update = update
-
-    def __call__(self) -> None:
-        if callable(self._update):
-            self._update(1)
-
-
 def _show(runs: "Sequence[Run]", form: str) -> None:
-    from streaming.simulator.card import card  # noqa: PLC0415  see `commands`
+    from streaming.simulator.card import COLUMNS, card  # noqa: PLC0415  see `commands`
 
     figures = card(runs)
     if form != "table":
@@ -210,7 +179,7 @@ def _show(runs: "Sequence[Run]", form: str) -> None:
         return
     single = len(figures) == 2  # noqa: PLR2004  all scenarios, and one
     for scenario, rows in list(figures.items())[1 if single else 0 :]:
-        click.echo(_table(scenario, rows))
+        click.echo(card_table(scenario, rows, COLUMNS))
 
 
 def _plain(run: "Run") -> dict[str, object]:
@@ -218,16 +187,3 @@ def _plain(run: "Run") -> dict[str, object]:
 
     plain: dict[str, object] = msgspec.to_builtins(run.score)
     return plain
-
-
-def _table(scenario: str, rows: dict[str, dict[str, float | None]]) -> str:
-    from streaming.simulator.card import COLUMNS, show  # noqa: PLC0415  see `commands`
-
-    width = max(len(scenario), *(len(name) for name in rows))
-    lines = [f"{scenario:{width}}  " + "  ".join(each.title for each in COLUMNS)]
-    lines += [
-        f"{name:{width}}  "
-        + "  ".join(f"{show(figures[each.key], each):>{len(each.title)}}" for each in COLUMNS)
-        for name, figures in rows.items()
-    ]
-    return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -90,6 +90,12 @@ COLUMNS = (
     Column(
         "hottest_points", "hottest", "mean usage of the hottest broker", lambda score: score.hottest_points
     ),
+    Column(
+        "spread_points",
+        "spread",
+        "points between the hottest and the coldest broker, mean",
+        lambda score: score.spread_points,
+    ),
 )
 
 

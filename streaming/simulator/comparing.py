@@ -5,11 +5,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 import numpy as np
 
+from policies.columns import Floats
 from state.settings import SettingsSource
 from streaming.simulator.players import CLUSTER, Live, Nobody, Perfect, Player
 from streaming.simulator.runs import run
@@ -45,13 +46,23 @@ NOBODY = Candidate(name="nobody acts", kind="nobody")
 PERFECT = Candidate(name="perfect information", kind="perfect")
 
 
+_MOST_POINTS = 1500
+"""Of a line in a plot, more than its pixels; of a longer run every point is the mean of some rounds."""
+JobT = TypeVar("JobT")
+RunT = TypeVar("RunT")
+
+
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """A run minute by minute, for the plot."""
+    """A run over time, for the plot."""
 
     brokers: list[str]
     points: list[list[float | None]]
     """Structural usage of each broker; None while it is not there."""
     marks: list[Mark]
+    point_minutes: float = 1.0
+    """From one point to the next."""
+    start_ms: int | None = None
+    """When it begins; None for a fleet that does not exist."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,28 +106,47 @@ def play(job: Job) -> Run:
         candidate=job.candidate.name,
         seed=job.seed,
         score=counter.score(),
-        series=_series(counter) if job.with_series else None,
+        series=series_of(counter) if job.with_series else None,
     )
 
 
-def _series(counter: Counter) -> Series:
-    columns = np.round(np.array(counter.points).T, 1)
+def series_of(counter: Counter, *, start_ms: int | None = None) -> Series:
+    """What was counted, round by round or thinned out."""
+    points = np.array(counter.points)
+    every = -(-len(points) // _MOST_POINTS)
+    if every > 1:
+        points = np.array([_mean(points[at : at + every]) for at in range(0, len(points), every)])
+    columns = np.round(points.T, 1)
     return Series(
         brokers=list(counter.brokers),
         points=[[None if np.isnan(each) else float(each) for each in column] for column in columns],
         marks=counter.marks,
+        point_minutes=every * counter.round_s / 60.0,
+        start_ms=start_ms,
     )
 
 
-def play_all(jobs: Sequence[Job], processes_count: int | None = None) -> Iterator[Run]:
+def _mean(points: Floats) -> Floats:
+    """Mean of each column, of what is known; NaN where nothing is."""
+    known = ~np.isnan(points)
+    total = np.where(known, points, 0.0).sum(axis=0)
+    found: Floats = np.divide(
+        total, known.sum(axis=0), out=np.full(points.shape[1], np.nan), where=known.any(axis=0)
+    )
+    return found
+
+
+def play_all(
+    jobs: Sequence[JobT], play_one: Callable[[JobT], RunT], processes_count: int | None = None
+) -> Iterator[RunT]:
     """Every run as it ends; in an order that differs from time to time."""
     count = min(processes_count or os.cpu_count() or 1, len(jobs))
     if count <= 1:
-        yield from map(play, jobs)
+        yield from map(play_one, jobs)
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy whatever threads the program has
     with ProcessPoolExecutor(count, mp_context=context) as pool:
-        for done in as_completed([pool.submit(play, job) for job in jobs]):
+        for done in as_completed([pool.submit(play_one, job) for job in jobs]):
             yield done.result()
 
 

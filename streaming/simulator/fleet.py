@@ -120,6 +120,10 @@ class Fleet:
         usage: Floats = saturate(self.placed_demand(self.structural)).max(axis=1)
         return usage
 
+    def messages_per_s(self) -> float:
+        """Message rate of the fleet without noise, in + out."""
+        return float(self.structural[:, :2].sum())
+
     def _flow(self) -> None:
         bundles, sources = self.bundles, self.setup.sources
         structural, real = self._traffic.step(self.time_s)

@@ -1,18 +1,22 @@
-"""The page of ``trimtab simulate --html``: one file that needs no network, with the score card and the load of every broker over time."""
+"""The pages of ``trimtab simulate`` and ``backtest``: one file that needs no network, with the score card and the load of brokers over time."""
 
 from collections.abc import Sequence
 from html import escape
 
+from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
 from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from streaming.simulator.card import ALL, COLUMNS, card, show
+from state.outputs import rfc3339
+from streaming.simulator.card import ALL, COLUMNS, Column, Figures, card, show
 from streaming.simulator.comparing import Run, Series
 from streaming.simulator.players import BALANCED_POINTS
 
 _MOST_LINES = 40
 """Brokers drawn of a large fleet: those that were hottest and coldest."""
+MOST_SHOWN_POINTS = 120
+"""Usage up to which a plot shows it; traffic against a declared capacity may be any multiple of it."""
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
@@ -20,9 +24,14 @@ th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dfe
 th:first-child, td:first-child { text-align: left; white-space: nowrap }
 th { font-weight: 600; color: #52606d; cursor: help }
 h2 { margin-top: 2.5rem }
+table.text { table-layout: fixed; width: 100%; font-size: 13px }
+table.text th, table.text td { text-align: left; vertical-align: top; overflow-wrap: anywhere }
+table.text p { margin: 0 0 .3rem }
+p.why { color: #8a5a00 }
 p.note { color: #52606d; max-width: 60rem }
 """
 _LINE, _SOURCE, _DESTINATION = "rgba(70, 110, 160, 0.45)", "#c0392b", "#1e8449"
+_COLORS = qualitative.Plotly
 
 
 def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
@@ -32,7 +41,7 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
         f"<h1>trimtab simulate</h1>{_introduction(runs)}",
         "<h2>Score card</h2>",
         *(
-            f"<h3>{escape(scenario)}</h3>{_table(figures[scenario])}"
+            f"<h3>{escape(scenario)}</h3>{score_table(figures[scenario], COLUMNS)}"
             for scenario in ([ALL] if len(figures) > 2 else []) + [name for name in figures if name != ALL]  # noqa: PLR2004
         ),
     ]
@@ -40,11 +49,22 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
         drawn = [run for run in runs if run.scenario == scenario and run.series is not None]
         if drawn:
             parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(summaries.get(scenario, ''))}</p>")
-            parts.append(_plot(drawn).to_html(full_html=False, include_plotlyjs=False))
+            parts.append(shown(plot(drawn)))
+    return document("trimtab simulate", parts)
+
+
+def document(title: str, parts: Sequence[str]) -> str:
+    """A whole page of HTML parts, with the plotting library in it."""
     return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>trimtab simulate</title>"
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
         f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n"
     )
+
+
+def shown(figure: Figure) -> str:
+    """A figure as a part of a page."""
+    html: str = figure.to_html(full_html=False, include_plotlyjs=False)
+    return html
 
 
 def _introduction(runs: Sequence[Run]) -> str:
@@ -58,18 +78,20 @@ def _introduction(runs: Sequence[Run]) -> str:
     )
 
 
-def _table(rows: dict[str, dict[str, float | None]]) -> str:
-    head = "".join(f"<th title='{escape(each.meaning)}'>{escape(each.title)}</th>" for each in COLUMNS)
+def score_table(rows: dict[str, Figures], columns: Sequence[Column]) -> str:
+    """The score card of some candidates, a row each."""
+    head = "".join(f"<th title='{escape(each.meaning)}'>{escape(each.title)}</th>" for each in columns)
     body = "".join(
         f"<tr><td>{escape(name)}</td>"
-        + "".join(f"<td>{show(figures[each.key], each)}</td>" for each in COLUMNS)
+        + "".join(f"<td>{show(figures[each.key], each)}</td>" for each in columns)
         + "</tr>"
         for name, figures in rows.items()
     )
     return f"<table><tr><th></th>{head}</tr>{body}</table>"
 
 
-def _plot(runs: Sequence[Run]) -> Figure:
+def plot(runs: Sequence[Run]) -> Figure:
+    """The candidates of one scenario side by side: a line a broker, a mark a move."""
     figure = make_subplots(
         rows=1,
         cols=len(runs),
@@ -81,8 +103,9 @@ def _plot(runs: Sequence[Run]) -> Figure:
         if run.series is not None:
             for trace in _traces(run.series):
                 figure.add_trace(trace, row=1, col=column)
-    figure.update_xaxes(title_text="minutes")
-    figure.update_yaxes(title_text="usage, %", range=[0, 100], col=1)
+    is_dated = any(run.series is not None and run.series.start_ms is not None for run in runs)
+    figure.update_xaxes(title_text="UTC" if is_dated else "minutes")
+    figure.update_yaxes(title_text="usage, %", range=[0, MOST_SHOWN_POINTS if is_dated else 100], col=1)
     figure.update_layout(
         height=420, showlegend=False, margin={"l": 50, "r": 10, "t": 40, "b": 40}, template="plotly_white"
     )
@@ -90,18 +113,33 @@ def _plot(runs: Sequence[Run]) -> Figure:
 
 
 def _traces(series: Series) -> list[Scatter]:
-    minutes = list(range(1, len(series.points[0]) + 1))
+    times = times_of(series)
     lines = [
         Scatter(
-            x=minutes,
+            x=times,
             y=series.points[row],
             mode="lines",
             name=series.brokers[row],
-            line={"width": 1, "color": _LINE},
+            line=_line(row, len(series.brokers)),
         )
         for row in _shown_rows(series)
     ]
     return [*lines, _marks(series, "source", _SOURCE), _marks(series, "destination", _DESTINATION)]
+
+
+def _line(row: int, count: int) -> dict[str, float | str]:
+    """A few brokers have a colour each, the same for every candidate."""
+    return {"width": 2, "color": _COLORS[row]} if count <= len(_COLORS) else {"width": 1, "color": _LINE}
+
+
+def times_of(series: Series) -> list[float] | list[str]:
+    """The moment of each point: minutes of a fleet that does not exist, else dates."""
+    return _moments(series, [series.point_minutes * place for place in range(1, len(series.points[0]) + 1)])
+
+
+def _moments(series: Series, minutes: list[float]) -> list[float] | list[str]:
+    start_ms = series.start_ms
+    return minutes if start_ms is None else [rfc3339(start_ms + round(60_000 * each)) for each in minutes]
 
 
 def _shown_rows(series: Series) -> list[int]:
@@ -118,13 +156,13 @@ def _marks(series: Series, side: str, color: str) -> Scatter:
     rows = [getattr(mark, side) for mark in series.marks]
     last = len(series.points[0]) - 1
     return Scatter(
-        x=[mark.minute for mark in series.marks],
+        x=_moments(series, [mark.minute for mark in series.marks]),
         y=[
-            series.points[row][min(int(mark.minute), last)]
+            series.points[row][min(int(mark.minute / series.point_minutes), last)]
             for row, mark in zip(rows, series.marks, strict=True)
         ],
         text=[series.brokers[row] for row in rows],
         mode="markers",
         name="leaves" if side == "source" else "arrives",
-        marker={"size": 6, "color": color, "symbol": "triangle-down" if side == "source" else "triangle-up"},
+        marker={"size": 9, "color": color, "symbol": "triangle-down" if side == "source" else "triangle-up"},
     )

@@ -11,12 +11,15 @@ from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.events import Event
-from state.outputs import Split, Unload
+from state.outputs import Output, Split, Unload
+from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
 from streaming.simulator.fleet import Fleet
 from streaming.simulator.machines import saturate
 
 CLUSTER = "simulated"
+ACTING = Identity(mode="act")
+"""What a controller that balances a simulated fleet is started with."""
 BALANCED_POINTS = 15.0
 """Structural spread up to which a fleet counts as balanced."""
 _GOAL_POINTS = BALANCED_POINTS / 2
@@ -64,23 +67,30 @@ class Live:
     """The controller as it runs live, from events to actions."""
 
     def __init__(self, settings: SettingsSource) -> None:
-        self._controller = Controller(CLUSTER, DictStore(), identity=Identity(mode="act"), settings=settings)
+        self._controller = Controller(CLUSTER, DictStore(), identity=ACTING, settings=settings)
 
     def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
         """The actions of the rounds that the events close."""
-        wishes: list[Wish] = []
-        cuts: list[Cut] = []
+        outputs: list[Output] = []
         for event in events:
             step = self._controller.step(event)
             assert step.rejection is None, step.rejection
-            for output in step.outputs:
-                if output.type == "trimtab.action.unload.v1":
-                    unload = _UNLOAD.decode(output.data)
-                    wishes.append(Wish(unload.bundle, unload.destination_broker, output.id))
-                elif output.type == "trimtab.action.split.v1":
-                    split = _SPLIT.decode(output.data)
-                    cuts.append(Cut(split.bundle, split.boundaries, output.id))
-        return wishes, cuts
+            outputs += step.outputs
+        return wishes_of(outputs)
+
+
+def wishes_of(outputs: Sequence[Output]) -> Wishes:
+    """The unloads and splits among the outputs of a controller."""
+    wishes: list[Wish] = []
+    cuts: list[Cut] = []
+    for output in outputs:
+        if output.type == UNLOAD_TYPE:
+            unload = _UNLOAD.decode(output.data)
+            wishes.append(Wish(unload.bundle, unload.destination_broker, output.id))
+        elif output.type == SPLIT_TYPE:
+            split = _SPLIT.decode(output.data)
+            cuts.append(Cut(split.bundle, split.boundaries, output.id))
+    return wishes, cuts
 
 
 class Perfect:

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -17,14 +17,12 @@ from policies.columns import Floats
 from policies.splitting.positions import positions_of
 from state.events import Event, LoadReport, TopicStats, namespace_of
 from streaming.simulator.bundles import Bundles
-from streaming.simulator.machines import CPU, Machines
+from streaming.simulator.costs import BrokerCosts, cpu_points, machines_of
+from streaming.simulator.machines import Machines
 from streaming.simulator.setup import Measuring, Setup
 from streaming.simulator.traffic import Sources
 
 _HOURS = 4.0
-_IDLE_POINTS = 3.0
-_NETWORK_BYTES_PER_S = 1.25e9
-"""What a broker's network carries that reports none."""
 _MOST_NOISE_RATIO, _LEAST_NOISE_RATIO = 1.0, 0.02
 _DRIFT_RATIO = 0.1
 _FEWEST_BROKERS = 2
@@ -113,41 +111,11 @@ def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
 
 
 def _machines(seen: _Seen) -> Machines:
-    names = tuple(sorted(seen.reports))
-    rows = [_machine(seen.reports[name]) for name in names]
-    cores, network, idle, message, byte = (np.array(column) for column in zip(*rows, strict=True))
-    return Machines(
-        names=names,
-        cores=cores,
-        network_bytes_per_s=network,
-        idle_points=idle,
-        cpu_s_per_message=message,
-        cpu_s_per_byte=byte,
-    )
-
-
-def _machine(reports: list[LoadReport]) -> tuple[float, float, float, float, float]:
-    """Cores, network, idle usage, and what a message and a byte cost."""
-    found = [each.report for each in reports]
-    cores = max(1.0, float(found[-1].resources[CPU, 1]) / 100.0)
-    kbit_per_s = float(found[-1].resources[1, 1])
-    points = [_cpu_points(each) for each in reports]
-    idle = min(_IDLE_POINTS, *points)
-    core_s = cores * max(0.0, fmean(points) - idle) / 100.0
-    messages = fmean(each.messages_per_s for each in found)
-    volume = fmean(each.bytes_per_s for each in found)
-    return (
-        cores,
-        kbit_per_s * 1000 / 8 if kbit_per_s > 0 else _NETWORK_BYTES_PER_S,
-        idle,
-        core_s / 2 / messages if messages > 0 else 0.0,
-        core_s / 2 / volume if volume > 0 else 0.0,
-    )
-
-
-def _cpu_points(report: LoadReport) -> float:
-    usage, limit = report.report.resources[CPU].tolist()
-    return 100.0 * usage / limit if limit > 0 else 0.0
+    costs = {name: BrokerCosts() for name in sorted(seen.reports)}
+    for name, each in costs.items():
+        for report in seen.reports[name]:
+            each.add(report)
+    return machines_of(costs)
 
 
 def _bundles(seen: _Seen) -> Bundles:
@@ -209,7 +177,7 @@ def _measuring(seen: _Seen) -> Measuring:
     """The error of CPU: steps that the steps of traffic do not explain."""
     errors = []
     for reports in seen.reports.values():
-        points = np.array([_cpu_points(each) for each in reports])
+        points = np.array([cpu_points(each) for each in reports])
         messages = np.array([each.report.messages_per_s for each in reports])
         expected = points.mean() * messages / messages.mean() if messages.mean() > 0 else points
         errors += np.abs(np.diff(points - expected)).tolist()

@@ -30,7 +30,7 @@ def run(
     setup = build(built)
     fleet = Fleet(setup, traffic=traffic, moves=moves)
     reporter = Reporter(fleet, reports, start_ms=START_MS, with_topics=with_topics)
-    counter = Counter(fleet)
+    counter = Counter(fleet, setup.machines.names, disturbed_s=setup.disturbed_s)
     rows = {each: row for row, each in enumerate(setup.machines.names)}
     for tick in range(1, int(setup.hours * 3600 / TICK_S) + 1):
         moved = fleet.tick()

@@ -1,26 +1,43 @@
 """What is counted of a simulated run."""
 
 from itertools import pairwise
+from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from policies.columns import Floats
-from streaming.simulator.fleet import Fleet, Moved
+from policies.columns import Bools, Floats
+from streaming.simulator.fleet import Moved
 from streaming.simulator.players import BALANCED_POINTS
 
-_ROUND_S = 60.0
+_MINUTE_S = 60.0
+_LAST_ROUNDS_COUNT = 10
+"""Rounds at the end that have to be balanced for a run to end so."""
+
+
+class Watched(Protocol):
+    """A fleet, as far as it is counted; n brokers."""
+
+    @property
+    def alive(self) -> Bools:
+        """Brokers that are there, (n,)."""
+
+    def structural_points(self) -> Floats:
+        """Usage of each, (n,)."""
+
+    def messages_per_s(self) -> float:
+        """Message rate of the fleet, in + out."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one run."""
 
     rounds: int
-    """Minutes simulated."""
+    """Rounds played; minutes of a simulated fleet."""
     unbalanced_rounds: int
     """Of them, those that ended with a structural spread above 15 points."""
     ended_balanced: bool
-    """Whether the last ten minutes were balanced."""
+    """Whether the last ten rounds were balanced."""
     unloads: int
     """Moves that the balancer asked for."""
     failed: int
@@ -42,6 +59,8 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Of each disturbance, rounds until the fleet was balanced for the first time after it was not; None: not until the next one."""
     hottest_points: float
     """Mean of the hottest broker's structural usage."""
+    spread_points: float
+    """Mean of the structural spread."""
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +74,19 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
 class Counter:
     """Counts while a run goes on."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self.brokers = fleet.setup.machines.names
+    def __init__(
+        self,
+        fleet: Watched,
+        brokers: tuple[str, ...],
+        *,
+        round_s: float = _MINUTE_S,
+        disturbed_s: tuple[float, ...] = (0.0,),
+    ) -> None:
+        self._fleet, self._disturbed_s = fleet, disturbed_s
+        self.brokers, self.round_s = brokers, round_s
         self.spread: list[float] = []
         self.points: list[Floats] = []
-        """Structural usage of every broker by minute; NaN where it is not there."""
+        """Structural usage of every broker at the end of each round; NaN where it is not there."""
         self.marks: list[Mark] = []
         self.unloads = self.splits = self._failed = 0
         self._needless = self._twice = self._back = self._wrong = 0
@@ -79,7 +105,7 @@ class Counter:
         """An order ended; moves of others are drawn, not counted."""
         bundle = moved.order.bundle
         if moved.succeeded:
-            minute = moved.time_s / _ROUND_S
+            minute = moved.time_s / _MINUTE_S
             self.marks.append(Mark(minute=minute, source=moved.source, destination=moved.destination))
         asked = self._asked.pop(bundle, None)
         if asked is None:
@@ -93,11 +119,11 @@ class Counter:
         self._back += before == moved.destination
         self._came_from[bundle] = moved.source
         self._wrong += bool(points[moved.destination] > points[moved.source])
-        self._moved_ratio += moved.messages_per_s / float(self._fleet.structural[:, :2].sum())
+        self._moved_ratio += moved.messages_per_s / self._fleet.messages_per_s()
         self._disrupted += moved.messages_per_s * moved.outage_s
 
     def end_round(self) -> None:
-        """A minute is over."""
+        """A round is over."""
         points = np.where(self._fleet.alive, self._fleet.structural_points(), np.nan)
         self.points.append(points)
         self.spread.append(float(np.nanmax(points) - np.nanmin(points)))
@@ -108,7 +134,7 @@ class Counter:
         return Score(
             rounds=len(self.spread),
             unbalanced_rounds=sum(unbalanced),
-            ended_balanced=not any(unbalanced[-10:]),
+            ended_balanced=not any(unbalanced[-_LAST_ROUNDS_COUNT:]),
             unloads=self.unloads,
             failed=self._failed,
             splits=self.splits,
@@ -120,10 +146,11 @@ class Counter:
             disrupted_messages=self._disrupted,
             recovery_rounds=self._recoveries(unbalanced),
             hottest_points=float(np.mean([np.nanmax(each) for each in self.points])),
+            spread_points=float(np.mean(self.spread)),
         )
 
     def _recoveries(self, unbalanced: list[bool]) -> list[int | None]:
-        starts = [int(each // _ROUND_S) for each in self._fleet.setup.disturbed_s]
+        starts = [int(each // self.round_s) for each in self._disturbed_s]
         spans = pairwise([*starts, len(unbalanced)])
         return [_recovery(unbalanced[start:end]) for start, end in spans]
 

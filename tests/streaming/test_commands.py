@@ -36,7 +36,7 @@ SHOWING = [path for path, command in COMMANDS.items() if "--format" in options_o
 TALKING = [
     path
     for path in COMMANDS
-    if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed", "simulate"}
+    if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed", "simulate", "backtest"}
 ]
 """Those that read settings for brokers on both sides."""
 

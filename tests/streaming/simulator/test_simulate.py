@@ -114,7 +114,7 @@ def score(**given: object) -> Score:
     plain = Score(
         rounds=100, unbalanced_rounds=10, ended_balanced=True, unloads=4, failed=0, splits=0, needless=1, moved_twice=0,
         sent_back=0, wrong_sign=0, moved_messages_ratio=0.1, disrupted_messages=5.0, recovery_rounds=[3, None],
-        hottest_points=60.0,
+        hottest_points=60.0, spread_points=20.0,
     )  # fmt: skip
     return msgspec.structs.replace(plain, **given)
 

@@ -1,0 +1,239 @@
+"""``trimtab backtest``: what settings would have done to a recorded cluster, before they meet it."""
+
+import gzip
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from policies.shedding.registry import POLICIES
+from state.outputs import rfc3339
+from streaming.cli.beginning import begin_of, moment_of
+from streaming.cli.configured import read_settings
+from streaming.cli.forms import format_option, render
+from streaming.cli.options import example
+from streaming.cli.playing import card_table, played
+from streaming.process.exits import WrongUse
+from streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from streaming.controller.recordings import RecordedEvents
+    from streaming.simulator.backtest.results import Backtest
+    from streaming.simulator.backtest.survey import Survey
+
+_ADDRESSES = ("kafka://", "pulsar://", "pulsar+ssl://")
+_EXAMPLE = "trimtab backtest --config now.toml --config candidate.toml --html page.html month/"
+
+
+class _Chosen(NamedTuple):
+    """Settings to compare, under a name."""
+
+    name: str
+    settings: Settings
+
+
+@click.command("backtest", epilog=example(_EXAMPLE))
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Settings file to compare; more than one may be given.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Choice([policy.name for policy in POLICIES]),
+    help="Compare this policy with the other settings of --config; more than one may be given.",
+)
+@click.option("--from", "since", metavar="TIME", help="Leave out what was reported before; RFC 3339.")
+@click.option("--to", "until", metavar="TIME", help="Leave out what was reported from then on.")
+@click.option(
+    "--loop",
+    type=click.Choice(["both", "open", "closed"]),
+    default="both",
+    show_default=True,
+    help="open: decisions have no effect. closed: they move the recorded traffic.",
+)
+@click.option(
+    "--recorded-moves",
+    type=click.Choice(["keep", "drop"]),
+    default="keep",
+    show_default=True,
+    help="drop: bundles stay where they were first seen; for a recording in which another balancer moved them.",
+)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@click.option("--processes", type=click.IntRange(1), help="Runs at a time.  [default: one a processor]")
+@format_option("Score card and differences.")
+@click.argument("sources", nargs=-1, required=True, metavar="RECORDING...|kafka://...|pulsar://...")
+def backtest_command(
+    configs: tuple[Path, ...],
+    policies: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    loop: str,
+    recorded_moves: str,
+    html: Path | None,
+    processes: int | None,
+    form: str,
+    sources: tuple[str, ...],
+) -> None:
+    """Decide recorded reports of a real cluster under several settings or policies, and count what each would have done.
+
+    A recording is a file of `trimtab record`, a folder of them, or what lies on the input topic. The controller is the one that runs
+    live. Nothing is written to a broker. What operators asked for during the recording, and what executors answered, is left out.
+    """
+    from streaming.controller.recordings import RecordedEvents  # noqa: PLC0415  see `commands`
+
+    address = next((source for source in sources if source.startswith(_ADDRESSES)), None)
+    chosen = _candidates(configs, policies, {"input.url": address})
+    with _files(sources, address, chosen[0].settings, since) as files:
+        recorded = RecordedEvents(
+            files=files,
+            since_ms=None if since is None else moment_of(since, "--from"),
+            until_ms=None if until is None else moment_of(until, "--to"),
+            max_record_bytes=chosen[0].settings.controller.max_record_bytes,
+        )
+        try:
+            found = _backtest(recorded, chosen, sources, loop, processes, keeps=recorded_moves == "keep")
+        except _unreadable() as error:
+            raise WrongUse(f"{', '.join(sources)}: {error}") from error
+    if html is not None:
+        from streaming.simulator.backtest.page import render_page  # noqa: PLC0415  the plotting library takes a second
+
+        html.write_text(render_page(found), encoding="utf-8")
+        click.echo(f"page written to {html}", err=True)
+    _show(found, form)
+
+
+def _candidates(
+    configs: Sequence[Path], policies: Sequence[str], flags: Mapping[str, object]
+) -> list[_Chosen]:
+    """Each file; with policies, each file with each of them."""
+    files = list(configs) or [Path(os.devnull)]
+    names = [str(path) if len({each.stem for each in files}) < len(files) else path.stem for path in files]
+    if not policies:
+        found = [_Chosen(name, read_settings(path, flags)) for name, path in zip(names, files, strict=True)]
+        if not configs:
+            found = [_Chosen("default settings", found[0].settings)]
+    else:
+        found = [
+            _Chosen(
+                policy if len(files) == 1 else f"{name}, {policy}",
+                read_settings(path, {**flags, "pulsar.shedding_policy": policy}),
+            )
+            for name, path in zip(names, files, strict=True)
+            for policy in policies
+        ]
+    if len({each.name for each in found}) < len(found):
+        raise WrongUse(f"two candidates are the same: {', '.join(sorted(each.name for each in found))}")
+    return found
+
+
+@contextmanager
+def _files(
+    sources: Sequence[str], address: str | None, settings: Settings, since: str | None
+) -> Iterator[tuple[str, ...]]:
+    """The files to read; what lies on a topic is recorded first."""
+    from streaming.controller.recordings import NoRecording, files_of  # noqa: PLC0415  see `commands`
+
+    if address is not None:
+        if len(sources) > 1:
+            raise WrongUse(
+                f"{', '.join(sources)}: give one address, or files; a backtest reads one recording"
+            )
+        with _recorded_from(address, settings, since) as file:
+            yield (file,)
+        return
+    missing = [source for source in sources if not Path(source).exists()]
+    if missing:
+        raise WrongUse(f"{', '.join(missing)}: neither a recording nor kafka://… nor pulsar://…")
+    try:
+        files = files_of(sources)
+    except NoRecording as error:
+        raise WrongUse(str(error)) from error
+    yield files
+
+
+@contextmanager
+def _recorded_from(address: str, settings: Settings, since: str | None) -> Iterator[str]:
+    from streaming.cli.record import record_until_now  # noqa: PLC0415  see `commands`
+
+    with tempfile.TemporaryDirectory(prefix="trimtab-backtest-") as folder:
+        file = str(Path(folder) / "topic.ndjson.gz")
+        count = record_until_now(settings, begin_of(since or "earliest"), file)
+        click.echo(f"{count} records read from {address}", err=True)
+        yield file
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
+    from streaming.simulator.recorded import NoFleet  # noqa: PLC0415
+
+    return NoFleet, BadRecording, gzip.BadGzipFile, EOFError, zlib.error
+
+
+def _backtest(
+    recorded: "RecordedEvents",
+    chosen: Sequence[_Chosen],
+    sources: Sequence[str],
+    loop: str,
+    processes: int | None,
+    *,
+    keeps: bool,
+) -> "Backtest":
+    from streaming.simulator.backtest.playing import (  # noqa: PLC0415  see `commands`
+        Contender,
+        jobs_of,
+        play_job,
+        sorted_results,
+    )
+    from streaming.simulator.backtest.results import backtest_of  # noqa: PLC0415
+    from streaming.simulator.backtest.survey import survey  # noqa: PLC0415
+
+    surveys = survey(recorded())
+    contenders = [Contender.of(each.name, each.settings) for each in chosen]
+    jobs = [
+        job
+        for each in surveys.values()
+        for job in jobs_of(
+            recorded,
+            each,
+            contenders,
+            closed=loop != "open",
+            opened=loop != "closed",
+            keeps_recorded_moves=keeps,
+        )
+    ]
+    closed, opened = sorted_results(jobs, played(jobs, play_job, processes, label="backtest"))
+    return backtest_of(_what(list(surveys.values()), sources), list(surveys), closed, opened)
+
+
+def _what(surveys: "Sequence[Survey]", sources: Sequence[str]) -> str:
+    reports_count = sum(each.reports_count for each in surveys)
+    first, last = min(each.first_ms for each in surveys), max(each.last_ms for each in surveys)
+    return (
+        f"{reports_count:,} load reports of {', '.join(each.cluster for each in surveys)}, {rfc3339(first)} to {rfc3339(last)}, "
+        f"from {', '.join(sources)}"
+    )
+
+
+def _show(found: "Backtest", form: str) -> None:
+    from streaming.simulator.backtest.results import COLUMNS, verdict  # noqa: PLC0415  see `commands`
+    from streaming.simulator.backtest.text import open_text, tree_of  # noqa: PLC0415
+    from streaming.simulator.card import card  # noqa: PLC0415
+
+    if form != "table":
+        click.echo(render(tree_of(found), form), nl=False)
+        return
+    click.echo(f"{found.sources}\n")
+    for cluster, rows in list(card(found.closed).items())[1:]:
+        click.echo(card_table(f"{cluster}, closed loop", rows, COLUMNS))
+        click.echo(f"{verdict(rows)}\n")
+    click.echo(open_text(found), nl=False)

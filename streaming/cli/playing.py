@@ -1,0 +1,54 @@
+"""What ``trimtab simulate`` and ``backtest`` share: runs side by side with a bar, and the score card as a table."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from streaming.simulator.card import Column, Figures
+
+__all__ = ["card_table", "played"]
+
+JobT = TypeVar("JobT")
+RunT = TypeVar("RunT")
+
+
+def played(
+    jobs: Sequence[JobT], play: Callable[[JobT], RunT], processes: int | None, *, label: str
+) -> list[RunT]:
+    """Every run, in the order in which they end."""
+    from streaming.simulator.comparing import play_all  # noqa: PLC0415  see `commands`
+
+    runs = []
+    with _progress(len(jobs), label) as advance:
+        for run in play_all(jobs, play, processes):
+            runs.append(run)
+            advance(1)
+    return runs
+
+
+@contextmanager
+def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
+        yield bar.update
+
+
+def card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
+    """The score card of some candidates, a line each."""
+    from streaming.simulator.card import show  # noqa: PLC0415  see `commands`
+
+    width = max(len(title), *(len(name) for name in rows))
+    lines = [f"{title:{width}}  " + "  ".join(each.title for each in columns)]
+    lines += [
+        f"{name:{width}}  "
+        + "  ".join(f"{show(figures[each.key], each):>{len(each.title)}}" for each in columns)
+        for name, figures in rows.items()
+    ]
+    return "\n".join(line.rstrip() for line in lines) + "\n"

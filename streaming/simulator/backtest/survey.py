@@ -1,0 +1,65 @@
+"""What a first reading of a recording tells of each Pulsar cluster in it: its brokers, what traffic costs them, and its time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from state.events import Event, LoadReport
+from streaming.simulator.costs import BrokerCosts, machines_of
+from streaming.simulator.machines import Machines
+from streaming.simulator.recorded import NoFleet
+
+_FEWEST_BROKERS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """A recorded cluster."""
+
+    cluster: str
+    machines: Machines
+    first_ms: int
+    """Time of its first load report."""
+    last_ms: int
+    reports_count: int
+
+
+@dataclass(slots=True)
+class _Cluster:
+    brokers: dict[str, BrokerCosts] = field(default_factory=dict)
+    first_ms: int | None = None
+    last_ms: int = 0
+    has_bundles: bool = False
+
+    def add(self, event: LoadReport) -> None:
+        self.brokers.setdefault(event.broker, BrokerCosts()).add(event)
+        self.first_ms = event.time_ms if self.first_ms is None else min(self.first_ms, event.time_ms)
+        self.last_ms = max(self.last_ms, event.time_ms)
+        self.has_bundles = self.has_bundles or bool(event.report.bundles)
+
+
+def survey(events: Iterable[tuple[str, Event]]) -> dict[str, Survey]:
+    """The Pulsar clusters of a recording by name, in one pass. Raises ``NoFleet`` where there is none."""
+    clusters: dict[str, _Cluster] = {}
+    for cluster, event in events:
+        if isinstance(event, LoadReport):
+            clusters.setdefault(cluster, _Cluster()).add(event)
+    found = {
+        name: _surveyed(name, each)
+        for name, each in sorted(clusters.items())
+        if len(each.brokers) >= _FEWEST_BROKERS and each.has_bundles
+    }
+    if not found:
+        raise NoFleet(
+            "no Pulsar cluster with two brokers and a bundle is reported in it, in the time asked for"
+        )
+    return found
+
+
+def _surveyed(name: str, cluster: _Cluster) -> Survey:
+    return Survey(
+        cluster=name,
+        machines=machines_of(cluster.brokers),
+        first_ms=cluster.first_ms or 0,
+        last_ms=cluster.last_ms,
+        reports_count=sum(each.count for each in cluster.brokers.values()),
+    )

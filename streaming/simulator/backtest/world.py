@@ -1,0 +1,264 @@
+"""A recorded cluster in which moves have their effect: what its brokers would have reported.
+
+Time, traffic, brokers, their limits and the noise of their figures are the recording's. A bundle that a candidate moved or cut counts
+at its new broker: from the next reports on, its traffic and what that costs is taken from one broker's figures and added to another's.
+Invariant: while a candidate has changed nothing, it sees the very reports that were recorded.
+"""
+
+from bisect import bisect_left
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from policies.columns import Bools, Floats
+from policies.splitting.ranges import BadRange
+from policies.usage import capacity_percent, percent, weighted_maximum_ratio
+from state.events import ActionResult, Control, Event, LoadReport, TopicStats
+from state.settings import PulsarSettings
+from streaming.simulator.backtest.elsewhere import Elsewhere, Part, Topics, cut, parts_at
+from streaming.simulator.backtest.rewriting import Row, TopicsOfBundle, with_rows, with_topics
+from streaming.simulator.machines import Machines
+
+
+class Landed(NamedTuple):
+    """An unload that was carried out."""
+
+    source: int
+    """Row of the broker that had the bundle."""
+    destination: int
+    messages_per_s: float
+    """Of the bundle, in + out."""
+
+
+class World:
+    """Takes the recorded events in their order, and gives what a candidate sees of them."""
+
+    def __init__(self, machines: Machines, judge: PulsarSettings, *, keeps_recorded_moves: bool) -> None:
+        """``judge``: settings that say how loaded a broker is. Without recorded moves a bundle stays where it was first seen."""
+        self.brokers = machines.names
+        self.now_ms = 0
+        self._machines, self._judge = machines, judge
+        self._gone_ms = round(1000 * judge.rounds.max_report_age_s)
+        """A broker or a moved bundle that nobody has reported for this long is not there."""
+        self._keeps_recorded_moves = keeps_recorded_moves
+        self._row_of = {name: row for row, name in enumerate(machines.names)}
+        self._recorded: dict[str, LoadReport] = {}
+        self._listed: dict[str, set[str]] = {}
+        self._owner: dict[str, str] = {}
+        self._shown: dict[str, LoadReport] = {}
+        self._placed: dict[str, float] = {}
+        """Message rate that was sent to a broker since its last report."""
+        self._topics: dict[str, TopicStats] = {}
+        self._moved: dict[str, Elsewhere] = {}
+        self._whole_of: dict[str, str] = {}
+        """Recorded bundle of each part."""
+
+    @property
+    def alive(self) -> Bools:
+        """Brokers that have reported lately, (n,)."""
+        return np.array([self._is_alive(name) for name in self.brokers], dtype=np.bool_)
+
+    def messages_per_s(self) -> float:
+        """Message rate of the fleet, in + out."""
+        return sum(self._shown[name].report.messages_per_s for name in self.brokers if self._is_alive(name))
+
+    def structural_points(self) -> Floats:
+        """Usage of each broker by its last report, (n,); NaN for one that is not there. The noise of the figures is in it."""
+        found = np.full(len(self.brokers), np.nan)
+        names = tuple(name for name in self.brokers if self._is_alive(name))
+        if not names:
+            return found
+        reports = [self._shown[name].report for name in names]
+        resources = np.array([each.resources for each in reports])
+        messages = np.array([each.messages_per_s for each in reports])
+        volume = np.array([each.bytes_per_s for each in reports])
+        capacity = capacity_percent(messages, volume, self._judge.capacity.limits(names))
+        percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
+        ratio = weighted_maximum_ratio(percents, self._judge.usage.weights())
+        found[[self._row_of[name] for name in names]] = 100.0 * ratio
+        return found
+
+    def take(self, event: Event) -> Event | None:
+        """What a candidate sees of a recorded event; None for what operators or executors said of other decisions."""
+        self.now_ms = max(self.now_ms, event.time_ms)
+        if isinstance(event, Control | ActionResult):
+            return None
+        if isinstance(event, LoadReport) and event.broker in self._row_of:
+            return self._load_report(event)
+        if isinstance(event, TopicStats):
+            self._topics[event.broker] = event
+            return self._topic_stats(event) if self._moved else event
+        return event
+
+    def unload(self, bundle: str, destination: str | None) -> Landed | None:
+        """Move a bundle at once; None where it, or the broker it is to go to, is not there."""
+        part = self._part(bundle)
+        target = self._place() if destination is None else destination
+        if part is None or target is None or not self._is_alive(target):
+            return None
+        source, whole = part.owner, self._moved[self._whole_of[bundle]]
+        part.owner = target
+        messages_per_s = part.share * float(whole.traffic[:2].sum())
+        self._placed[target] = self._placed.get(target, 0.0) + messages_per_s
+        self._follow_what_is_back(self._whole_of[bundle])
+        return Landed(self._row_of[source], self._row_of[target], messages_per_s)
+
+    def split(self, bundle: str, boundaries: list[int]) -> bool:
+        """Cut a bundle at once; False where it is not there, or cannot be cut there."""
+        part = self._part(bundle)
+        if part is None:
+            return False
+        name = self._whole_of[bundle]
+        try:
+            children = cut(part, boundaries, self._topics_of(name).within(bundle))
+        except BadRange:
+            return False
+        whole = self._moved[name]
+        whole.parts = [each for each in whole.parts if each is not part] + children
+        del self._whole_of[bundle]
+        self._whole_of.update({child.name: name for child in children})
+        return True
+
+    def end_round(self) -> None:
+        """Bundles of a broker that is gone go where the recording has them; a bundle that is gone is forgotten."""
+        for name, each in list(self._moved.items()):
+            if self.now_ms - each.seen_ms > self._gone_ms:
+                self._forget(name)
+                continue
+            for part in each.parts:
+                if not self._is_alive(part.owner):
+                    part.owner = self._owner[name]
+            self._follow_what_is_back(name)
+
+    def _is_alive(self, broker: str) -> bool:
+        shown = self._shown.get(broker)
+        return shown is not None and self.now_ms - shown.time_ms <= self._gone_ms
+
+    def _part(self, bundle: str) -> Part | None:
+        """The part of that name; a recorded bundle becomes one. None where it is not there."""
+        whole = self._whole_of.get(bundle)
+        if whole is None and not self._take_over(bundle):
+            return None
+        parts = self._moved[self._whole_of[bundle]].parts
+        return next(part for part in parts if part.name == bundle)
+
+    def _take_over(self, bundle: str) -> bool:
+        """Let a recorded bundle have places of its own."""
+        owner = self._owner.get(bundle)
+        report = None if owner is None else self._recorded[owner]
+        row = None if report is None else _row(report, bundle)
+        if owner is None or report is None or row is None or bundle in self._moved:
+            return False
+        self._moved[bundle] = Elsewhere(
+            parts=[Part(name=bundle, owner=owner)],
+            traffic=report.report.traffic[row],
+            counts=report.report.counts[row],
+            seen_ms=report.time_ms,
+        )
+        self._whole_of[bundle] = bundle
+        return True
+
+    def _forget(self, name: str) -> None:
+        for part in self._moved.pop(name).parts:
+            del self._whole_of[part.name]
+
+    def _follow_what_is_back(self, name: str) -> None:
+        """A whole bundle at the broker that the recording has it at needs no place of its own, unless recorded moves do not count."""
+        parts = self._moved[name].parts
+        is_whole = len(parts) == 1 and parts[0].name == name
+        if self._keeps_recorded_moves and is_whole and parts[0].owner == self._owner[name]:
+            self._forget(name)
+
+    def _place(self) -> str | None:
+        """The broker with the lowest message rate, as Pulsar chooses; what was sent there since its report counts."""
+        rates = {
+            name: self._shown[name].report.messages_per_s + self._placed.get(name, 0.0)
+            for name in self.brokers
+            if self._is_alive(name)
+        }
+        return min(rates, key=lambda name: (rates[name], name)) if rates else None
+
+    def _load_report(self, event: LoadReport) -> LoadReport:
+        before = self._recorded.get(event.broker)
+        if before is not None and event.time_ms < before.time_ms:
+            return event  # late: it says nothing new, and a candidate's rounds will not use it
+        is_changed = before is None or before.report.bundles != event.report.bundles
+        if is_changed and not self._keeps_recorded_moves:
+            self._hold_what_leaves(event)
+        self._recorded[event.broker] = event
+        if is_changed:
+            self._see_owners(event)
+        shown = self._rewritten(event) if self._moved else event
+        self._shown[event.broker] = shown
+        self._placed.pop(event.broker, None)
+        return shown
+
+    def _see_owners(self, event: LoadReport) -> None:
+        """A bundle belongs to the broker whose run of listings began last."""
+        listed = set(event.report.bundles)
+        for bundle in sorted(listed - self._listed.get(event.broker, set())):
+            if not self._keeps_recorded_moves and self._owner.get(bundle) not in {None, event.broker}:
+                self._take_over(bundle)
+            self._owner[bundle] = event.broker
+        self._listed[event.broker] = listed
+
+    def _hold_what_leaves(self, event: LoadReport) -> None:
+        """Without recorded moves, what a broker stops listing stays there; its last report is still at hand."""
+        for bundle in sorted(self._listed.get(event.broker, set()) - set(event.report.bundles)):
+            if self._owner[bundle] == event.broker:
+                self._take_over(bundle)
+
+    def _rewritten(self, event: LoadReport) -> LoadReport:
+        broker, report = event.broker, event.report
+        leaving = set()
+        for name, each in self._moved.items():
+            row = _row(event, name)
+            if row is None:
+                continue
+            leaving.add(row)
+            if self._owner[name] == broker:
+                each.traffic, each.counts, each.seen_ms = (
+                    report.traffic[row],
+                    report.counts[row],
+                    event.time_ms,
+                )
+        arriving = [
+            Row(part.name, part.share * each.traffic, each.counts)
+            for each, part in parts_at(self._moved, broker)
+            if self.now_ms - each.seen_ms <= self._gone_ms
+        ]
+        if not leaving and not arriving:
+            return event
+        return replace(
+            event, report=with_rows(report, leaving, arriving, self._machines, self._row_of[broker])
+        )
+
+    def _topic_stats(self, event: TopicStats) -> TopicStats:
+        arriving = [
+            TopicsOfBundle(part.name, self._topics_of(self._whole_of[part.name]).within(part.name))
+            for _, part in parts_at(self._moved, event.broker)
+        ]
+        if not arriving and not self._moved.keys() & set(event.traffic.bundles):
+            return event
+        return replace(event, traffic=with_topics(event.traffic, self._moved.keys(), arriving))
+
+    def _topics_of(self, bundle: str) -> Topics:
+        """Last statistics of a recorded bundle's topics."""
+        stats = self._topics.get(self._owner[bundle])
+        if stats is None or bundle not in stats.traffic.bundles:
+            return Topics()
+        traffic, place = stats.traffic, stats.traffic.bundles.index(bundle)
+        start = int(traffic.counts[:place].sum())
+        end = start + int(traffic.counts[place])
+        return Topics(
+            names=traffic.topics[start:end],
+            messages_per_s=traffic.messages_per_s[start:end],
+            bytes_per_s=traffic.bytes_per_s[start:end],
+        )
+
+
+def _row(event: LoadReport, bundle: str) -> int | None:
+    bundles = event.report.bundles
+    place = bisect_left(bundles, bundle)
+    return place if place < len(bundles) and bundles[place] == bundle else None
