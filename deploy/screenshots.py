@@ -60,7 +60,11 @@ def main() -> None:
         page = Path(folder) / "page.html"
         trimtab = [sys.executable, "-c", "from streaming.cli import main; main()"]
         subprocess.run(
-            [*trimtab, *_BACKTEST, "--html", str(page)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL
+            [*trimtab, *_BACKTEST, "--html", str(page)],
+            check=True,
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            timeout=_LIMIT_S,
         )
         picture(page, PICTURE)
     print(f"wrote {PICTURE.relative_to(ROOT)}")

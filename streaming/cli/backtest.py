@@ -163,11 +163,11 @@ def _files(
 
 @contextmanager
 def _recorded_from(address: str, settings: Settings, since: str | None) -> Iterator[str]:
-    from streaming.cli.record import record_until_now  # noqa: PLC0415  see `commands`
+    from streaming.cli.record import record_to_file  # noqa: PLC0415  see `commands`
 
     with tempfile.TemporaryDirectory(prefix="trimtab-backtest-") as folder:
         file = str(Path(folder) / "topic.ndjson.gz")
-        count = record_until_now(settings, begin_of(since or "earliest"), file)
+        count = record_to_file(settings, begin_of(since or "earliest"), file, until_now=True)
         click.echo(f"{count} records read from {address}", err=True)
         yield file
 

@@ -1,25 +1,34 @@
-"""``trimtab record``: keep what a controller is given, for ``trimtab replay``."""
+"""``trimtab record``: keep what a controller is given, for ``trimtab replay`` and ``backtest``."""
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from streaming.cli.beginning import begin_of
 from streaming.cli.configured import settings_options
 from streaming.cli.options import example
+from streaming.cli.sizes import Size, size_text
 from streaming.controller.recording import opened_for_recording
 from streaming.ports.reading import Begin
 from streaming.process.exits import WrongUse
 from streaming.process.stopping import stopped_by_signals
 from streaming.settings import Settings
 
+if TYPE_CHECKING:
+    from streaming.controller.recorder import Recorder
+
 _PAUSE_S = 1.0
 """Between two looks at the topics; the file is at most this far behind."""
+_FILE_BYTES = 64 * 1024**2
+_Pass = Callable[["Recorder", Callable[[], bool]], int]
+"""Writes what is there; the number of records."""
 
 
-@click.command("record", epilog=example("trimtab record --until-now today.ndjson.gz"))
+@click.command("record", epilog=example("trimtab record --max-total-size 20GiB /var/lib/trimtab/recordings"))
 @settings_options
 @click.option(
     "--from",
@@ -30,16 +39,45 @@ _PAUSE_S = 1.0
     help="Where the input begins; TIME is RFC 3339. The control topic is always read whole.",
 )
 @click.option("--until-now", is_flag=True, help="Stop at what is there now instead of waiting for more.")
+@click.option(
+    "--max-total-size",
+    "total_bytes",
+    type=Size(),
+    help="FILE is a folder of packed files; above this size of all of them the oldest is removed.",
+)
+@click.option(
+    "--max-file-size",
+    "file_bytes",
+    type=Size(),
+    help=f"With --max-total-size: when the next file begins.  [default: {size_text(_FILE_BYTES)}]",
+)
 @click.argument("file", metavar="FILE")
-def record_command(settings: Settings, begin: str, file: str, *, until_now: bool) -> None:
+def record_command(
+    settings: Settings,
+    begin: str,
+    file: str,
+    *,
+    until_now: bool,
+    total_bytes: int | None,
+    file_bytes: int | None,
+) -> None:
     """Write the input and control records to FILE, a new one, as `trimtab replay` reads them.
 
-    With the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it.
+    With the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
+    --max-total-size it runs for months: a later start with the same folder goes on where it ended.
     """
     first = begin_of(begin)
     try:
-        with opened_for_recording(file) as out:
-            count = _record(settings, first, out, until_now=until_now)
+        if total_bytes is not None:
+            count = _record_rotating(
+                settings, first, Path(file), (total_bytes, file_bytes), until_now=until_now
+            )
+        elif file_bytes is not None:
+            raise WrongUse(
+                "--max-file-size: give --max-total-size too, so that the files cannot fill the disk"
+            )
+        else:
+            count = record_to_file(settings, first, file, until_now=until_now)
     except FileExistsError as error:
         raise WrongUse(f"{file} exists: give a new file, a recording is never written over") from error
     except OSError as error:
@@ -47,19 +85,49 @@ def record_command(settings: Settings, begin: str, file: str, *, until_now: bool
     click.echo(f"{count} records written to {file}", err=True)
 
 
-def record_until_now(settings: Settings, begin: Begin, file: str) -> int:
-    """Record what lies on the input topic to a new file; the number of records."""
+def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bool) -> int:
+    """Record the input topic to a new file; the number of records. Raises ``OSError``."""
     with opened_for_recording(file) as out:
-        return _record(settings, begin, out, until_now=True)
+        return _record(
+            settings,
+            begin,
+            lambda recorder, is_stopped: recorder.write(out, is_stopped=is_stopped),
+            until_now=until_now,
+        )
 
 
-def _record(settings: Settings, begin: Begin, out: BinaryIO, *, until_now: bool) -> int:
+def _record_rotating(
+    settings: Settings, begin: Begin, folder: Path, sizes: tuple[int, int | None], *, until_now: bool
+) -> int:
+    """``sizes``: most of all files, and of each."""
+    from streaming.controller.rotating import RotatingFolder  # noqa: PLC0415  see `commands`
+
+    total_bytes, file_bytes = sizes[0], sizes[1] or min(_FILE_BYTES, sizes[0])
+    if file_bytes > total_bytes:
+        raise WrongUse(
+            f"--max-file-size {size_text(file_bytes)} is above --max-total-size {size_text(total_bytes)}: make it smaller"
+        )
+    out = RotatingFolder(
+        folder, file_bytes=file_bytes, total_bytes=total_bytes, tell=lambda text: click.echo(text, err=True)
+    )
+
+    def write(recorder: "Recorder", is_stopped: Callable[[], bool]) -> int:
+        before = out.count
+        for record in recorder.records(is_stopped=is_stopped):
+            out.write(record)
+        out.flush()
+        return out.count - before
+
+    return _record(settings, out.begin(begin), write, until_now=until_now)
+
+
+def _record(settings: Settings, begin: Begin, write: _Pass, *, until_now: bool) -> int:
     from streaming.controller.recorder import Recorder  # noqa: PLC0415  a broker's client, when a command needs it
 
     stop = threading.Event()
     with stopped_by_signals(lambda _: stop.set()), ExitStack() as stack:
         recorder = Recorder(stack, settings, begin=begin)
-        count = recorder.write(out, is_stopped=stop.is_set)
+        count = write(recorder, stop.is_set)
         while not until_now and not stop.wait(_PAUSE_S):
-            count += recorder.write(out, is_stopped=stop.is_set)
+            count += write(recorder, stop.is_set)
     return count

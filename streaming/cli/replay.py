@@ -12,6 +12,7 @@ import click
 from streaming.cli.configured import read_settings
 from streaming.cli.options import config_option, example
 from streaming.controller.recording import STANDARD, BadRecording, opened_for_reading
+from streaming.controller.recordings import NoRecording, files_of
 from streaming.controller.replay import Only, Replay, ignore_size
 from streaming.process.exits import WrongUse
 from streaming.settings import ClusterSettingsSource
@@ -29,15 +30,13 @@ _LONG_BYTES = 20_000_000
 )
 @click.option("--keep-open", is_flag=True, help="Leave the rounds open that the input does not close.")
 @click.option("--mode", type=click.Choice(["dry-run", "act"]), help="Overrides controller.mode.")
-@click.argument(
-    "files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="[FILE]..."
-)
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[FILE]...")
 def replay_command(
-    config: Path | None, only: Only | None, mode: str | None, files: tuple[str, ...], *, keep_open: bool
+    config: Path | None, only: Only | None, mode: str | None, paths: tuple[str, ...], *, keep_open: bool
 ) -> None:
     """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
 
-    Lines are events, or what `trimtab record` wrote.
+    Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, by name.
 
     The same controller as `trimtab run`, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
     error.
@@ -53,6 +52,10 @@ def replay_command(
         accepted=AcceptedClusters(settings.controller.accepted_clusters),
         only=only,
     )
+    try:
+        files = files_of(paths)
+    except NoRecording as error:
+        raise WrongUse(str(error)) from error
     with _progress(files) as advance:
         for file in files or (STANDARD,):
             _play(replay, file, advance)

@@ -50,7 +50,7 @@ Example:
 @click.option(
     "--from",
     "recording",
-    type=click.Path(exists=True, dir_okay=False),
+    type=click.Path(exists=True),
     help="Start from the fleet of a recording of `trimtab record` instead: brokers, bundles, traffic and noise.",
 )
 @click.option(
@@ -148,14 +148,16 @@ def _chosen(names: Sequence[str]) -> "list[tuple[str, Build, str]]":
 
 
 def _recorded(file: str) -> "list[tuple[str, Build, str]]":
-    from streaming.controller.recording import BadRecording, opened_for_reading  # noqa: PLC0415  see `commands`
-    from streaming.controller.replay import read_events  # noqa: PLC0415
+    from streaming.controller.recording import BadRecording  # noqa: PLC0415  see `commands`
+    from streaming.controller.recordings import NoRecording, RecordedEvents, files_of  # noqa: PLC0415
     from streaming.simulator.recorded import NoFleet, recorded_fleets  # noqa: PLC0415
 
     try:
-        with opened_for_reading(file) as stream:
-            fleets = recorded_fleets(read_events(stream, file, ControllerSettings().max_record_bytes))
-    except (NoFleet, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        events = RecordedEvents(
+            files=files_of([file]), max_record_bytes=ControllerSettings().max_record_bytes
+        )
+        fleets = recorded_fleets(events())
+    except (NoFleet, NoRecording, BadRecording, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise WrongUse(f"{file}: {error}") from error
     return [(name, fleet, f"the fleet of {name} as {file} has it") for name, fleet in fleets.items()]
 

@@ -61,12 +61,17 @@ class Recorder:
             *_logs(stack, settings, topics.control, begin="earliest", is_control=True),
         ]
 
-    def write(self, out: BinaryIO, *, is_stopped: Callable[[], bool]) -> int:
-        """One pass: all that is there and was not yet written. Returns the number of records."""
-        count = 0
+    def records(self, *, is_stopped: Callable[[], bool]) -> Iterator[Recorded]:
+        """One pass: all that is there and was not yet given."""
         for _, recorded in heapq.merge(*(log.records() for log in self._logs), key=lambda each: each[0]):
             if is_stopped():
                 break
+            yield recorded
+
+    def write(self, out: BinaryIO, *, is_stopped: Callable[[], bool]) -> int:
+        """Write a pass. Returns the number of records."""
+        count = 0
+        for recorded in self.records(is_stopped=is_stopped):
             out.write(encode_recorded(recorded) + b"\n")
             count += 1
         out.flush()

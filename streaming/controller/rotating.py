@@ -1,0 +1,175 @@
+"""A folder of recordings that goes on for months: packed files of a limited size, the oldest removed above a limit of them all.
+
+Invariants: a file is whole after each flush, for each flush adds a gzip member of its own; names ascend in the order of the records;
+``places.json`` says how far each partition was recorded, so that a later start goes on there. A stop by force may leave records
+behind that the next start records again; a controller counts them as superseded.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from streaming.controller.recording import Recorded, decode_recorded, encode_recorded
+from streaming.ports.reading import Begin
+
+__all__ = ["Place", "RotatingFolder"]
+
+_PLACES = "places.json"
+_ENDING = ".ndjson.gz"
+_MEMBER_BYTES = 8 * 1024 * 1024
+"""Packed at once, before it is flushed: what a pass over a long topic holds in memory."""
+_PIECE_BYTES = 1024 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+"""Of zlib: with the frame of a gzip member."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a partition was recorded."""
+
+    topic: str
+    partition: int
+    offset: int
+    appended_ms: int
+    is_control: bool = False
+
+
+class RotatingFolder:
+    """What ``Recorder.write`` writes to. Raises ``OSError``."""
+
+    def __init__(
+        self, folder: Path, *, file_bytes: int, total_bytes: int, tell: Callable[[str], None]
+    ) -> None:
+        """``tell`` is given a sentence about each file that is removed or mended."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._tell = folder, tell
+        self._file_bytes, self._total_bytes = file_bytes, total_bytes
+        self._places = {(each.topic, each.partition): each for each in _read_places(folder / _PLACES)}
+        self._lines: list[bytes] = []
+        self._waiting_bytes = 0
+        self.count = 0
+        """Records taken so far."""
+        self._file: Path | None = None
+        files = self._files()
+        self._number = _number(files[-1]) if files else 0
+        if files:
+            self._mend(files[-1])
+
+    def begin(self, otherwise: Begin) -> Begin:
+        """Where to go on with the input: at the earliest of its partitions' last append times."""
+        known = [each.appended_ms for each in self._places.values() if not each.is_control]
+        return min(known) if known else otherwise
+
+    def has(self, record: Recorded) -> bool:
+        """Whether it was recorded before; a topic that was made anew begins with small offsets and later append times."""
+        place = self._places.get((record.origin.topic, record.origin.partition))
+        return (
+            place is not None
+            and record.origin.offset <= place.offset
+            and record.appended_ms <= place.appended_ms
+        )
+
+    def write(self, record: Recorded) -> None:
+        """Take a record that follows those before it, unless it was recorded before."""
+        if self.has(record):
+            return
+        line = encode_recorded(record) + b"\n"
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        origin = record.origin
+        self._places[origin.topic, origin.partition] = Place(
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            appended_ms=record.appended_ms,
+            is_control=record.is_control,
+        )
+        self.count += 1
+        if self._waiting_bytes >= _MEMBER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; then a file that is full is followed by another, and the oldest go."""
+        if not self._lines:
+            return
+        file = self._file or self._next_file()
+        with file.open("ab") as out:
+            out.write(gzip.compress(b"".join(self._lines)))
+            out.flush()
+            os.fsync(out.fileno())  # before places.json counts it
+        self._lines, self._waiting_bytes, self._file = [], 0, file
+        self._write_places()
+        if file.stat().st_size >= self._file_bytes:
+            self._file = None
+        self._remove_oldest(file)
+
+    def _next_file(self) -> Path:
+        self._number += 1
+        moment = decode_recorded(self._lines[0]).appended_ms // 1000
+        return self._folder / f"{self._number:08}-{moment}{_ENDING}"
+
+    def _files(self) -> list[Path]:
+        return sorted(
+            each for each in self._folder.iterdir() if each.name.endswith(_ENDING) and _number(each)
+        )
+
+    def _remove_oldest(self, current: Path) -> None:
+        files = self._files()
+        total_bytes = sum(each.stat().st_size for each in files)
+        for file in files:
+            if total_bytes <= self._total_bytes or file == current:
+                return
+            total_bytes -= file.stat().st_size
+            file.unlink()
+            self._tell(f"removed {file}: all files together were above {self._total_bytes:,} bytes")
+
+    def _write_places(self) -> None:
+        fresh = self._folder / f".{_PLACES}.new"
+        fresh.write_bytes(msgspec.json.encode(list(self._places.values())) + b"\n")
+        fresh.replace(self._folder / _PLACES)
+
+    def _mend(self, file: Path) -> None:
+        """Take away what a stop by force left of its last member; ``places.json`` does not count that."""
+        whole_bytes = _whole_bytes(file)
+        if whole_bytes < file.stat().st_size:
+            os.truncate(file, whole_bytes)
+            self._tell(f"mended {file}: its end was cut off, and is recorded again")
+
+
+def _number(file: Path) -> int:
+    """0 for a file that is none of ours."""
+    head = file.name.partition("-")[0]
+    return int(head) if head.isdecimal() else 0
+
+
+def _read_places(file: Path) -> list[Place]:
+    if not file.exists():
+        return []
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[Place])
+    except msgspec.MsgspecError as error:
+        raise OSError(
+            f"{file} says how far was recorded and cannot be read: {error}; remove it to begin anew"
+        ) from error
+
+
+def _whole_bytes(file: Path) -> int:
+    """Where the last whole gzip member of a file ends."""
+    whole_bytes, read_bytes = 0, 0
+    member = zlib.decompressobj(wbits=_GZIP)
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            read_bytes += len(piece)
+            while piece:
+                try:
+                    member.decompress(piece)
+                except zlib.error:
+                    return whole_bytes
+                piece = member.unused_data
+                if member.eof:
+                    whole_bytes = read_bytes - len(piece)
+                    member = zlib.decompressobj(wbits=_GZIP)
+    return whole_bytes

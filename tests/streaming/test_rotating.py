@@ -1,0 +1,201 @@
+"""A folder of `trimtab record --max-total-size`: whole after every pass, limited in size, and a later start goes on where it ended."""
+
+import gzip
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import main
+from streaming.cli.sizes import Size, size_text
+from streaming.contract.origin import Origin
+from streaming.controller.recording import Recorded, decode_recorded
+from streaming.controller.recordings import files_of
+from streaming.controller.rotating import RotatingFolder
+from tests.streaming.events import report, tick
+
+LARGE = 10**9
+
+
+def record(
+    offset: int, *, at_ms: int | None = None, partition: int = 0, is_control: bool = False
+) -> Recorded:
+    """A record whose value does not pack well."""
+    value = report(f"b{offset}", time_s=offset, id=f"{offset * 7919:x}")
+    return Recorded(
+        origin=Origin(
+            topic="trimtab.control" if is_control else "trimtab.input", partition=partition, offset=offset
+        ),
+        key=b"east-1",
+        value=value,
+        appended_ms=1000 * offset if at_ms is None else at_ms,
+        is_control=is_control,
+    )
+
+
+class Folder:
+    """A recording folder, opened as often as a test likes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.told: list[str] = []
+
+    def open(self, *, file_bytes: int = LARGE, total_bytes: int = LARGE) -> RotatingFolder:
+        return RotatingFolder(
+            self.path, file_bytes=file_bytes, total_bytes=total_bytes, tell=self.told.append
+        )
+
+    def offsets(self) -> list[int]:
+        """Of all records, in the order in which replay reads them."""
+        lines = b"".join(gzip.decompress(Path(file).read_bytes()) for file in files_of([str(self.path)]))
+        return [decode_recorded(line).origin.offset for line in lines.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "recordings")
+
+
+def test_a_full_file_is_followed_by_another_and_names_ascend_in_the_order_of_the_records(
+    folder: Folder,
+) -> None:
+    out = folder.open(file_bytes=1)
+    for offset in range(12):
+        out.write(record(offset))
+        out.flush()
+    assert len(files_of([str(folder.path)])) == 12
+    assert folder.offsets() == list(range(12))
+
+
+def test_the_oldest_files_go_when_all_together_are_too_large_and_each_is_named(folder: Folder) -> None:
+    out = folder.open(file_bytes=1, total_bytes=2000)
+    for offset in range(20):
+        out.write(record(offset))
+        out.flush()
+    sizes = [Path(file).stat().st_size for file in files_of([str(folder.path)])]
+    assert sum(sizes) <= 2000
+    kept = folder.offsets()
+    assert kept == list(range(kept[0], 20))
+    assert len(folder.told) == 20 - len(kept) > 0
+    assert "00000001-0" in folder.told[0]
+
+
+def test_the_newest_file_stays_even_if_it_alone_is_too_large(folder: Folder) -> None:
+    out = folder.open(file_bytes=1, total_bytes=1)
+    for offset in range(3):
+        out.write(record(offset))
+        out.flush()
+    assert folder.offsets() == [2]
+
+
+def test_a_later_start_goes_on_where_the_one_before_ended(folder: Folder) -> None:
+    first = folder.open()
+    assert first.begin("earliest") == "earliest"
+    for offset in (5, 6):
+        first.write(record(offset))
+    first.write(record(0, at_ms=9, is_control=True))
+    first.flush()
+    second = folder.open()
+    assert second.begin("earliest") == 6000, "the control topic is read whole and does not count"
+    for offset in (6, 7):
+        second.write(record(offset))
+    second.write(record(0, at_ms=9, is_control=True))
+    second.flush()
+    assert folder.offsets() == [5, 6, 0, 7]
+    assert second.count == 1
+
+
+def test_each_partition_goes_on_by_itself(folder: Folder) -> None:
+    first = folder.open()
+    first.write(record(9, partition=0))
+    first.write(record(2, partition=1))
+    first.flush()
+    second = folder.open()
+    assert second.begin("latest") == 2000
+    second.write(record(3, partition=1))
+    second.flush()
+    assert folder.offsets() == [9, 2, 3]
+
+
+def test_a_topic_that_was_made_anew_is_recorded_although_its_offsets_are_small_again(folder: Folder) -> None:
+    first = folder.open()
+    first.write(record(9))
+    first.flush()
+    second = folder.open()
+    second.write(record(0, at_ms=99_000))
+    second.flush()
+    assert folder.offsets() == [9, 0]
+
+
+def test_a_file_that_a_stop_by_force_cut_off_keeps_the_passes_before(folder: Folder) -> None:
+    out = folder.open()
+    for offset in range(3):
+        out.write(record(offset))
+        out.flush()
+    file = Path(files_of([str(folder.path)])[0])
+    file.write_bytes(file.read_bytes()[:-20])
+    folder.open()
+    assert "its end was cut off" in folder.told[0]
+    assert folder.offsets() == [0, 1]
+
+
+def test_nothing_is_written_where_nothing_came(folder: Folder) -> None:
+    folder.open().flush()
+    assert list(folder.path.iterdir()) == []
+
+
+def test_replay_reads_a_folder_like_its_files(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "recordings")
+    out = folder.open(file_bytes=1)
+    for offset in range(6):
+        value = tick(time_s=60 * offset) if offset % 2 else report("b1", time_s=60 * offset)
+        out.write(
+            Recorded(
+                origin=Origin(topic="trimtab.input", partition=0, offset=offset),
+                key=b"east-1",
+                value=value,
+                appended_ms=60_000 * offset,
+                is_control=False,
+            )
+        )
+        out.flush()
+    as_folder = CliRunner().invoke(main, ["replay", str(folder.path)])
+    as_files = CliRunner().invoke(main, ["replay", *files_of([str(folder.path)])])
+    assert as_folder.exit_code == 0, as_folder.stderr
+    assert as_folder.stdout_bytes == as_files.stdout_bytes != b""
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("64MiB", 2**26), ("500MB", 5 * 10**8), ("7", 7), ("2 GiB", 2**31)]
+)
+def test_sizes_are_read_as_people_write_them(text: str, size_bytes: int) -> None:
+    assert Size().convert(text, None, None) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "0", "-1MB", "1.5GiB", "3XB"])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="expected a size such as 64MiB"):
+        Size().convert(text, None, None)
+
+
+def test_a_size_is_told_in_the_unit_that_divides_it() -> None:
+    assert [size_text(each) for each in (2**26, 2**31, 1000)] == ["64MiB", "2GiB", "1000"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--max-file-size", "1MiB"], "give --max-total-size too"),
+        (
+            ["--max-file-size", "2MiB", "--max-total-size", "1MiB"],
+            "--max-file-size 2MiB is above --max-total-size 1MiB",
+        ),
+    ],
+)
+def test_limits_that_do_not_fit_are_refused_with_the_remedy(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = CliRunner().invoke(main, ["record", *arguments, str(tmp_path / "folder")])
+    assert done.exit_code == 2
+    assert message in done.output
