@@ -29,6 +29,7 @@ from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
 from streaming.controller.take_over import take_over
 from streaming.controller.watchdog import START_S, Watchdog
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import Begin, NoAnswer
@@ -40,7 +41,7 @@ from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark import session
-from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.runs import Runs

@@ -4,8 +4,8 @@ A store's error is judged by its causes, as those of the query are (``streaming.
 permission does not.
 """
 
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import NotAllowed, PublishError
-from streaming.spark.checkpoint import CheckpointError
 from streaming.spark.failing import is_outage
 from streaming.spark.java_errors import failure_of
 from streaming.systems.passing import passes

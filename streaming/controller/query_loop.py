@@ -18,13 +18,14 @@ from streaming.controller.probes import failed_probe
 from streaming.controller.readiness import Readiness
 from streaming.controller.surroundings import Changed, Unanswered, Watch, refuse_regrown
 from streaming.controller.watchdog import START_S, STOP_S, Watchdog
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
 from streaming.ports.reading import NoAnswer
 from streaming.process.deadline import Deadline
 from streaming.process.exits import Refused
 from streaming.settings import Settings
-from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.damage import damaged_files
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.failing import Failure, Repeats, final_remedy, repeated_remedy

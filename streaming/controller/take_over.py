@@ -4,10 +4,11 @@ What can be refused without fencing anybody is refused by the first look, so tha
 running. What the second look finds is final: nobody else can publish any more.
 """
 
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.marker import Checkpoint
 from streaming.ports.publisher import Publisher
 from streaming.settings import Settings
-from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError
+from streaming.spark.checkpoint import CheckpointDirectory
 
 __all__ = ["take_over"]
 

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 
-__all__ = ["describe_exchanged", "topic_ids"]
+__all__ = ["topic_ids"]
 
 _TIMEOUT_MS = 10_000
 
@@ -29,18 +29,6 @@ def topic_ids(link: Link, names: Sequence[str]) -> dict[str, str]:
     ):
         described = admin.describe_topics(list(names))
     return {topic["name"]: str(topic["topic_id"]) for topic in described if _has_id(topic)}
-
-
-def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What to say of topics that are others than before; None where all are the same, or nobody can know."""
-    names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
-    if not names:
-        return None
-    ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
-    return (
-        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, and "
-        "those the checkpoint would pass over were never read. Start over with --fresh"
-    )
 
 
 def _has_id(topic: Mapping[str, object]) -> bool:

@@ -8,84 +8,31 @@ predecessor, so an older trimtab, or other settings, refuse before they have wri
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
-import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from state.engine.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
-from state.events import System
-from state.systems import rounds_of
-from streaming.kafka.identity import describe_exchanged
+from streaming.ports.checkpoint import (
+    CheckpointError,
+    card_of,
+    read_card,
+    read_query,
+    refuse_other_cards,
+    refuse_strangers,
+)
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
+from streaming.ports.starts import CARD, Start, newest_number, newest_start
 from streaming.settings import Settings
-from streaming.settings.kept import keep, kept_digest
+from streaming.settings.kept import kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import decode_progress
-from streaming.spark.starts import Start
 
 _LOG = logging.getLogger(__name__)
-_SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
-
-
-class CheckpointError(Exception):
-    """The checkpoint cannot be used; the text says why and what to do."""
-
-
-class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``trimtab.json`` says."""
-
-    controller: str
-    memory_version: int
-    length_s: float
-    """Length of a Pulsar cluster's round, unless the cluster is named below."""
-    cluster_length_s: dict[str, float]
-    trimtab_version: str = ""
-    """Who wrote last; empty on a card from before that was noted."""
-    spark_version: str = ""
-    settings: dict[str, dict[str, Any]] = {}
-    """By their digest the settings of this start, and those that a batch which is out may have to run with once more."""
-    kafka_length_s: float | None = None
-    """The same as ``length_s`` for Kafka clusters; None on a card from before that was noted."""
-    kafka_cluster_length_s: dict[str, float] = {}
-    topic_ids: dict[str, str] = {}
-    """Ids of the input's topics on Kafka; empty on a card from before they were noted."""
-
-    def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
-        """Length of a system's rounds, and by cluster where it is another one."""
-        if system == "kafka":
-            return self.kafka_length_s, self.kafka_cluster_length_s
-        return self.length_s, self.cluster_length_s
-
-
-def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
-    """The card of a checkpoint written under these settings, from topics of these ids."""
-    pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
-    kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
-    return Card(
-        controller=settings.controller.name,
-        memory_version=VERSION,
-        length_s=pulsar_s,
-        cluster_length_s=pulsar_clusters_s,
-        trimtab_version=version("trimtab"),
-        spark_version=pyspark.__version__,
-        settings={kept_digest(settings): keep(settings)},
-        kafka_length_s=kafka_s,
-        kafka_cluster_length_s=kafka_clusters_s,
-        topic_ids=dict(topic_ids),
-    )
-
-
-def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float]]:
-    default = rounds_of(system, settings).length_s
-    own = {name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())}
-    return default, {name: length_s for name, length_s in own.items() if length_s != default}
 
 
 class CheckpointDirectory:
@@ -118,7 +65,7 @@ class CheckpointDirectory:
         """Whether this start's directory still stands, as far as the store answers."""
         assert self._own is not None, "a start begins before its query"
         try:
-            return self._files.exists(self._own.file(starts.CARD))
+            return self._files.exists(self._own.file(CARD))
         except (Py4JJavaError, OSError) as error:
             _LOG.warning("the checkpoint %s could not be looked at: %s", self.location, error)
             return True
@@ -142,8 +89,8 @@ class CheckpointDirectory:
     def _newest_offsets(self, log: str) -> bytes | None:
         """The offsets of the newest batch in one of Spark's logs."""
         with self._usable():
-            start = self._own or starts.newest(self._files) or Start(0)
-            number = starts.newest_number(self._files, start, log)
+            start = self._own or newest_start(self._files) or Start(0)
+            number = newest_number(self._files, start, log)
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
     def look(self, settings: Settings, *, fresh: bool) -> Checkpoint:
@@ -153,12 +100,12 @@ class CheckpointDirectory:
         """
         with self._usable():
             self._files.make_root()
-            newest = starts.newest(self._files)
+            newest = newest_start(self._files)
             try:
                 checkpoint: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
             except CheckpointError as error:
                 checkpoint = error
-            if starts.newest(self._files) != newest:  # another controller has begun, and may have deleted it
+            if newest_start(self._files) != newest:  # another controller has begun, and may have deleted it
                 return self.look(settings, fresh=fresh)
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
@@ -177,7 +124,7 @@ class CheckpointDirectory:
             card = card_of(settings, self._topic_ids)
             with_others = msgspec.structs.replace(card, settings={**card.settings, **self._others})
             starts.begin(self._files, own, msgspec.json.encode(with_others))
-            self._copied_commit = starts.newest_number(self._files, own, "commits")
+            self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
     def settings_of_unfinished(self, marker: Marker) -> Mapping[str, Any] | None:
@@ -185,18 +132,18 @@ class CheckpointDirectory:
         own = self._own
         assert own is not None, "a start begins before its query"
         with self._usable():
-            planned = starts.newest_number(self._files, own, "offsets")
-            committed = starts.newest_number(self._files, own, "commits")
+            planned = newest_number(self._files, own, "offsets")
+            committed = newest_number(self._files, own, "commits")
         if marker.ran_with is None or marker.batch_id != planned or planned == committed:
             return None
         return self._others.get(marker.ran_with.settings)
 
     def _settings_of(self, marker: Marker, *, without: str) -> dict[str, dict[str, Any]]:
         digest = None if marker.ran_with is None else marker.ran_with.settings
-        newest = starts.newest(self._files)
+        newest = newest_start(self._files)
         if newest is None or digest is None or digest == without:
             return {}
-        settings = self._read_card(newest).settings
+        settings = read_card(self._files, self.location, newest).settings
         return {digest: settings[digest]} if digest in settings else {}
 
     def drop_older(self) -> None:
@@ -205,7 +152,7 @@ class CheckpointDirectory:
         if own is None or self._is_alone:
             return
         try:
-            if starts.newest_number(self._files, own, "commits") == self._copied_commit:
+            if newest_number(self._files, own, "commits") == self._copied_commit:
                 return
             starts.drop_older(self._files, own)
         except (Py4JJavaError, OSError) as error:
@@ -216,79 +163,18 @@ class CheckpointDirectory:
         if fresh:
             return self._read_what_can_be(newest or Start(0))
         if newest is None:
-            self._refuse_strangers()
+            refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
-        self._compare(self._read_card(newest), card_of(settings, self._topic_ids))
-        return self._read(newest)
+        found = read_card(self._files, self.location, newest)
+        refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
+        return read_query(self._files, self.location, newest)
 
     def _read_what_can_be(self, start: Start) -> Checkpoint:
         """As much as can be read of a checkpoint that may be damaged or missing."""
         try:
-            return self._read(start)
+            return read_query(self._files, self.location, start)
         except CheckpointError:
             return Checkpoint(query_id=None, last_batch_id=None, epoch=start.epoch)
-
-    def _read(self, start: Start) -> Checkpoint:
-        return Checkpoint(
-            query_id=self._query_id(start),
-            last_batch_id=starts.newest_number(self._files, start, "offsets"),
-            epoch=start.epoch,
-        )
-
-    def _query_id(self, start: Start) -> str | None:
-        name = start.file("metadata")
-        text = self._files.read(name)
-        try:
-            return None if text is None else str(msgspec.json.decode(text)["id"])
-        except (msgspec.MsgspecError, KeyError, TypeError) as error:
-            raise CheckpointError(
-                f"{self.location}/{name} cannot be read ({error!r}): start over with --fresh"
-            ) from error
-
-    def _read_card(self, start: Start) -> Card:
-        name = start.file(starts.CARD)
-        try:
-            return msgspec.json.decode(self._files.read(name) or b"", type=Card)
-        except msgspec.MsgspecError as error:
-            raise CheckpointError(
-                f"{self.location}/{name} cannot be read ({error}): start over with --fresh"
-            ) from error
-
-    def _refuse_strangers(self) -> None:
-        """A directory that holds something else is not ours to write into."""
-        if any(not starts.is_start(name) for name in self._files.names()):
-            raise CheckpointError(
-                f"{self.location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
-                f"set spark.checkpoint to a directory of its own"
-            )
-
-    def _compare(self, found: Card, wanted: Card) -> None:
-        try:
-            refuse_version(found.memory_version, self.location)
-        except (NewerStateError, OlderStateError) as error:
-            raise CheckpointError(str(error)) from error
-        if found.controller != wanted.controller:
-            raise CheckpointError(
-                f"{self.location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
-                f"set controller.name back, or give this controller its own spark.checkpoint"
-            )
-        problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
-        if problem is not None:
-            raise CheckpointError(f"{self.location}: {problem}")
-        for system in _SYSTEMS:
-            self._compare_lengths(system, found, wanted)
-
-    def _compare_lengths(self, system: System, found: Card, wanted: Card) -> None:
-        was_s, own_before = found.lengths_of(system)
-        is_s, own_now = wanted.lengths_of(system)
-        for cluster in ["", *sorted({*own_before, *own_now})]:
-            before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)
-            if before is not None and before != now:
-                where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
-                raise CheckpointError(
-                    f"{self.location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
-                    f"set it back, or start over with --fresh"
-                )
 
     def _move_aside(self) -> None:
         if not self._files.names():

@@ -7,53 +7,19 @@ counts as the first of all. Older ones go once the new one has committed a batch
 """
 
 import re
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 
+from streaming.ports.starts import CARD, Start, all_starts, newest_number, newest_start
 from streaming.spark.files import Files
 
-__all__ = ["CARD", "Start", "begin", "drop_older", "is_start", "newest", "newest_number"]
+__all__ = ["begin", "drop_older"]
 
-CARD = "trimtab.json"
-_NAME = re.compile(r"start-(\d+)")
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")
 """What Spark writes. Commits are copied first: what they stand for is there before them."""
 _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 """Spark writes down the whole path of a schema, which moves with the directory."""
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Start:
-    """The directory of a start; epoch 0 is the checkpoint itself."""
-
-    epoch: int
-
-    @property
-    def directory(self) -> str:
-        """Its name below the checkpoint."""
-        return f"start-{self.epoch}" if self.epoch else ""
-
-    def file(self, *names: str) -> str:
-        """The name of something in it."""
-        return "/".join(filter(None, (self.directory, *names)))
-
-
-def is_start(name: str) -> bool:
-    """Whether something in the checkpoint is the directory of a start."""
-    return _NAME.fullmatch(name) is not None
-
-
-def newest(files: Files) -> Start | None:
-    """The newest that counts."""
-    return max((start for start in _all(files) if files.exists(start.file(CARD))), default=None)
-
-
-def newest_number(files: Files, start: Start, log: str) -> int | None:
-    """The highest batch in one of Spark's logs, ``offsets`` or ``commits``."""
-    names = files.names(start.file(log))
-    return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def begin(files: Files, own: Start, card: bytes) -> None:
@@ -62,11 +28,11 @@ def begin(files: Files, own: Start, card: bytes) -> None:
     Somebody who ends while we copy may still delete what he wrote, so it must count after the copy as it did before.
     """
     for attempt in range(1, _ATTEMPTS + 1):
-        before = newest(files)
+        before = newest_start(files)
         try:
             if before is not None:
                 _copy(files, before, own)
-            if newest(files) == before:
+            if newest_start(files) == before:
                 files.write_whole(own.file(CARD), card)
                 return
         except (Py4JJavaError, OSError):
@@ -79,17 +45,12 @@ def begin(files: Files, own: Start, card: bytes) -> None:
 
 def drop_older(files: Files, own: Start) -> None:
     """Delete what was written before this start, its card first."""
-    for start in sorted(_all(files)):
+    for start in sorted(all_starts(files)):
         if start >= own:
             continue
         files.delete(start.file(CARD))
         for name in [start.directory] if start.directory else _PARTS:
             files.delete(name)
-
-
-def _all(files: Files) -> list[Start]:
-    found = [_NAME.fullmatch(name) for name in files.names()]
-    return [Start(0), *(Start(int(name[1])) for name in found if name is not None)]
 
 
 def _copy(files: Files, before: Start, own: Start) -> None:

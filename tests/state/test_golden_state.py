@@ -11,7 +11,7 @@ from state.engine import layouts
 from state.engine.encoding import decode_header, encode_header
 from state.engine.layouts import VERSION, NewerStateError, OlderStateError
 from state.engine.memory import Header
-from streaming.spark.checkpoint import Card
+from streaming.ports.checkpoint import Card
 from tests.state.golden_state import recorded
 from tests.state.golden_state.samples import SAMPLES, pulsar_header
 

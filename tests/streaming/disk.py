@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+from streaming.ports.starts import CARD, Start
 from streaming.spark.files import Files
-from streaming.spark.starts import CARD, Start
 
 SCHEMA = "/state/0/_stateSchema/default/0_a"
 

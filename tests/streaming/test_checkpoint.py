@@ -5,12 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from streaming.ports.checkpoint import CheckpointError, card_of
 from streaming.ports.marker import Checkpoint
+from streaming.ports.starts import Start
 from streaming.settings import Settings
 from streaming.spark import checkpoint, starts
-from streaming.spark.checkpoint import CheckpointDirectory, CheckpointError, card_of
+from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.errors import SparkGone, spark_errors
-from streaming.spark.starts import Start
 from tests.streaming.disk import Disk, lay_out
 
 SETTINGS = Settings()

@@ -6,9 +6,9 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from streaming.controller.outages import outage_of
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.ports.topics import TopicsWrong, Unreachable
-from streaming.spark.checkpoint import CheckpointError
 
 
 def of_store(cause: Exception | None) -> CheckpointError:

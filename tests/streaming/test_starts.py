@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming.ports.starts import CARD, Start, newest_number, newest_start
 from streaming.spark import starts
-from streaming.spark.starts import CARD, Start
 from tests.streaming.disk import SCHEMA, Disk, lay_out
 
 
@@ -19,9 +19,9 @@ def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch
     lay_out(disk, Start(epoch), planned=3, committed=2)
     disk.write("start-8/offsets/9", b"begun, and never counted")
     starts.begin(disk, Start(9), b"new card")
-    assert starts.newest(disk) == Start(9)
-    assert starts.newest_number(disk, Start(9), "offsets") == 3
-    assert starts.newest_number(disk, Start(9), "commits") == 2
+    assert newest_start(disk) == Start(9)
+    assert newest_number(disk, Start(9), "offsets") == 3
+    assert newest_number(disk, Start(9), "commits") == 2
     assert disk.read("start-9/metadata") == b'{"id":"q"}'
     assert disk.read(f"start-9{SCHEMA}") == b"schema"
     moved = f'{{"stateSchemaFilePaths":["file:{disk.root}/start-9{SCHEMA}"]}}'
@@ -32,12 +32,12 @@ def test_a_start_goes_on_with_a_copy_of_the_newest_that_counts(disk: Disk, epoch
 def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_planned_anew(disk: Disk) -> None:
     lay_out(disk, Start(7), planned=4, committed=2)
     starts.begin(disk, Start(9), b"")
-    assert starts.newest_number(disk, Start(9), "offsets") == 3
+    assert newest_number(disk, Start(9), "offsets") == 3
 
 
 def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
     starts.begin(disk, Start(9), b"card")
-    assert starts.newest(disk) == Start(9)
+    assert newest_start(disk) == Start(9)
     assert disk.names("start-9") == [CARD]
 
 
@@ -59,7 +59,7 @@ def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
     with pytest.raises(Killed):
         starts.begin(disk, Start(8), b"new card")
     monkeypatch.undo()
-    assert starts.newest(disk) == Start(7)
+    assert newest_start(disk) == Start(7)
     starts.begin(disk, Start(9), b"new card")
     assert disk.read(Start(9).file(CARD)) == b"new card"
 
@@ -78,7 +78,7 @@ def test_what_ceases_to_count_while_it_is_copied_is_not_gone_on_with(
 
     monkeypatch.setattr(Disk, "copy", overtaken)
     starts.begin(disk, Start(9), b"")
-    assert starts.newest_number(disk, Start(9), "commits") == 5
+    assert newest_number(disk, Start(9), "commits") == 5
 
 
 def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
@@ -95,7 +95,7 @@ def test_a_copy_that_fails_does_not_count_and_leaves_nothing_behind(
     monkeypatch.setattr(Disk, "copy", full)
     with pytest.raises(OSError, match="no space left"):
         starts.begin(disk, Start(9), b"")
-    assert starts.newest(disk) == Start(7)
+    assert newest_start(disk) == Start(7)
     assert not disk.exists("start-9")
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streaming.controller.take_over import take_over
+from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import Fenced, PublishError
 from streaming.settings import Settings
-from streaming.spark.checkpoint import CheckpointError
 
 
 def raising(error: Exception) -> Callable[..., Any]:

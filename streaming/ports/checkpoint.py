@@ -1,0 +1,170 @@
+"""What a checkpoint says of itself: its card, its query, and whether this trimtab with these settings may go on with it.
+
+Nothing here changes a checkpoint or needs Spark: a start and ``trimtab doctor`` judge by the same rules.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from state.engine.layouts import VERSION, NewerStateError, OlderStateError, refuse_version
+from state.events import System
+from state.systems import rounds_of
+from streaming.ports import starts
+from streaming.ports.marker import Checkpoint
+from streaming.ports.starts import Listing, Start
+from streaming.settings import Settings
+from streaming.settings.kept import keep, kept_digest
+
+__all__ = [
+    "Card",
+    "CheckpointError",
+    "card_of",
+    "describe_exchanged",
+    "read_card",
+    "read_query",
+    "refuse_other_cards",
+    "refuse_strangers",
+]
+
+_SYSTEMS: tuple[System, ...] = ("pulsar", "kafka")
+
+
+class CheckpointError(Exception):
+    """The checkpoint cannot be used; the text says why and what to do."""
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``trimtab.json`` says."""
+
+    controller: str
+    memory_version: int
+    length_s: float
+    """Length of a Pulsar cluster's round, unless the cluster is named below."""
+    cluster_length_s: dict[str, float]
+    trimtab_version: str = ""
+    """Who wrote last; empty on a card from before that was noted."""
+    spark_version: str = ""
+    settings: dict[str, dict[str, Any]] = {}
+    """By their digest the settings of this start, and those that a batch which is out may have to run with once more."""
+    kafka_length_s: float | None = None
+    """The same as ``length_s`` for Kafka clusters; None on a card from before that was noted."""
+    kafka_cluster_length_s: dict[str, float] = {}
+    topic_ids: dict[str, str] = {}
+    """Ids of the input's topics on Kafka; empty on a card from before they were noted."""
+
+    def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
+        """Length of a system's rounds, and by cluster where it is another one."""
+        if system == "kafka":
+            return self.kafka_length_s, self.kafka_cluster_length_s
+        return self.length_s, self.cluster_length_s
+
+
+def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
+    """The card of a checkpoint written under these settings, from topics of these ids."""
+    pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
+    kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
+    return Card(
+        controller=settings.controller.name,
+        memory_version=VERSION,
+        length_s=pulsar_s,
+        cluster_length_s=pulsar_clusters_s,
+        trimtab_version=version("trimtab"),
+        spark_version=version("pyspark"),
+        settings={kept_digest(settings): keep(settings)},
+        kafka_length_s=kafka_s,
+        kafka_cluster_length_s=kafka_clusters_s,
+        topic_ids=dict(topic_ids),
+    )
+
+
+def _lengths(settings: Settings, system: System) -> tuple[float, dict[str, float]]:
+    default = rounds_of(system, settings).length_s
+    own = {name: rounds_of(system, section).length_s for name, section in sorted(settings.clusters.items())}
+    return default, {name: length_s for name, length_s in own.items() if length_s != default}
+
+
+def read_card(files: Listing, location: str, start: Start) -> Card:
+    """The card of a start. Raises ``CheckpointError``."""
+    name = start.file(starts.CARD)
+    try:
+        return msgspec.json.decode(files.read(name) or b"", type=Card)
+    except msgspec.MsgspecError as error:
+        raise CheckpointError(
+            f"{location}/{name} cannot be read ({error}): start over with --fresh"
+        ) from error
+
+
+def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
+    """Whose query it is, and how far it got. Raises ``CheckpointError``."""
+    return Checkpoint(
+        query_id=_query_id(files, location, start),
+        last_batch_id=starts.newest_number(files, start, "offsets"),
+        epoch=start.epoch,
+    )
+
+
+def _query_id(files: Listing, location: str, start: Start) -> str | None:
+    name = start.file("metadata")
+    text = files.read(name)
+    try:
+        return None if text is None else str(msgspec.json.decode(text)["id"])
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{location}/{name} cannot be read ({error!r}): start over with --fresh"
+        ) from error
+
+
+def refuse_strangers(files: Listing, location: str) -> None:
+    """A directory that holds something else is not ours to write into. Raises ``CheckpointError``."""
+    if any(not starts.is_start(name) for name in files.names()):
+        raise CheckpointError(
+            f"{location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
+            f"set spark.checkpoint to a directory of its own"
+        )
+
+
+def refuse_other_cards(location: str, found: Card, wanted: Card) -> None:
+    """Raise ``CheckpointError`` for the checkpoint of another version, controller, input or length of rounds."""
+    try:
+        refuse_version(found.memory_version, location)
+    except (NewerStateError, OlderStateError) as error:
+        raise CheckpointError(str(error)) from error
+    if found.controller != wanted.controller:
+        raise CheckpointError(
+            f"{location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
+            f"set controller.name back, or give this controller its own spark.checkpoint"
+        )
+    problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
+    if problem is not None:
+        raise CheckpointError(f"{location}: {problem}")
+    for system in _SYSTEMS:
+        _refuse_other_lengths(location, system, found, wanted)
+
+
+def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Card) -> None:
+    was_s, own_before = found.lengths_of(system)
+    is_s, own_now = wanted.lengths_of(system)
+    for cluster in ["", *sorted({*own_before, *own_now})]:
+        before, now = own_before.get(cluster, was_s), own_now.get(cluster, is_s)
+        if before is not None and before != now:
+            where = f"[clusters.{cluster}.{system}.rounds]" if cluster else f"[{system}.rounds]"
+            raise CheckpointError(
+                f"{location} holds rounds of {before:g} s, the settings say length_s = {now:g} in {where}: "
+                f"set it back, or start over with --fresh"
+            )
+
+
+def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """What to say of topics that are others than before; None where all are the same, or nobody can know."""
+    names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    if not names:
+        return None
+    ids = ", ".join(f"{name} had the id {before[name]} and has {now[name]}" for name in names)
+    return (
+        f"the input was deleted and made anew since the checkpoint read it ({ids}): its records begin at 0 again, and "
+        "those the checkpoint would pass over were never read. Start over with --fresh"
+    )
