@@ -8,7 +8,7 @@ from typing import Any
 from deploy.docs.kinds import KINDS, MessageKind
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import CLUSTER_PATTERN
-from streaming.kafka.topics import specs_of
+from streaming.kafka.topic_specs import specs_of
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames
 

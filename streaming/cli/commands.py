@@ -14,7 +14,8 @@ _EPILOG = """
 Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             3 the plan would never end
             4 another controller of this name took over
-            5 the cluster, its topics or the checkpoint do not allow a start
+            5 the cluster, its topics or the checkpoint do not allow a start,
+              or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
             7 a control event was written, and no round obeyed it while --wait waited
 """
@@ -55,6 +56,12 @@ def _control() -> click.Command:
     from streaming.cli.control import control_command
 
     return control_command
+
+
+def _doctor() -> click.Command:
+    from streaming.cli.doctor import doctor_command
+
+    return doctor_command
 
 
 def _execute() -> click.Command:
@@ -165,6 +172,7 @@ _PLACES = {
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
     "control": _Place(_control, "See and take back what operators have asked for."),
+    "doctor": _Place(_doctor, "Look at everything a person would, and say what is wrong."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),

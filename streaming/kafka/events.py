@@ -15,7 +15,7 @@ from kafka.future import Future
 from streaming.kafka.denied import explain_denied
 from streaming.kafka.ending import end
 from streaming.kafka.permissions import ANYBODY, Subject
-from streaming.kafka.topics import RECORD_HEADROOM_BYTES
+from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing

@@ -20,6 +20,7 @@ __all__ = [
     "beat_operations",
     "controller_operations",
     "lacking",
+    "lacking_by_topic",
     "missing_permissions",
     "unseen",
 ]
@@ -85,10 +86,18 @@ def missing_permissions(
     subject: Subject, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[str]:
     """One sentence for each topic that something is not allowed on, with the command that allows it."""
+    for topic, operations in lacking_by_topic(needed, permissions):
+        yield lacking(subject, "topic", topic, operations)
+
+
+def lacking_by_topic(
+    needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
+) -> Iterator[tuple[str, list[Operation]]]:
+    """Each topic that something is not allowed on, with what."""
     for topic in permissions:
         operations = [each for each in needed.get(topic.name, ()) if _lacks(topic, each)]
         if operations:
-            yield lacking(subject, "topic", topic.name, operations)
+            yield topic.name, operations
 
 
 def _lacks(topic: TopicPermissions, operation: Operation) -> bool:

@@ -96,13 +96,16 @@ class KafkaPublisher(Closing):
         self._transaction_timeout_ms = _TRANSACTION_TIMEOUT_MS
         self._marker: Marker | None = None
 
+    def read_marker(self) -> Marker | None:
+        """The newest marker, None without one; nobody is fenced. Raises `PublishError` or `CheckpointMismatch`."""
+        return self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
+
     def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
         """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
 
         The marker is read before the checkpoint, because a batch is planned before it is published.
         """
-        marker = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
-        next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+        next_start(self.read_marker(), read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
 
     def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.

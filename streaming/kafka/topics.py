@@ -7,7 +7,7 @@ it. Retention and replication are chosen for new topics only; operators may chan
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,6 @@ from kafka.errors import (
     for_code,
 )
 
-from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.permissions import (
     ANYBODY,
     Subject,
@@ -31,11 +30,8 @@ from streaming.kafka.permissions import (
     controller_operations,
     missing_permissions,
 )
+from streaming.kafka.topic_specs import TopicSpec, only_those, specs_of
 from streaming.ports.topics import (
-    ACTIONS_RETENTION_MS,
-    AUDIT_RETENTION_MS,
-    BEATS_RETENTION_MS,
-    INPUT_RETENTION_MS,
     Difference,
     Outcome,
     StartError,
@@ -46,108 +42,48 @@ from streaming.ports.topics import (
 )
 from streaming.settings import TopicNames
 
-__all__ = ["create", "validate"]
+__all__ = [
+    "PartitionFound",
+    "TopicFound",
+    "connected_admin",
+    "create",
+    "describe",
+    "differences_of",
+    "setting_difference",
+    "validate",
+]
 
-
-RECORD_HEADROOM_BYTES = 64 * 1024
-"""Key, headers and batch header on top of the largest value."""
-
-MARKER_SEGMENT_BYTES = 1024 * 1024
-"""Compaction leaves the newest segment alone; a start reads it whole (some 5,000 markers)."""
 
 REPLICAS_MAX = 3
 """Replicas of a new topic where there are as many brokers; two of them must then be in sync."""
 
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
-_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
-_COMPACTED = {"cleanup.policy": "compact"}
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 """Others, such as a leader that is not there yet, say nothing about a topic."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSpec:
-    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked.
+@dataclass(frozen=True, slots=True)
+class PartitionFound:
+    """How a partition is served: the broker that leads it (None: nobody does), its replicas, and those in sync."""
 
-    A controller runs without one that is `optional`.
-    """
-
-    name: str
-    partitions: int
-    partitions_needed: int | None = None
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    chosen: Mapping[str, str] = field(default_factory=dict)
-    min_message_bytes: int | None = None
-    optional: bool = False
-
-    @property
-    def configs(self) -> dict[str, str]:
-        size = {} if self.min_message_bytes is None else {"max.message.bytes": str(self.min_message_bytes)}
-        return {**self.chosen, **size, **self.fixed}
+    number: int
+    leader: int | None
+    replicas_count: int
+    in_sync_count: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    partitions: int
+class TopicFound:
+    """A topic as its brokers describe it."""
+
+    states: tuple[PartitionFound, ...]
     configs: Mapping[str, str]
 
-
-def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_bytes: int) -> list[TopicSpec]:
-    return [
-        TopicSpec(
-            name=names.input,
-            partitions=input_partitions or 1,
-            partitions_needed=input_partitions,
-            fixed=_APPEND_TIME,
-            chosen={"retention.ms": str(INPUT_RETENTION_MS)},
-            min_message_bytes=max_record_bytes + RECORD_HEADROOM_BYTES,
-        ),
-        TopicSpec(
-            name=names.control,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_APPEND_TIME | _COMPACTED,
-            # as long as input can be read again, so can the control events that were in force
-            chosen={"min.compaction.lag.ms": str(INPUT_RETENTION_MS)},
-        ),
-        _output(names.actions, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
-        _output(names.actions_dry_run, ACTIONS_RETENTION_MS, min_message_bytes=LARGEST_RECORD_BYTES),
-        _output(names.audit, AUDIT_RETENTION_MS),
-        _output(names.dead_letter, ACTIONS_RETENTION_MS),
-        TopicSpec(
-            name=names.executor_kafka,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_COMPACTED,
-            min_message_bytes=LARGEST_RECORD_BYTES,  # the entries of an action that were not there before
-        ),
-        TopicSpec(
-            name=names.commits,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_COMPACTED,
-            chosen={"segment.bytes": str(MARKER_SEGMENT_BYTES), "min.cleanable.dirty.ratio": "0.1"},
-        ),
-        TopicSpec(
-            name=names.beats,
-            partitions=1,
-            partitions_needed=1,
-            fixed=_APPEND_TIME,
-            # only a segment that is no longer written is deleted
-            chosen={"retention.ms": str(BEATS_RETENTION_MS), "segment.ms": str(BEATS_RETENTION_MS)},
-            optional=True,
-        ),
-    ]
-
-
-def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = None) -> TopicSpec:
-    chosen = {"retention.ms": str(retention_ms)}
-    return TopicSpec(name=name, partitions=1, chosen=chosen, min_message_bytes=min_message_bytes)
-
-
-def _chosen(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
-    return specs if only is None else [spec for spec in specs if spec.name in only]
+    @property
+    def partitions(self) -> int:
+        """How many."""
+        return len(self.states)
 
 
 def create(
@@ -165,17 +101,17 @@ def create(
     New topics get min(3, brokers) replicas, and need two in-sync ones where there are three. Raises
     `StartError` when the cluster cannot be reached within about 10 s or refuses.
     """
-    specs = _chosen(
+    specs = only_those(
         specs_of(names, input_partitions=input_partitions, max_record_bytes=max_record_bytes), only
     )
     subject = Subject(bootstrap=bootstrap, principal=principal)
-    with _admin(bootstrap, client_options) as admin:
+    with connected_admin(bootstrap, client_options) as admin:
         replicas = min(REPLICAS_MAX, len(admin.describe_cluster()["brokers"]))
-        found, _ = _describe(admin, [spec.name for spec in specs])
+        found, _ = describe(admin, [spec.name for spec in specs])
         made = {
             spec.name for spec in specs if spec.name not in found and _make(admin, spec, replicas, subject)
         }
-        found |= _describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
+        found |= describe(admin, [spec.name for spec in specs if spec.name not in found])[0]
     return [
         TopicOutcome(topic=spec.name, outcome=Outcome.CREATED)
         if spec.name in made
@@ -200,10 +136,10 @@ def validate(
     order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning, and so is
     everything about an optional topic.
     """
-    specs = _chosen(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    specs = only_those(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
-    with _admin(bootstrap, client_options) as admin:
-        found, permissions = _describe(admin, [spec.name for spec in specs])
+    with connected_admin(bootstrap, client_options) as admin:
+        found, permissions = describe(admin, [spec.name for spec in specs])
     subject = Subject(bootstrap=bootstrap, principal=principal)
     refused = list(missing_permissions(subject, controller_operations(names), permissions))
     if refused:
@@ -214,7 +150,7 @@ def validate(
         difference
         for spec in needed
         if spec.name in found
-        for difference in _differences(spec, found[spec.name], bootstrap)
+        for difference in differences_of(spec, found[spec.name], bootstrap)
     ]
     problems = [str(difference) for difference in differences if not difference.tolerable]
     if missing:
@@ -230,37 +166,46 @@ def validate(
     ]
 
 
-def _optional_problems(spec: TopicSpec, found: Mapping[str, _Found], bootstrap: str) -> Iterator[str]:
+def _optional_problems(spec: TopicSpec, found: Mapping[str, TopicFound], bootstrap: str) -> Iterator[str]:
     if spec.name not in found:
         yield f"topic {spec.name} is missing at {bootstrap}. Run: trimtab topics create."
     else:
-        yield from map(str, _differences(spec, found[spec.name], bootstrap))
+        yield from map(str, differences_of(spec, found[spec.name], bootstrap))
 
 
-def _compare(spec: TopicSpec, found: _Found, bootstrap: str) -> TopicOutcome:
-    differences = tuple(_differences(spec, found, bootstrap))
+def _compare(spec: TopicSpec, found: TopicFound, bootstrap: str) -> TopicOutcome:
+    differences = tuple(differences_of(spec, found, bootstrap))
     outcome = Outcome.DIFFERS if differences else Outcome.ALREADY_RIGHT
     return TopicOutcome(topic=spec.name, outcome=outcome, differences=differences)
 
 
-def _differences(spec: TopicSpec, found: _Found, bootstrap: str) -> Iterator[Difference]:
+def differences_of(spec: TopicSpec, found: TopicFound, bootstrap: str) -> Iterator[Difference]:
+    """What keeps a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
         yield _partition_difference(spec, found.partitions, bootstrap)
     for setting, expected in spec.fixed.items():
         if found.configs.get(setting) != expected:
-            yield _setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, bootstrap)
+            yield setting_difference(spec, setting, found.configs.get(setting, "unset"), expected, bootstrap)
     size = int(found.configs.get("max.message.bytes", 0))
     if spec.min_message_bytes is not None and size < spec.min_message_bytes:
         expected = str(spec.min_message_bytes)
-        yield _setting_difference(spec, "max.message.bytes", str(size), expected, bootstrap, tolerable=True)
+        yield setting_difference(spec, "max.message.bytes", str(size), expected, bootstrap, tolerable=True)
 
 
-def _setting_difference(
-    spec: TopicSpec, setting: str, found: str, expected: str, bootstrap: str, *, tolerable: bool = False
+def setting_difference(
+    spec: TopicSpec,
+    setting: str,
+    found: str,
+    expected: str,
+    bootstrap: str,
+    *,
+    value: str | None = None,
+    tolerable: bool = False,
 ) -> Difference:
+    """What the topic has, what it should have, and the command that sets it (to ``value``, if that is not ``expected``)."""
     remedy = (
         f"Run: kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics "
-        f"--entity-name {spec.name} --add-config {setting}={expected}"
+        f"--entity-name {spec.name} --add-config {setting}={value or expected}"
     )
     return Difference(
         topic=spec.name, setting=setting, found=found, expected=expected, remedy=remedy, tolerable=tolerable
@@ -282,7 +227,8 @@ def _partition_difference(spec: TopicSpec, found: int, bootstrap: str) -> Differ
 
 
 @contextlib.contextmanager
-def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
+def connected_admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[KafkaAdminClient]:
+    """An admin client, closed at the end. Raises ``Unreachable`` or ``StartError``."""
     try:
         with KafkaAdminClient(
             bootstrap_servers=bootstrap,
@@ -299,7 +245,9 @@ def _admin(bootstrap: str, client_options: Mapping[str, object]) -> Iterator[Kaf
         ) from error
 
 
-def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Found], list[TopicPermissions]]:
+def describe(
+    admin: KafkaAdminClient, names: list[str]
+) -> tuple[dict[str, TopicFound], list[TopicPermissions]]:
     """Partitions and settings of the topics that exist, and what may be done with those and with hidden ones."""
     if not names:
         return {}, []
@@ -307,14 +255,25 @@ def _describe(admin: KafkaAdminClient, names: list[str]) -> tuple[dict[str, _Fou
     for topic in described:
         if topic["error_code"] not in _KNOWN_ANSWERS:
             raise for_code(topic["error_code"])(topic["name"])
-    partitions = {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
+    states = {topic["name"]: tuple(_states(topic)) for topic in described if topic["error_code"] == 0}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in states]
     configs = admin.describe_configs(resources, config_filter="all").get("topic", {}) if resources else {}
     found = {
-        name: _Found(count, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
-        for name, count in partitions.items()
+        name: TopicFound(served, {key: str(entry["value"]) for key, entry in configs.get(name, {}).items()})
+        for name, served in states.items()
     }
     return found, list(_permissions(described))
+
+
+def _states(topic: Mapping[str, Any]) -> Iterator[PartitionFound]:
+    for entry in sorted(topic["partitions"], key=lambda each: int(each["partition_index"])):
+        leader = int(entry["leader_id"])
+        yield PartitionFound(
+            number=int(entry["partition_index"]),
+            leader=leader if leader >= 0 else None,
+            replicas_count=len(entry["replica_nodes"]),
+            in_sync_count=len(entry["isr_nodes"]),
+        )
 
 
 def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:

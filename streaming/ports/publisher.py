@@ -13,6 +13,9 @@ __all__ = ["Publisher"]
 class Publisher(AbstractContextManager["Publisher"], Protocol):
     """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
 
+    def read_marker(self) -> Marker | None:
+        """The newest marker, None without one; nobody is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
+
     def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
         """Raise what ``open`` would raise now, without disturbing the controller that runs."""
 

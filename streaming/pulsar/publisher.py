@@ -84,6 +84,11 @@ class PulsarPublisher(Closing):
         self._producers: Producers | None = None
         self._commit: Commit | None = None
 
+    def read_marker(self) -> Marker | None:
+        """The newest marker, None without one; see ``KafkaPublisher.read_marker``."""
+        newest = self._markers.newest()
+        return None if newest is None else newest.marker
+
     def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
         """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
         before = self._markers.newest()

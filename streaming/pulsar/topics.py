@@ -35,7 +35,7 @@ from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 
-__all__ = ["create", "specs_of", "validate"]
+__all__ = ["administering", "create", "differences_of", "specs_of", "time_to_live", "validate"]
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
@@ -145,7 +145,7 @@ def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
     """Make the topics that are missing, and mend what ``_ensure`` may of the others; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     for link, specs in specs_of(settings, input_partitions=input_partitions).items():
-        with _admin(link) as admin:
+        with administering(link) as admin:
             outcomes += [_ensure(admin, spec) for spec in specs]
     return outcomes
 
@@ -155,7 +155,7 @@ def validate(settings: Settings) -> list[str]:
     problems: list[str] = []
     warnings: list[str] = []
     for link, specs in specs_of(settings, input_partitions=0).items():
-        with _admin(link) as admin:
+        with administering(link) as admin:
             found = {spec: partitions_count(admin, spec.name) for spec in specs}
             missing = [spec for spec, partitions in found.items() if partitions is None]
             if needed := [spec.name for spec in missing if not spec.is_optional]:
@@ -169,10 +169,10 @@ def validate(settings: Settings) -> list[str]:
             ]
             for spec, partitions in found.items():
                 if partitions is not None:
-                    for difference in _differences(admin, spec, partitions):
+                    for difference in differences_of(admin, spec, partitions):
                         is_warning = difference.tolerable or spec.is_optional
                         (warnings if is_warning else problems).append(str(difference))
-            warnings += _time_to_live(admin, link.place.namespace)
+            warnings += time_to_live(admin, link.place.namespace)
     if problems:
         raise TopicsWrong("\n".join(problems))
     return warnings
@@ -189,7 +189,7 @@ def _ensure(admin: PulsarAdmin, spec: PulsarTopicSpec) -> TopicOutcome:
     kept = _is_deleted_when_idle(admin, spec.name)
     if kept:
         _keep(admin, spec.name)
-    differences = tuple(_differences(admin, spec, partitions))
+    differences = tuple(differences_of(admin, spec, partitions))
     if switched or kept:
         outcome = Outcome.CHANGED if switched else Outcome.KEPT
     else:
@@ -231,7 +231,7 @@ def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
         )
 
 
-def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
+def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
     """What is not as it must be; what would take messages away too early is only a warning."""
     if spec.is_single and partitions:
         yield Difference(
@@ -277,7 +277,7 @@ def _differences(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> 
         )
 
 
-def _time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
+def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
     """Pulsar acknowledges old messages by itself where a namespace says so."""
     text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
     if text not in {b"", b"null", b"0"}:
@@ -313,7 +313,8 @@ def _at_least(limit: int, other: int) -> bool:
 
 
 @contextmanager
-def _admin(link: PulsarLink) -> Iterator[PulsarAdmin]:
+def administering(link: PulsarLink) -> Iterator[PulsarAdmin]:
+    """The admin API of a side. Raises ``Unreachable`` or ``StartError``."""
     try:
         with link.admin() as admin:
             yield admin

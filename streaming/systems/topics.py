@@ -12,7 +12,7 @@ from streaming.kafka.topics import create, validate
 from streaming.ports.topics import TopicOutcome
 from streaming.settings import Settings
 
-__all__ = ["create_all", "validate_all"]
+__all__ = ["create_all", "kafka_sides", "validate_all"]
 
 Found = TypeVar("Found")
 
@@ -45,7 +45,7 @@ def _on_kafka(settings: Settings, look: Callable[..., list[Found]]) -> list[Foun
     """What ``look``, which is ``create`` or ``validate``, finds on each side that is on Kafka."""
     return [
         found
-        for link, only in _kafka_sides(settings)
+        for link, only in kafka_sides(settings)
         for found in look(
             link.bootstrap,
             settings.topics,
@@ -57,7 +57,7 @@ def _on_kafka(settings: Settings, look: Callable[..., list[Found]]) -> list[Foun
     ]
 
 
-def _kafka_sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
+def kafka_sides(settings: Settings) -> list[tuple[Link, frozenset[str] | None]]:
     """Where to look for which topics; None is all of them."""
     names = settings.topics
     read = frozenset({names.input, names.control})

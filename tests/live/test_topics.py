@@ -12,7 +12,8 @@ from deploy.local.kafka import LocalKafka
 from policies.throttle.lists import ThrottledLists
 from streaming.contract.envelope import LARGEST_RECORD_BYTES
 from streaming.kafka.memory import ExecutorMemory
-from streaming.kafka.topics import RECORD_HEADROOM_BYTES, create, validate
+from streaming.kafka.topic_specs import RECORD_HEADROOM_BYTES
+from streaming.kafka.topics import create, validate
 from streaming.ports.memory import Remembered
 from streaming.ports.topics import Outcome, StartError
 from streaming.settings import TopicNames

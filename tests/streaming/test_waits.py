@@ -62,6 +62,8 @@ ALLOWED = {
     "streaming/spark/operator.py::SparkStore.fleet::get()": "the same",
     "streaming/process/stopping.py::stopped_by_signals.listen::get()": "a daemon that waits for signals for as long as the process lives",
     "streaming/planner/throttle/survey.py::survey::wait": "sleeps for the interval it is given",
+    "streaming/operators/doctor/looking.py::look::with ThreadPoolExecutor": "each look has a limit, `attempt`",
+    "streaming/operators/doctor/looking.py::look::result()": "the same",
     "streaming/simulator/comparing.py::play_all::as_completed": "runs as long as the simulation takes; a person watches",
     "streaming/simulator/comparing.py::play_all::result()": "the same: the run has ended",
     "deploy/local/watch.py::main::while True": "runs until Ctrl-C, in steps",

@@ -94,6 +94,15 @@ class PulsarAdmin:
         path = "/admin/v2/brokers/configuration/runtime"
         return self.read(path, BrokerConfiguration, broker=broker)
 
+    def version(self) -> str:
+        """Of a broker that answers."""
+        return self.get("/admin/v2/brokers/version").decode(errors="replace").strip().strip('"')
+
+    def ahead_s(self, now_s: Callable[[], float]) -> float | None:
+        """How far the clock of a broker is ahead of ``now_s``, to the second; None where it does not say what time it is."""
+        path = "/admin/v2/brokers/version"
+        return self._anywhere(lambda base: self._http.ahead_s(base + path, now_s))
+
     def brokers(self, cluster: str) -> list[str]:
         """Ids of the brokers that are alive, ascending; ``cluster`` is Pulsar's own name."""
         found = sorted(self.read(f"/admin/v2/brokers/{quote(cluster)}", list[str]))
@@ -201,7 +210,7 @@ class PulsarAdmin:
         """A call that changes something, at whoever answers."""
         self._anywhere(lambda base: self._http.call(method, base + path, query=query, body=body))
 
-    def _anywhere(self, ask: Callable[[str], bytes]) -> bytes:
+    def _anywhere(self, ask: Callable[[str], Value]) -> Value:
         """The answer of the first address that can be reached; raises the last one's error."""
         with self._lock:
             bases = list(dict.fromkeys((*self._entries, *self._found)))

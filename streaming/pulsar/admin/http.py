@@ -12,7 +12,8 @@ Not asynchronous: callers run calls in threads; one client serves all of them.
 import os
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urljoin, urlsplit
@@ -24,7 +25,7 @@ from streaming.process.closing import Closing
 from streaming.pulsar.admin.errors import AdminError, Failure, failure_of_status
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["CredentialsError", "HttpClient", "Method"]
+__all__ = ["CredentialsError", "HttpClient", "Method", "addresses", "ahead_by_date"]
 
 Method = Literal["GET", "PUT", "POST"]
 
@@ -83,6 +84,18 @@ class HttpClient(Closing):
         raise AdminError(
             "redirect-loop", call=f"{method} {url}", answer=f"{REDIRECTS_MAX} redirects", status=307
         )
+
+    def ahead_s(self, url: str, now_s: Callable[[], float]) -> float | None:
+        """How far the clock of whoever answers is ahead of ``now_s``, by the date on its answer, which is cut to the second.
+
+        None where there is no date on it. Raises ``AdminError``.
+        """
+        before_s = now_s()
+        answer, text = self._once(
+            "GET", url, query=None, content=None, deadline_s=time.monotonic() + self._timeout_s
+        )
+        self._accept("GET", url, answer.status_code, text)
+        return ahead_by_date(answer.headers.get("Date"), before_s, now_s())
 
     def close(self) -> None:
         """Close all connections."""
@@ -144,6 +157,19 @@ class HttpClient(Closing):
                 f"token_env names the variable {target.token_env}, which is unset or empty"
             )
         return token
+
+
+def ahead_by_date(date: str | None, asked_s: float, answered_s: float) -> float | None:
+    """How far the clock that wrote an answer's date is ahead at least, asked and answered at these moments of ours.
+
+    0.0 where the clocks may be the same; None without a readable date.
+    """
+    try:
+        date_s = parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return None
+    least_s, most_s = date_s - answered_s, date_s + 1 - asked_s
+    return 0.0 if least_s <= 0 <= most_s else min(least_s, most_s, key=abs)
 
 
 def addresses(url: str) -> list[str]:

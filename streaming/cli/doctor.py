@@ -1,0 +1,36 @@
+"""``trimtab doctor``: everything a person would look at first, and what to do about it."""
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from streaming.cli.configured import settings_options
+from streaming.cli.forms import format_option, render
+from streaming.cli.options import example
+from streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from streaming.operators.doctor.findings import Finding
+
+
+@click.command("doctor", epilog=example("trimtab doctor --input kafka://broker:9092"))
+@settings_options
+@format_option("JSON and YAML are a list with an object a finding.")
+@click.pass_context
+def doctor_command(context: click.Context, settings: Settings, form: str) -> None:
+    """Look at brokers, permissions, topics, clocks, checkpoint, marker, leader, reports and other balancers.
+
+    Each finding says what is wrong and what to do. It only reads: it disturbs no controller and changes nothing, and
+    ends within a minute. Give it the settings of the controller, on the controller's machine where that is possible.
+
+    The exit code is 0 without a problem, 5 with one, and 6 where brokers do not answer and nothing else is wrong.
+    """
+    from streaming.operators.doctor.looking import look  # noqa: PLC0415  loads brokers' clients
+    from streaming.operators.doctor.report import exit_code_of, judge, report_text  # noqa: PLC0415  the same
+
+    findings: list[Finding] = judge(look(settings))
+    click.echo(
+        report_text(findings) if form == "table" else render(msgspec.to_builtins(findings), form), nl=False
+    )
+    context.exit(exit_code_of(findings))

@@ -1,0 +1,117 @@
+"""Brokers and topics on Kafka as a person looks at them: all that is not as it should be, at once. Nothing is changed.
+
+``topics.validate`` stops at the first kind of obstacle and knows what keeps a controller from starting; here everything is
+told, also what a new topic would have and an older one may lack.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from streaming.kafka.link import Link
+from streaming.kafka.permissions import (
+    TopicPermissions,
+    acl_command,
+    beat_operations,
+    controller_operations,
+    lacking_by_topic,
+)
+from streaming.kafka.topic_specs import TopicSpec, only_those, specs_of
+from streaming.kafka.topics import TopicFound, connected_admin, describe, differences_of, setting_difference
+from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen
+from streaming.ports.topics import Difference
+from streaming.settings import TopicNames
+
+__all__ = ["brokers_seen", "topics_seen"]
+
+_AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
+"""Chosen for new topics; less of it takes records away early."""
+_WITHOUT_LIMIT = -1
+
+
+def brokers_seen(link: Link) -> BrokersSeen:
+    """Raises ``Unreachable`` or ``StartError``. Kafka does not say what time it is."""
+    with connected_admin(link.bootstrap, link.client_options()) as admin:
+        brokers = admin.describe_cluster()["brokers"]
+        found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
+    count = len(brokers)
+    return BrokersSeen(
+        text=f"{count} broker{'' if count == 1 else 's'} of Kafka", version=".".join(map(str, found))
+    )
+
+
+def topics_seen(
+    link: Link, names: TopicNames, *, max_record_bytes: int, only: frozenset[str] | None
+) -> TopicsSeen:
+    """The topics (of ``only``, where given). Raises ``Unreachable`` or ``StartError``."""
+    specs = only_those(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
+    with connected_admin(link.bootstrap, link.client_options()) as admin:
+        found, permissions = describe(admin, [spec.name for spec in specs])
+    hidden = {each.name for each in permissions if each.hidden}
+    optional = {names.executor_kafka, *(spec.name for spec in specs if spec.optional)}
+    gone = [spec.name for spec in specs if spec.name not in found and spec.name not in hidden]
+    there = [(spec, found[spec.name]) for spec in specs if spec.name in found]
+    return TopicsSeen(
+        count=len(specs),
+        missing=tuple(name for name in gone if name not in optional),
+        missing_optional=tuple(name for name in gone if name in optional),
+        differences=tuple(
+            difference
+            for spec, topic in there
+            if topic.configs  # nothing is said of them to who may not DescribeConfigs
+            for difference in (*differences_of(spec, topic, link.bootstrap), *_shorter(spec, topic, link))
+        ),
+        unwell=tuple(difference for spec, topic in there for difference in _unwell(spec, topic, link)),
+        denied=tuple(_denied(link, names, permissions)),
+    )
+
+
+def _shorter(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    for setting in _AT_LEAST:
+        wanted, kept = int(spec.chosen.get(setting, 0)), int(found.configs.get(setting, _WITHOUT_LIMIT))
+        if _WITHOUT_LIMIT < kept < wanted:
+            yield setting_difference(
+                spec,
+                setting,
+                str(kept),
+                f"{wanted} or more",
+                link.bootstrap,
+                value=str(wanted),
+                tolerable=True,
+            )
+
+
+def _unwell(spec: TopicSpec, found: TopicFound, link: Link) -> Iterator[Difference]:
+    needed = int(found.configs.get("min.insync.replicas", 1))
+    for state in found.states:
+        if state.leader is None:
+            yield _unserved(spec, f"leader of partition {state.number}", "none", "a broker", link)
+        elif state.in_sync_count < state.replicas_count:
+            yield _unserved(
+                spec,
+                f"replicas in sync of partition {state.number}",
+                str(state.in_sync_count),
+                f"{state.replicas_count}, and {needed} to write",
+                link,
+                tolerable=state.in_sync_count >= needed,
+            )
+
+
+def _unserved(
+    spec: TopicSpec, what: str, found: str, expected: str, link: Link, *, tolerable: bool = False
+) -> Difference:
+    return Difference(
+        topic=spec.name,
+        setting=what,
+        found=found,
+        expected=expected,
+        remedy=f"Bring its brokers back: kafka-topics.sh --bootstrap-server {link.bootstrap} --describe --topic {spec.name}",
+        tolerable=tolerable,
+    )
+
+
+def _denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
+    needed = {**controller_operations(names), **beat_operations(names)}
+    for topic, operations in lacking_by_topic(needed, permissions):
+        yield Denied(
+            what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
+            remedy=f"Run: {acl_command(link.subject, 'topic', topic, operations)}",
+        )

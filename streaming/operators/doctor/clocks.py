@@ -1,0 +1,97 @@
+"""Clocks: the brokers', this machine's, the controllers', and those of whoever writes to the input. Pure."""
+
+from collections.abc import Iterator
+
+from streaming.operators.doctor.facts import Facts
+from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
+
+__all__ = ["clocks"]
+
+_FAR_S = 2.0
+"""Clocks that are kept by NTP agree within milliseconds; the rest is the way of a record to its broker."""
+_BEHIND_S = 60.0
+"""Older events may come of a queue or a recording."""
+_REMEDY = "Keep the clocks of all machines by NTP: timedatectl status"
+
+
+def clocks(facts: Facts) -> Iterator[Finding]:
+    """Which clock is wrong, as far as anybody says what time it is."""
+    found = [*_brokers(facts), *_controllers(facts), *_senders(facts)]
+    yield from found
+    if not found and _nobody_says(facts):
+        yield not_checked("clocks", "nobody says what time it is: there is no young beat and no young event")
+    elif not found:
+        yield good("clocks", "those that are known agree with the brokers'")
+
+
+def _nobody_says(facts: Facts) -> bool:
+    told = any(
+        not isinstance(each.brokers, Missed) and each.brokers.ahead_s is not None for each in facts.sides
+    )
+    sent = not isinstance(facts.input, Missed) and facts.input.ahead_s
+    return not (told or sent or facts.processes)
+
+
+def _brokers(facts: Facts) -> Iterator[Finding]:
+    """Pulsar says what time it is; on Kafka a beat that was appended in the future shows that we are behind."""
+    known = False
+    for side in facts.sides:
+        ahead_s = None if isinstance(side.brokers, Missed) else side.brokers.ahead_s
+        if ahead_s is not None:
+            known = True
+            yield from _ours(-ahead_s, side.name)
+    if not known and not isinstance(facts.processes, Missed):
+        ages = [each.age_s for each in facts.processes]
+        if ages and min(ages) < 0:
+            yield from _ours(min(ages), "the brokers")
+
+
+def _ours(ahead_s: float, name: str) -> Iterator[Finding]:
+    if abs(ahead_s) > _FAR_S:
+        yield warning(
+            "clocks", f"this machine's clock is {_apart(ahead_s)} that of {name}", _REMEDY, about=name
+        )
+
+
+def _controllers(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.processes, Missed):
+        yield not_checked("clocks", f"the beats of controllers: {facts.processes.why}")
+        return
+    for process in facts.processes:
+        if process.runs and abs(process.ahead_s) > _FAR_S:
+            yield warning(
+                "clocks",
+                f"its clock is {_apart(process.ahead_s)} the brokers'",
+                _REMEDY,
+                about=process.instance,
+            )
+
+
+def _senders(facts: Facts) -> Iterator[Finding]:
+    if isinstance(facts.input, Missed):
+        yield not_checked("clocks", f"the events of the input: {facts.input.why}")
+        return
+    settings = facts.settings
+    most_s = min(settings.pulsar.rounds.max_ahead_s, settings.kafka.rounds.max_ahead_s)
+    for sender, ahead_s in facts.input.ahead_s.items():
+        text = f"its events are {_apart(ahead_s)} the brokers' clock"
+        if ahead_s > most_s:
+            yield problem(
+                "clocks",
+                f"{text}: they are refused as ahead-of-log from {most_s:g} s on",
+                _REMEDY,
+                about=sender,
+            )
+        elif ahead_s > _FAR_S:
+            yield warning("clocks", text, _REMEDY, about=sender)
+        elif ahead_s < -_BEHIND_S:
+            yield warning(
+                "clocks",
+                f"{text}: they are late, or somebody plays a recording",
+                f"{_REMEDY}; see whether the sender keeps up",
+                about=sender,
+            )
+
+
+def _apart(ahead_s: float) -> str:
+    return f"{abs(ahead_s):.1f} s {'ahead of' if ahead_s > 0 else 'behind'}"

@@ -1,0 +1,73 @@
+"""A checkpoint on a disk of this machine, looked at without Spark. Nothing is changed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from streaming.operators.doctor.facts import CheckpointSeen
+from streaming.ports.checkpoint import (
+    Card,
+    CheckpointError,
+    card_of,
+    read_card,
+    read_query,
+    refuse_other_cards,
+    refuse_strangers,
+)
+from streaming.ports.starts import newest_number, newest_start
+from streaming.settings import Settings
+
+__all__ = ["Elsewhere", "checkpoint_seen"]
+
+
+class Elsewhere(Exception):
+    """The checkpoint is on no disk; the text says where."""
+
+
+class _Disk:
+    """What lies below a directory."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def exists(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def names(self, name: str = "") -> list[str]:
+        return [path.name for path in (self._root / name).iterdir()] if self.exists(name) else []
+
+    def read(self, name: str) -> bytes | None:
+        return (self._root / name).read_bytes() if self.exists(name) else None
+
+
+def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
+    """What a start would find, and why it would refuse it. Raises ``Elsewhere`` for what only Spark can read."""
+    location = settings.spark.checkpoint
+    files = _Disk(_path_of(location))
+    card: Card | None = None
+    try:
+        start = newest_start(files)
+        if start is None:
+            refuse_strangers(files, location)
+            return CheckpointSeen(location=location)
+        card = read_card(files, location, start)
+        refuse_other_cards(location, card, card_of(settings, topic_ids))
+        return CheckpointSeen(
+            location=location,
+            card=card,
+            checkpoint=read_query(files, location, start),
+            committed_batch=newest_number(files, start, "commits"),
+        )
+    except CheckpointError as error:
+        return CheckpointSeen(location=location, card=card, refusal=str(error))
+    except OSError as error:
+        return CheckpointSeen(
+            location=location, card=card, refusal=f"the checkpoint {location} cannot be read: {error}"
+        )
+
+
+def _path_of(location: str) -> Path:
+    parts = urlsplit(location)
+    if parts.scheme not in {"", "file"}:
+        raise Elsewhere(f"it is at {location}, which only Spark reads: a start says whether it can be used")
+    return Path(unquote(parts.path) if parts.scheme else location)

@@ -1,0 +1,117 @@
+"""What was found before anything is judged: from the brokers, the topics, the checkpoint and this machine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from state.outputs import RoundSummary
+from streaming.operators.doctor.findings import Missed
+from streaming.operators.round_events import Round
+from streaming.ports.checkpoint import Card
+from streaming.ports.marker import Checkpoint, Marker
+from streaming.ports.seen import BrokersSeen, TopicsSeen
+from streaming.settings import Settings
+
+__all__ = ["CheckpointSeen", "Facts", "Heard", "InputSeen", "Process", "RejectedSeen", "SideSeen"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideSeen:
+    """One address."""
+
+    name: str
+    url: str
+    brokers: BrokersSeen | Missed
+    topics: TopicsSeen | Missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSeen:
+    """The checkpoint as this machine has it; all but the location is None where it has none."""
+
+    location: str
+    card: Card | None = None
+    checkpoint: Checkpoint | None = None
+    committed_batch: int | None = None
+    refusal: str | None = None
+    """Why a start would refuse it, whatever the marker says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process of a controller, by its newest beat within the last hour."""
+
+    controller: str
+    instance: str
+    """``host:pid``."""
+    epoch: int
+    batch: int | None
+    version: str
+    role: str
+    """``leader`` or ``standby``."""
+    problem: str
+    """Why a standby could not lead now; empty where it could, or leads."""
+    age_s: float
+    """Of the beat."""
+    runs: bool
+    """Whether it beats still."""
+    ahead_s: float
+    """How far its clock is ahead of the brokers'."""
+
+    @property
+    def host(self) -> str:
+        """Where it runs."""
+        return self.instance.rpartition(":")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """The newest summary of a cluster, with the epoch of its controller."""
+
+    event: Round
+    epoch: int | None
+
+    @property
+    def data(self) -> RoundSummary:
+        """What it says."""
+        return self.event.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSeen:
+    """The newest records of the input topic, as far as they were looked at."""
+
+    youngest_age_s: float | None
+    """Of the youngest one seen; None where there was none in the last day."""
+    ahead_s: Mapping[str, float]
+    """By the names of their senders how far the events' times are ahead of when they were appended, the worst of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedSeen:
+    """Records that could not be used in the last hour, by reason."""
+
+    counts: Mapping[str, int]
+    is_complete: bool
+    """False where there are more than were counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of it, at one moment."""
+
+    settings: Settings
+    version: str
+    """Of this trimtab."""
+    spark_version: str
+    """Of the pyspark that is installed here."""
+    host: str
+    """Name of this machine."""
+    now_ms: int
+    sides: tuple[SideSeen, ...]
+    marker: Marker | Missed | None
+    checkpoint: CheckpointSeen | Missed
+    processes: tuple[Process, ...] | Missed
+    clusters: tuple[Heard, ...] | Missed
+    """The newest summary of each cluster within the last day."""
+    input: InputSeen | Missed
+    rejected: RejectedSeen | Missed

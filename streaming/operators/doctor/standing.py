@@ -1,0 +1,210 @@
+"""The controller: its checkpoint, marker and epoch, who runs, and which versions. Pure."""
+
+from collections.abc import Iterator
+
+from streaming.operators.doctor.facts import CheckpointSeen, Facts, Process
+from streaming.operators.doctor.findings import Finding, Missed, good, not_checked, problem, warning
+from streaming.ports.marker import Checkpoint, Marker, next_start
+from streaming.ports.publishing import CheckpointMismatch
+
+__all__ = ["checkpoint", "epoch", "leader", "marker", "versions"]
+
+_REFUSED = "See docs/operations.md, When the checkpoint is refused"
+
+
+def checkpoint(facts: Facts) -> Iterator[Finding]:
+    """Whether a start on this machine would use it."""
+    seen = facts.checkpoint
+    if isinstance(seen, Missed):
+        yield not_checked("checkpoint", seen.why)
+    elif seen.refusal is not None:
+        yield problem("checkpoint", seen.refusal, _REFUSED)
+    elif seen.checkpoint is None:
+        yield from _no_checkpoint(facts, seen)
+    else:
+        wrote = "" if seen.card is None else f", written by trimtab {seen.card.trimtab_version or 'unknown'}"
+        yield good(
+            "checkpoint",
+            f"{seen.location} can be used: planned to batch {_batch(seen.checkpoint.last_batch_id)}, committed to "
+            f"{_batch(seen.committed_batch)}{wrote}",
+        )
+
+
+def _no_checkpoint(facts: Facts, seen: CheckpointSeen) -> Iterator[Finding]:
+    known = facts.marker
+    if isinstance(known, Marker) and known.query_id is not None:
+        ran_on = _hosts(facts)
+        if ran_on == {facts.host}:
+            yield problem(
+                "checkpoint",
+                f"there is none at {seen.location}, and the controller ran on this machine",
+                f"Bring it back as it was, or start over with --fresh. {_REFUSED}",
+            )
+        else:
+            where = ", ".join(sorted(ran_on - {facts.host})) or "the machine of the controller"
+            yield not_checked(
+                "checkpoint",
+                f"there is none at {seen.location} on this machine, {facts.host}",
+                f"Run trimtab doctor on {where}",
+            )
+    else:
+        yield good("checkpoint", f"there is none at {seen.location}, and a first start makes it")
+
+
+def _hosts(facts: Facts) -> set[str]:
+    return {each.host for each in _own(facts)}
+
+
+def marker(facts: Facts) -> Iterator[Finding]:
+    """Whether what was published and the checkpoint agree, by the rules of a start."""
+    found, seen = facts.marker, facts.checkpoint
+    if isinstance(found, Missed):
+        yield not_checked("marker", found.why)
+        return
+    text = _marker_text(found)
+    if isinstance(seen, Missed) or seen.refusal is not None or _is_elsewhere(facts):
+        yield not_checked("marker", f"{text}; the checkpoint it should agree with was not read")
+        return
+    known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
+    try:
+        next_start(
+            found,
+            known,
+            name=facts.settings.controller.name,
+            fresh=False,
+            adopt=False,
+            now_s=facts.now_ms / 1000,
+        )
+    except CheckpointMismatch as error:
+        yield problem("marker", str(error), _REFUSED)
+    else:
+        yield good("marker", f"{text}, and the checkpoint agrees")
+
+
+def _is_elsewhere(facts: Facts) -> bool:
+    seen = facts.checkpoint
+    nothing = isinstance(seen, CheckpointSeen) and seen.checkpoint is None
+    return nothing and bool(_hosts(facts) - {facts.host})
+
+
+def _marker_text(found: Marker | None) -> str:
+    if found is None:
+        return "nothing was published yet"
+    if found.batch_id is None:
+        return f"no batch was published since the start of epoch {found.epoch}"
+    return f"batch {found.batch_id} is out"
+
+
+def epoch(facts: Facts) -> Iterator[Finding]:
+    """Whether the commits topic knows the highest epoch there was: consumers refuse every lower one."""
+    if isinstance(facts.marker, Missed):
+        yield not_checked("epoch", facts.marker.why)
+        return
+    stands = 0 if facts.marker is None else facts.marker.epoch
+    higher = {f"the beat of {each.instance}": each.epoch for each in _own(facts)}
+    higher |= {f"the newest round of {cluster}": each for cluster, each in _of_rounds(facts)}
+    problems = [f"{what} has epoch {each}" for what, each in higher.items() if each > stands]
+    if problems:
+        yield problem(
+            "epoch",
+            f"{', '.join(problems)}, and the newest marker {stands or 'none'}: the commits topic has lost records",
+            f"Find out who emptied or replaced {facts.settings.topics.commits}. {_REFUSED}",
+        )
+    else:
+        yield good("epoch", f"{stands} is the highest" if stands else "there is none yet")
+
+
+def _of_rounds(facts: Facts) -> Iterator[tuple[str, int]]:
+    name = facts.settings.controller.name
+    for heard in () if isinstance(facts.clusters, Missed) else facts.clusters:
+        if heard.epoch is not None and heard.event.source.rpartition("/")[2] == name:
+            yield heard.data.cluster, heard.epoch
+
+
+def leader(facts: Facts) -> Iterator[Finding]:
+    """Which processes run under this controller's name, and which others there are."""
+    if isinstance(facts.processes, Missed):
+        yield not_checked("leader", facts.processes.why)
+        return
+    name = facts.settings.controller.name
+    leaders = [each for each in _own(facts) if each.runs and each.role != "standby"]
+    if not leaders:
+        yield problem(
+            "leader",
+            f"no controller {name} runs: {_last_words(facts)}",
+            "Start it: trimtab run. Its exit code and the last lines of its log say why it ended (docs/operations.md, Exit "
+            "codes)",
+        )
+    elif len(leaders) > 1:
+        names = ", ".join(f"{each.instance} (epoch {each.epoch})" for each in leaders)
+        yield warning(
+            "leader",
+            f"more than one process beats as {name}: {names}. The highest epoch is obeyed, the others end at their next batch",
+            "Look again in half a minute; stop the one that is not supervised, or give it a controller.name of its own",
+        )
+    else:
+        (only,) = leaders
+        yield good("leader", f"{only.instance} runs, epoch {only.epoch}, batch {_batch(only.batch)}")
+    yield from _standbys(facts)
+    others = sorted({each.controller for each in facts.processes if each.runs and each.controller != name})
+    if others:
+        yield good("leader", f"controllers of other names run, too: {', '.join(others)}")
+
+
+def _standbys(facts: Facts) -> Iterator[Finding]:
+    for each in _own(facts):
+        if each.runs and each.role == "standby":
+            if each.problem:
+                yield problem(
+                    "leader",
+                    f"this standby could not lead: {each.problem}",
+                    "Mend it before the leader ends",
+                    about=each.instance,
+                )
+            else:
+                yield good("leader", "stands by", about=each.instance)
+
+
+def _last_words(facts: Facts) -> str:
+    silent = sorted(_own(facts), key=lambda each: each.age_s)
+    if not silent:
+        return "no beat of it in the last hour"
+    return f"its last beat was {silent[0].age_s / 60:.1f} min ago, from {silent[0].instance}"
+
+
+def versions(facts: Facts) -> Iterator[Finding]:
+    """Whether everybody runs the same trimtab."""
+    found = {each.instance: each.version for each in _own(facts) if each.runs}
+    seen = facts.checkpoint
+    card = None if isinstance(seen, Missed) else seen.card
+    if card is not None and card.trimtab_version:
+        found[f"the checkpoint {facts.settings.spark.checkpoint}"] = card.trimtab_version
+    others = {who: each for who, each in found.items() if each != facts.version}
+    for who, each in others.items():
+        yield warning(
+            "versions",
+            f"it has trimtab {each}, this is {facts.version}",
+            "Ask with the same version, or upgrade what is older",
+            about=who,
+        )
+    if card is not None and card.spark_version and card.spark_version != facts.spark_version:
+        yield warning(
+            "versions",
+            f"it was written by Spark {card.spark_version}, and {facts.spark_version} is installed here",
+            f"Run: pip install pyspark=={card.spark_version}, unless the upgrade is meant",
+            about=f"the checkpoint {facts.settings.spark.checkpoint}",
+        )
+    if not others:
+        same = ", the same as of what runs and of the checkpoint" if found else ""
+        yield good("versions", f"trimtab {facts.version}, Spark {facts.spark_version}{same}")
+
+
+def _own(facts: Facts) -> list[Process]:
+    """Processes under this controller's name."""
+    if isinstance(facts.processes, Missed):
+        return []
+    return [each for each in facts.processes if each.controller == facts.settings.controller.name]
+
+
+def _batch(number: int | None) -> str:
+    return "none" if number is None else str(number)

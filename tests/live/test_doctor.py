@@ -1,0 +1,126 @@
+"""`trimtab doctor` against a real Kafka: it finds what is wrong there, disturbs nobody and changes nothing."""
+
+import json
+import socket
+import time
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from deploy.local.ports import free_ports
+from streaming.contract.beat import Beat, encode
+from streaming.ports.marker import Checkpoint
+from streaming.process.exits import OK, REFUSED, UNREACHABLE
+from streaming.settings import load
+from streaming.systems.publisher import publisher_of
+from tests.live.driving import command, until
+from tests.live.loads import closing, leaning
+from tests.live.stage import Stage
+
+pytestmark = pytest.mark.live
+
+
+def doctor(*arguments: str, code: int) -> dict[str, list[dict[str, str]]]:
+    """Its findings by check."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(command("doctor", *arguments, "-o", "json", code=code).stdout):
+        found.setdefault(finding["check"], []).append(finding)
+    return found
+
+
+def wrong(found: dict[str, list[dict[str, str]]]) -> dict[tuple[str, str], str]:
+    """Outcomes by check and what it is about, of all that is not well."""
+    return {
+        (check, each["about"]): each["outcome"]
+        for check, findings in found.items()
+        for each in findings
+        if each["outcome"] != "ok"
+    }
+
+
+def ends(stage: Stage) -> dict[str, int]:
+    """How many records each topic has."""
+    partitions = [TopicPartition(name, 0) for name in stage.topics.all]
+    with_end = KafkaConsumer(bootstrap_servers=stage.bootstrap)
+    try:
+        return {at.topic: end for at, end in with_end.end_offsets(partitions).items()}
+    finally:
+        with_end.close()
+
+
+def alter(stage: Stage, topic: str, setting: str, value: str) -> None:
+    """Returns when the broker shows it."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: value})
+    with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
+        admin.alter_configs([resource])
+        until(
+            lambda: (
+                admin.describe_configs([resource], config_filter="all")["topic"][topic][setting]["value"]
+                == value
+            ),
+            what=f"{setting} of {topic}",
+        )
+
+
+def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: Stage) -> None:
+    file = str(stage.settings())
+    settings = load(file=stage.settings(), flags={}, environ={}).settings
+    with publisher_of(settings) as running:
+        nothing = Checkpoint(query_id=None, last_batch_id=None)
+        epoch = running.open(lambda: nothing)
+        instance = f"{socket.gethostname()}:1"
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        beat = Beat(name=stage.name, instance=instance, epoch=epoch, batch=None, at=at, version="0.0.9")
+        stage.send_raw(stage.name.encode(), encode(beat), to=stage.topics.beats)
+        stage.send([*leaning(0), closing(1)])
+        stage.flush()
+        alter(stage, stage.topics.commits, "cleanup.policy", "delete")
+        alter(stage, stage.topics.input, "retention.ms", "60000")
+        before = ends(stage)
+        found = doctor("--config", file, code=REFUSED)
+        assert ends(stage) == before
+        running.ensure_owner()
+    assert wrong(found) == {
+        ("topics", stage.topics.commits): "problem",
+        ("topics", stage.topics.input): "warning",
+        ("clocks", found["clocks"][0]["about"]): "warning",  # the events are of 1970
+        ("versions", instance): "warning",
+        ("rounds", ""): "problem",
+    }
+    assert "behind the brokers' clock" in found["clocks"][0]["finding"]
+    assert f"--entity-name {stage.topics.commits}" in found["topics"][0]["remedy"]
+    assert "cleanup.policy=compact" in found["topics"][0]["remedy"]
+    assert found["leader"][0]["finding"] == f"{instance} runs, epoch {epoch}, batch none"
+    assert found["epoch"][0]["finding"] == f"{epoch} is the highest"
+    assert found["reports"][0]["outcome"] == "ok"
+
+
+@pytest.mark.slow
+def test_brokers_that_do_not_answer_are_named_once_and_the_exit_code_says_so(stage: Stage) -> None:
+    (port,) = free_ports(1)
+    file = str(stage.settings(input__url=f"kafka://127.0.0.1:{port}"))
+    found = doctor("--config", file, code=UNREACHABLE)
+    assert found["addresses"][0]["outcome"] == "problem"
+    assert f"kafka://127.0.0.1:{port} does not answer" == found["leader"][0]["finding"]
+    assert {each["outcome"] for each in found["topics"]} == {"not checked"}
+
+
+@pytest.mark.slow
+def test_topics_that_are_missing_are_named_and_an_empty_cluster_is_told_what_to_start(stage: Stage) -> None:
+    with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
+        admin.delete_topics([stage.topics.audit, stage.topics.beats])
+    found = doctor("--config", str(stage.settings()), code=REFUSED)
+    assert wrong(found) == {
+        ("topics", stage.topics.audit): "problem",
+        ("topics", stage.topics.beats): "warning",
+        ("rounds", ""): "not checked",
+        ("balancers", ""): "not checked",
+        ("leader", ""): "not checked",
+        ("clocks", ""): "not checked",
+        ("reports", ""): "problem",
+    }
+    assert "trimtab topics create" in found["topics"][0]["remedy"]
+    table = command("doctor", "--config", str(stage.settings()), code=REFUSED).output
+    assert table.startswith("2 problems, 1 warning, 4 not checked, ")
+    assert command("doctor", "--help", code=OK).output
