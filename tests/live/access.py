@@ -39,6 +39,7 @@ OPERATIONS = {
 USERS = (
     "admin",
     "collector",
+    "doctor",
     "executor",
     "hand",
     "maria",

@@ -89,8 +89,10 @@ def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(sta
         ("rounds", ""): "problem",
     }
     assert "behind the brokers' clock" in found["clocks"][0]["finding"]
-    assert f"--entity-name {stage.topics.commits}" in found["topics"][0]["remedy"]
-    assert "cleanup.policy=compact" in found["topics"][0]["remedy"]
+    remedies = {each["about"]: each["remedy"] for each in found["topics"]}
+    commits, sent = stage.topics.commits, stage.topics.input
+    assert f"--entity-name {commits} --add-config cleanup.policy=compact" in remedies[commits]
+    assert f"--entity-name {sent} --add-config retention.ms=86400000" in remedies[sent]
     assert found["leader"][0]["finding"] == f"{instance} runs, epoch {epoch}, batch none"
     assert found["epoch"][0]["finding"] == f"{epoch} is the highest"
     assert found["reports"][0]["outcome"] == "ok"

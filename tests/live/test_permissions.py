@@ -1,5 +1,6 @@
 """Each component on a real Kafka with access control: its documented permissions are enough, and any one less is named."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -192,3 +193,27 @@ def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -
 def failures(stage: Stage) -> dict[str, str]:
     """Of the newest sweep."""
     return dict(events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
+
+
+@pytest.mark.slow
+def test_the_doctor_works_with_its_permissions_and_says_what_it_could_not_check_without_one(
+    secure: SecureKafka, stage: Stage, access: Access
+) -> None:
+    config = str(settings_of(secure, stage, "doctor", "SCRAM-SHA-512"))
+    runs = [entry for entry in entries_of("The controller", stage) if entry.kind == "topic"]
+    access.allow("doctor", runs)
+    with one_less(access, "doctor", entries_of("Doctor", stage)) as each:
+        for entry in each:
+            assert f"User:doctor {entry.lacking}" in trimtab("doctor", "--config", config, code=REFUSED)
+        findings = json.loads(trimtab("doctor", "--config", config, "-o", "json", code=REFUSED))
+    assert {(each["check"], each["outcome"]) for each in findings if each["outcome"] != "ok"} == {
+        ("permissions", "not checked"),  # the transactional id
+        ("leader", "problem"),
+        ("reports", "problem"),
+        ("rounds", "problem"),
+        ("clocks", "not checked"),
+    }
+    writes = next(entry for entry in runs if entry.operation == "Write")
+    access.take_back("doctor", writes)
+    found = trimtab("doctor", "--config", config, code=REFUSED)
+    assert f"User:doctor {writes.lacking}" in found

@@ -1,0 +1,72 @@
+"""`trimtab doctor` against a real Pulsar: it finds what is wrong there, disturbs nobody and leaves nothing behind."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.pulsar import LocalPulsar
+from streaming.ports.marker import Checkpoint
+from streaming.process.exits import REFUSED
+from streaming.systems.publisher import publisher_of
+from tests.live.driving import command
+from tests.live.pulsar.lab import Lab
+from tests.live.pulsar.stage import PulsarStage
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
+    """Without topics."""
+    made = PulsarStage("", "doctor", tmp_path, lab=Lab(pulsar, bundles_count=1))
+    yield made
+    made.close()
+
+
+def doctor(stage: PulsarStage) -> dict[str, list[dict[str, str]]]:
+    """Its findings by check."""
+    output = command("doctor", "--config", str(stage.settings()), "-o", "json", code=REFUSED).stdout
+    found: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(output):
+        found.setdefault(finding["check"], []).append(finding)
+    return found
+
+
+def subscriptions(stage: PulsarStage, topic: str) -> object:
+    """Names of those on a topic, and how many producers it has."""
+    assert stage.lab is not None
+    name = stage.full_name(topic).removeprefix("persistent://")
+    stats = json.loads(stage.lab.admin.get(f"/admin/v2/persistent/{name}/stats"))
+    return sorted(stats["subscriptions"]), stats["msgInCounter"]
+
+
+def test_before_there_are_topics_it_names_them_and_the_command(stage: PulsarStage) -> None:
+    found = doctor(stage)
+    missing = [each for each in found["topics"] if each["outcome"] == "problem"]
+    assert len(missing) == 7
+    assert {each["remedy"] for each in missing} == {"Run: trimtab topics create"}
+    assert found["addresses"][0]["outcome"] == "ok"
+
+
+def test_it_finds_what_is_wrong_beside_a_controller_that_goes_on_undisturbed(stage: PulsarStage) -> None:
+    lab = stage.lab
+    assert lab is not None
+    stage.create_topics()
+    nothing = Checkpoint(query_id=None, last_batch_id=None)
+    with publisher_of(stage.loaded()) as running:
+        epoch = running.open(lambda: nothing)
+        lab.post(f"persistent/{lab.namespace}/{stage.topics.actions}/deduplicationEnabled", False)
+        before = [subscriptions(stage, name) for name in (stage.topics.audit, stage.topics.beats)]
+        found = doctor(stage)
+        assert [subscriptions(stage, name) for name in (stage.topics.audit, stage.topics.beats)] == before
+        running.ensure_owner()
+    ((topics,),) = ([each for each in found["topics"] if each["outcome"] != "ok"],)
+    assert (topics["outcome"], topics["about"]) == ("problem", stage.full_name(stage.topics.actions))
+    assert topics["finding"].startswith("deduplication is off")
+    assert "version " in found["addresses"][0]["finding"]
+    assert found["epoch"][0]["finding"] == f"{epoch} is the highest"
+    assert found["marker"][0]["outcome"] == "ok"
+    assert [each["outcome"] for each in found["clocks"]] == ["ok"], "Pulsar says what time it is"
+    assert found["leader"][0]["outcome"] == "problem"
