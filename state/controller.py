@@ -311,7 +311,9 @@ class Controller:
         self._known_results.pop(number, None)
         if after.own is not own:
             self._own, self._own_changed = after.own, True
-        for type_, count in Counter(systems.EVENT_OF[key.kind] for key in waiting).items():
+        for type_, count in Counter(
+            systems.event_of(key.kind, each) for key, each in waiting.items()
+        ).items():
             self._results[type_, USED] += count
         return outputs
 

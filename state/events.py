@@ -39,6 +39,22 @@ def is_system_bundle(bundle: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Published:
+    """What a broker publishes of itself where the extensible load manager (PIP-192) runs."""
+
+    usage_ratio: float
+    """Weighted maximum usage, smoothed by the broker, 1.0 = 100 %."""
+    bytes_per_s: float
+    """Throughput in + out, smoothed by the broker."""
+    updated_ms: int
+    """When the broker last updated it."""
+    top_bundles: list[str]
+    """Full names of its heaviest bundles in its order, the lightest first."""
+    top_bytes_per_s: Floats
+    """(len(top_bundles),): throughput in + out of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokerReport:
     """One broker's load, in columns."""
 
@@ -59,6 +75,8 @@ class BrokerReport:
     """(len(bundles),): whether the report says anything of the bundle's traffic."""
     counts: Ints
     """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report says nothing of them."""
+    published: Published | None = None
+    """None from a broker with the modular load manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,6 +117,11 @@ class LoadReport(Event):
 
     broker: str
     report: BrokerReport
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BrokerLoad(LoadReport):
+    """The same of a broker with the extensible load manager; its report has what the broker publishes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

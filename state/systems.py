@@ -20,11 +20,12 @@ from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
 
 SYSTEMS: Mapping[SystemName, System[Any]] = {each.name: each for each in (Pulsar(), Kafka())}
-_OF_EVENT = {type_: each for each in SYSTEMS.values() for type_ in (*each.events.values(), *each.others)}
-EVENT_OF: Mapping[WaitingKind, type[Event]] = {
-    kind: type_ for each in SYSTEMS.values() for kind, type_ in each.events.items()
+_OF_EVENT = {
+    type_: each
+    for each in SYSTEMS.values()
+    for kind in (*each.events.values(), *each.others)
+    for type_ in (kind, *kind.__subclasses__())
 }
-"""Which event waits as what."""
 _OF_KIND = {kind: each for each in SYSTEMS.values() for kind in each.events}
 
 
@@ -43,6 +44,11 @@ def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
     system = _OF_EVENT.get(type(event))
     found = None if system is None else system.waiting_of(event)
     return None if found is None else (WaitingKey(number, found[0], found[1]), found[2])
+
+
+def event_of(kind: WaitingKind, waiting: Waiting) -> type[Event]:
+    """Which event waits so."""
+    return _OF_KIND[kind].event_of(kind, waiting)
 
 
 def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:

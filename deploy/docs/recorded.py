@@ -21,6 +21,8 @@ from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
+    BrokerLoadData,
+    BrokerLoadMessage,
     ControlData,
     ControlMessage,
     Envelope,
@@ -205,6 +207,7 @@ class _Story:
                     anti_affinity_groups={"spread": ["public/default", "public/orders"]},
                 ),
             ),
+            self._published(swept),
             ActionResultMessage(
                 specversion="1.0",
                 id=f"result/{self._action['id']}",
@@ -230,6 +233,29 @@ class _Story:
             ),
         )
         return {type(event): _as_written(event) for event in events}
+
+    def _published(self, swept: datetime) -> BrokerLoadMessage:
+        """The broker's load report as it would be with the extensible load manager: its two heaviest bundles, and all it owns."""
+        report = self._newest(LoadReportMessage)
+        data = report["data"]
+        given = {name: data[name] for name in BrokerLoadData.__struct_fields__ if name in data}
+        heaviest = sorted(data["lastStats"].items(), key=lambda each: float(each[1]["msgThroughputIn"]))[-2:]
+        rates = data["msgThroughputIn"] + data["msgThroughputOut"]
+        given |= {
+            "weightedMaxEMA": data["bandwidthIn"]["usage"] / data["bandwidthIn"]["limit"],
+            "msgThroughputEMA": rates,
+            "updatedAt": int(1000 * datetime.fromisoformat(report["time"]).timestamp()),
+            "topBundlesLoadData": [{"bundleName": name, "stats": stats} for name, stats in heaviest],
+        }
+        return BrokerLoadMessage(
+            specversion="1.0",
+            id=f"{report['subject']}/{_text(swept)}",
+            source=_COLLECTOR,
+            subject=report["subject"],
+            time=swept,
+            cluster=report["cluster"],
+            data=msgspec.convert(given, BrokerLoadData),
+        )
 
     def refused_example(self) -> bytes:
         """A record that lost its cluster on the way."""

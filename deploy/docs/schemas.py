@@ -18,9 +18,11 @@ from streaming.contract import encode, kafka, messages, published, skipped
 from streaming.contract.bundles import BUNDLE
 from streaming.contract.messages import (
     MAX_NUMBER,
+    BrokerLoadData,
     Envelope,
     LocalBrokerData,
     Resource,
+    TopBundle,
     TopicStatsMessage,
     Traffic,
 )
@@ -45,6 +47,14 @@ _CHECKED: Mapping[type, Mapping[str, Json]] = {
         "lastStats": _BUNDLE_KEYS,
         "bundles": {"items": {"pattern": BUNDLE_PATTERN}},
     },
+    BrokerLoadData: {
+        **{name: _RATE for name in BrokerLoadData.__struct_fields__ if name.startswith("msg")},
+        "weightedMaxEMA": _RATE,
+        "updatedAt": {"minimum": 0},
+        "otherBundles": _BUNDLE_KEYS,
+        "bundles": {"items": {"pattern": BUNDLE_PATTERN}},
+    },
+    TopBundle: {"bundleName": {"pattern": BUNDLE_PATTERN}},
     TopicStatsMessage: {"data": _BUNDLE_KEYS},
 }
 """What is checked of a field's value when it is decoded, by the struct that declares the field."""

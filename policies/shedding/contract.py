@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from policies.columns import Bools, Codes, Floats, Ints
+from policies.shedding.published import PublishedLoads
 from policies.usage import UsageSettings
 
 BUNDLE_OUTCOMES = (
@@ -222,6 +223,12 @@ class RoundView:
     """Unloads of these brokers that are on their way; worked out when asked for."""
     judged: Callable[[], Sequence[JudgedAction]] = tuple
     """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
+    published: PublishedLoads | None = None
+    """What the brokers publish of themselves; None unless the extensible load manager runs at each of them."""
+    missing: Sequence[str] = ()
+    """Brokers of the whole cluster that were asked and did not report in the round, ascending."""
+    unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
+    """By broker, from the last round that decided an unload from it to the end of this one, without unloads that failed."""
 
     def part(self, rows: Ints) -> tuple["RoundView", Ints]:
         """The view of some brokers (ascending rows) and their bundles, with the rows of these bundles."""
@@ -239,6 +246,7 @@ class RoundView:
             brokers=brokers,
             bundles=bundles,
             present_rates=None if present is None else lambda rows: present(taken[rows]),
+            published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
             in_flight=lambda: [each for each in self.in_flight() if each.source in names],
         )
         return part, taken

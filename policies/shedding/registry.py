@@ -11,6 +11,7 @@ from policies.shedding import (
     fleet_planner,
     overload_shedder,
     threshold_shedder,
+    transfer_shedder,
     uniform_load_shedder,
 )
 from policies.shedding.contract import SheddingPolicy
@@ -22,6 +23,7 @@ POLICIES: tuple[AnyPolicy, ...] = (
     threshold_shedder.POLICY,
     uniform_load_shedder.POLICY,
     overload_shedder.POLICY,
+    transfer_shedder.POLICY,
     fleet_planner.POLICY,
 )
 """The first one is the default."""

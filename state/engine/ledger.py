@@ -220,6 +220,15 @@ class Ledger(msgspec.Struct, array_like=True):
         """Unloads that do not show in the reports yet."""
         return [each for each in self.decisions if each.is_leaving]
 
+    def unloaded_ms(self, *, end_ms: int) -> dict[str, int]:
+        """By broker, the end of the last round that decided an unload from it: one that was or may be carried out, or a dry-run's."""
+        return {
+            each.source: each.decided_ms
+            for each in sorted(self.decisions, key=lambda each: each.decided_ms)
+            if each.kind == "unload"
+            and (each.dry_run or each.result == "succeeded" or each.is_in_flight(end_ms))
+        }
+
     def expected_children(self, *, end_ms: int) -> Iterator[tuple[str, Sequence[Child]]]:
         """Split bundles whose children may appear for the first time, with what is known of the children."""
         newest = {each.bundle: each for each in self.decisions if each.kind == "split"}

@@ -68,6 +68,10 @@ class System(ABC, Generic[MemoryT]):
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
         """What of an event waits until its round closes, and of whom; None for an event that is none of the system's."""
 
+    def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:  # noqa: ARG002  most kinds are of one event
+        """Which event waits so."""
+        return self.events[kind]
+
     @abstractmethod
     def encode_waiting(self, waiting: Any) -> bytes:
         """To bytes."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from policies.columns import Bools
 from state.engine.layouts import seal, unseal
-from state.events import BrokerReport, TopicTraffic
+from state.events import BrokerReport, Published, TopicTraffic
 from state.pulsar.memory import Fleet, Names, PolicyMemory, ShadowMoves, WaitingReport, WaitingTopics
 
 
@@ -48,6 +48,7 @@ class _ReportBytes(msgspec.Struct, array_like=True):
     traffic: bytes
     has_traffic: bytes
     counts: bytes
+    published: tuple[float, float, int, str, bytes] | None = None
 
 
 class _TopicsBytes(msgspec.Struct, array_like=True):
@@ -156,7 +157,28 @@ def encode_report(waiting: WaitingReport) -> bytes:
             report.traffic.tobytes(),
             np.packbits(report.has_traffic).tobytes(),
             report.counts.astype("<u4").tobytes(),
+            _encode_published(report.published),
         )
+    )
+
+
+def _encode_published(published: Published | None) -> tuple[float, float, int, str, bytes] | None:
+    if published is None:
+        return None
+    names, volumes = "\n".join(published.top_bundles), published.top_bytes_per_s.tobytes()
+    return published.usage_ratio, published.bytes_per_s, published.updated_ms, names, volumes
+
+
+def _decode_published(found: tuple[float, float, int, str, bytes] | None) -> Published | None:
+    if found is None:
+        return None
+    usage_ratio, bytes_per_s, updated_ms, names, volumes = found
+    return Published(
+        usage_ratio=usage_ratio,
+        bytes_per_s=bytes_per_s,
+        updated_ms=updated_ms,
+        top_bundles=_split(names),
+        top_bytes_per_s=np.frombuffer(volumes, dtype="<f8"),
     )
 
 
@@ -176,6 +198,7 @@ def decode_report(value: bytes) -> WaitingReport:
             traffic=np.frombuffer(body.traffic, dtype="<f8").reshape(-1, 4),
             has_traffic=_unpack(body.has_traffic, len(bundles)),
             counts=np.frombuffer(body.counts, dtype="<u4").astype(np.int64).reshape(-1, 2),
+            published=_decode_published(body.published),
         ),
     )
 

@@ -13,17 +13,22 @@ def reason(
     policy: AnyPolicy,
     trigger: str,
     bundle: str,
+    owner: str,
     source: str,
     partner: str | None,
     destination: str | None,
     evidence: Evidence,
 ) -> str:
-    """One sentence for a person; ``partner`` is the broker that ``source`` was compared with."""
+    """One sentence for a person; ``partner`` is the broker that ``source`` was compared with.
+
+    ``owner`` has the bundle; it is not ``source`` where a swap brings a bundle back.
+    """
     finding = policy.sentences[trigger](source, partner, evidence)
     moved = (
         f"{evidence['bundle_messages_per_s']:.0f} messages/s, {evidence['bundle_bytes_per_s']:.0f} bytes/s"
     )
-    return f"{finding}: moving {bundle} ({moved}){_placement_sentence(destination, evidence)}"
+    returning = "" if owner == source else f" from {owner} in return"
+    return f"{finding}: moving {bundle}{returning} ({moved}){_placement_sentence(destination, evidence)}"
 
 
 def _placement_sentence(destination: str | None, evidence: Evidence) -> str:

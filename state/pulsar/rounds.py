@@ -110,7 +110,7 @@ def _decide(
     checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
     leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
     budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
-    measured = _view(closing, header, advanced, round_loads)
+    measured = _view(closing, header, advanced, round_loads, reports)
     topics = splits.topic_table(measured, waiting_topics)
     moved = shadow.of_round(advanced.fleet.shadow, advanced)
     counted = _counted(closing, header, advanced, reports, moved) or Counted(round_loads, measured, None)
@@ -166,9 +166,12 @@ def _view(
     header: Header,
     advanced: fleet.Advanced,
     round_loads: Loads,
+    reports: Mapping[str, WaitingReport],
     moved: Shadow | None = None,
 ) -> Eligible:
     pulsar = closing.settings.pulsar
+    tick = closing.open_round.tick
+    asked = () if tick is None else tick.asked
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     return eligible(
         round_loads,
@@ -177,6 +180,8 @@ def _view(
         Groups.of(header.facts),
         header.ledger,
         end_ms=closing.end_ms,
+        reports=reports,
+        missing=[name for name in sorted(asked) if name not in reports],
         unsettled=unsettled,
         shadow=moved,
     )
@@ -196,7 +201,9 @@ def _counted(
     usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided
         return None
-    return Counted(counted, _view(closing, header, advanced, counted, moved), moved.section(usage=usage))
+    return Counted(
+        counted, _view(closing, header, advanced, counted, reports, moved), moved.section(usage=usage)
+    )
 
 
 def _summary(

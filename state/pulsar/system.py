@@ -8,7 +8,7 @@ from state.engine.closing import Closing
 from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
-from state.events import ClusterFacts, Event, LoadReport, TopicStats
+from state.events import BrokerLoad, ClusterFacts, Event, LoadReport, TopicStats
 from state.outputs import Output
 from state.pulsar import policy_memory, rounds
 from state.pulsar.encoding import (
@@ -46,6 +46,10 @@ class Pulsar(System[Fleet]):
             case TopicStats():
                 return "topics", event.broker, WaitingTopics(event.time_ms, event.id, event.traffic)
         return None
+
+    def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:
+        has_published = isinstance(waiting, WaitingReport) and waiting.report.published is not None
+        return BrokerLoad if has_published else self.events[kind]
 
     def encode_waiting(self, waiting: Any) -> bytes:
         return encode_report(waiting) if isinstance(waiting, WaitingReport) else encode_topics(waiting)

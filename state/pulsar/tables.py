@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, Broke
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
 from state.pulsar.memory import WaitingReport
+from state.pulsar.published import published_loads
 from state.pulsar.shadow import Shadow, counted_owners
 from state.settings import MS_PER_S, PulsarSettings
 
@@ -153,13 +154,15 @@ def eligible(
     ledger: Ledger,
     *,
     end_ms: int,
+    reports: Mapping[str, WaitingReport],
+    missing: Sequence[str] = (),
     unsettled: Collection[str] = (),
     shadow: Shadow | None = None,
 ) -> Eligible:
     """The policy's view: included brokers and the bundles they own; with a shadow, those that count as theirs.
 
     ``mask_codes`` has a code for each of the fleet's leading rows, those that the round's brokers own; ``unsettled``
-    brokers receive nothing.
+    brokers receive nothing, ``missing`` ones were asked and did not report.
     """
     fleet = advanced.fleet
     place = {name: row for row, name in enumerate(fleet.brokers)}
@@ -211,6 +214,9 @@ def eligible(
             present_rates=lambda rows: advanced.present_rates(taken[rows]),
             in_flight=lambda: _in_flight(ledger),
             judged=lambda: _judged_actions(ledger, end_ms),
+            published=published_loads(reports, brokers.names, bundles, end_ms=end_ms),
+            missing=missing,
+            unloaded_ages_s=lambda: _unloaded_ages_s(ledger, end_ms),
         ),
         mask_codes=samples_mask,
         owned_counts=counts,
@@ -219,6 +225,13 @@ def eligible(
         groups=groups,
         broker_groups=groups.of_brokers(brokers.names),
     )
+
+
+def _unloaded_ages_s(ledger: Ledger, end_ms: int) -> dict[str, float]:
+    return {
+        broker: (end_ms - decided_ms) / MS_PER_S
+        for broker, decided_ms in ledger.unloaded_ms(end_ms=end_ms).items()
+    }
 
 
 def _in_flight(ledger: Ledger) -> list[UnloadInFlight]:

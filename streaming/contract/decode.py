@@ -11,6 +11,7 @@ import msgspec
 from state.engine.summary import MAX_REMARK_CHARACTERS
 from state.events import (
     ActionResult,
+    BrokerLoad,
     ClusterFacts,
     Control,
     Event,
@@ -29,6 +30,7 @@ from streaming.contract.messages import (
     PAUSED_REASON,
     SHOWN_CHARACTERS,
     ActionResultMessage,
+    BrokerLoadMessage,
     CommonMessage,
     ControlData,
     ControlMessage,
@@ -42,6 +44,7 @@ from streaming.contract.messages import (
     TopicStatsMessage,
 )
 from streaming.contract.pulsar_facts import facts_of
+from streaming.contract.pulsar_published import published_report
 from streaming.contract.pulsar_report import Refusal, broker_report, topic_traffic
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,14 +117,9 @@ def _check_time(name: str, moment: datetime, *, reason: RejectReason) -> None:
 def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, partition: int | None) -> Event:
     id_, time_ms = message.id, to_ms(message.time)
     match message:
-        case LoadReportMessage():
-            return LoadReport(
-                id=id_,
-                time_ms=time_ms,
-                appended_ms=appended_ms,
-                partition=partition,
-                broker=message.subject,
-                report=broker_report(message.data, (message.cluster, message.subject)),
+        case LoadReportMessage() | BrokerLoadMessage():
+            return _load_report(
+                message, id_=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition
             )
         case TopicStatsMessage():
             return TopicStats(
@@ -169,6 +167,30 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 until_ms=_until_ms(overlay),
                 forget=overlay.forget,
             )
+
+
+def _load_report(
+    message: LoadReportMessage | BrokerLoadMessage,
+    *,
+    id_: str,
+    time_ms: int,
+    appended_ms: int | None,
+    partition: int | None,
+) -> LoadReport:
+    broker = (message.cluster, message.subject)
+    if isinstance(message, BrokerLoadMessage):
+        kind: type[LoadReport] = BrokerLoad
+        report = published_report(message.data, broker)
+    else:
+        kind, report = LoadReport, broker_report(message.data, broker)
+    return kind(
+        id=id_,
+        time_ms=time_ms,
+        appended_ms=appended_ms,
+        partition=partition,
+        broker=message.subject,
+        report=report,
+    )
 
 
 def _resumed_ms(overlay: ControlData, time_ms: int) -> int | None:

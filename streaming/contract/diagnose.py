@@ -17,6 +17,7 @@ from streaming.contract.messages import (
     MAX_NAME_CHARACTERS,
     MESSAGE_TYPES,
     SHOWN_CHARACTERS,
+    BrokerLoadData,
     LocalBrokerData,
     Resource,
     Time,
@@ -27,7 +28,12 @@ from streaming.contract.messages import (
 _NOT_FINITE_TEXT = frozenset({"NaN", "Infinity", "-Infinity", "+Infinity", "INF", "-INF", "+INF"})
 """How Jackson and others write what JSON has no number for."""
 _NUMBER_FIELDS = frozenset(
-    (*Resource.__struct_fields__, *Traffic.__struct_fields__, *LocalBrokerData.__struct_fields__)
+    (
+        *Resource.__struct_fields__,
+        *Traffic.__struct_fields__,
+        *LocalBrokerData.__struct_fields__,
+        *BrokerLoadData.__struct_fields__,
+    )
 )
 _KNOWN_TYPES = frozenset(map(type_of, MESSAGE_TYPES))
 _MOST_DIGITS = 310

@@ -89,6 +89,54 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     """What the broker lists; absent: the keys of `lastStats`."""
 
 
+class TopBundle(msgspec.Struct, frozen=True):
+    """One of a broker's heaviest bundles."""
+
+    bundleName: str  # noqa: N815
+    """Full name."""
+    stats: BundleStats
+    """Its traffic, topics and clients."""
+
+
+class BrokerLoadData(msgspec.Struct, frozen=True):
+    """What a broker publishes where Pulsar's extensible load manager (PIP-192) runs, and what it owns.
+
+    The fields up to `updatedAt` are those of Pulsar's `BrokerLoadData`, as the broker last published them.
+    """
+
+    weightedMaxEMA: float  # noqa: N815
+    """Weighted maximum usage, smoothed by the broker; 1 is 100 %."""
+    msgThroughputEMA: float  # noqa: N815
+    """Bytes/s in and out, smoothed by the broker."""
+    updatedAt: int  # noqa: N815
+    """When the broker last worked its numbers out, milliseconds since 1970. It may be a quarter of an hour before the event's
+    time: a broker whose load is steady publishes no sooner."""
+    cpu: Resource | None = None
+    """Percent of one core, summed; limit 100 x cores."""
+    bandwidthIn: Resource | None = None  # noqa: N815
+    """Kbit/s."""
+    bandwidthOut: Resource | None = None  # noqa: N815
+    """Kbit/s."""
+    directMemory: Resource | None = None  # noqa: N815
+    """MiB."""
+    memory: Resource | None = None
+    """MiB of heap; checked, never part of the score."""
+    msgRateIn: float | None = None  # noqa: N815
+    """Messages/s; absent: the sum over the bundles below."""
+    msgRateOut: float | None = None  # noqa: N815
+    """Messages/s; absent: the sum over the bundles below."""
+    msgThroughputIn: float | None = None  # noqa: N815
+    """Bytes/s; absent: the sum over the bundles below."""
+    msgThroughputOut: float | None = None  # noqa: N815
+    """Bytes/s; absent: the sum over the bundles below."""
+    topBundlesLoadData: list[TopBundle] = []  # noqa: N815
+    """The broker's heaviest bundles as it last published them, the lightest first. Pulsar: `TopBundlesLoadData`."""
+    otherBundles: dict[str, BundleStats] = {}  # noqa: N815
+    """Traffic and topics of other bundles, summed up from the statistics of their topics; empty where those are not collected."""
+    bundles: list[str] | None = None
+    """Everything the broker owns; absent: the bundles above."""
+
+
 class TickData(msgspec.Struct, frozen=True):
     """A collector's sweep is complete."""
 
@@ -211,6 +259,12 @@ class LoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar
     data: LocalBrokerData
 
 
+class BrokerLoadMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.broker-load.v1"):
+    """A broker's load where the extensible load manager runs, once a sweep; the subject is the broker id."""
+
+    data: BrokerLoadData
+
+
 class TopicStatsMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.topic-stats.v1"):
     """Traffic by bundle and topic; the subject is the broker id."""
 
@@ -253,13 +307,14 @@ class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v
     data: ControlData
 
 
-PulsarMessage = LoadReportMessage | TopicStatsMessage | PulsarClusterMessage
+PulsarMessage = LoadReportMessage | BrokerLoadMessage | TopicStatsMessage | PulsarClusterMessage
 KafkaMessage = KafkaLoadReportMessage | ReassignmentMessage
 CommonMessage = TickMessage | ActionResultMessage | ControlMessage
 Message = PulsarMessage | KafkaMessage | CommonMessage
 
 INPUT_TYPES: tuple[type[Envelope], ...] = (
     LoadReportMessage,
+    BrokerLoadMessage,
     TopicStatsMessage,
     KafkaLoadReportMessage,
     ReassignmentMessage,

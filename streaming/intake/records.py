@@ -12,6 +12,7 @@ from state.controller import REJECTED, USED, Controller, Result
 from state.engine.bulkhead import PASSES_THROUGH, refusal
 from state.events import (
     ActionResult,
+    BrokerLoad,
     ClusterFacts,
     Control,
     Event,
@@ -28,6 +29,7 @@ from streaming.contract.decode import decode
 from streaming.contract.encode import Refused, encode_refused_event
 from streaming.contract.messages import (
     ActionResultMessage,
+    BrokerLoadMessage,
     ControlMessage,
     KafkaLoadReportMessage,
     LoadReportMessage,
@@ -45,6 +47,7 @@ UNKNOWN_TYPE = "unknown"
 
 _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
+    BrokerLoad: type_of(BrokerLoadMessage),
     TopicStats: type_of(TopicStatsMessage),
     KafkaLoadReport: type_of(KafkaLoadReportMessage),
     Reassignment: type_of(ReassignmentMessage),

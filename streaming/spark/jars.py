@@ -114,6 +114,11 @@ def ensure(lock: Path, *, cache: Path | None = None) -> list[Path]:
     return [root / jar.path for jar in jars]
 
 
+def is_cached(lock: Path) -> bool:
+    """Whether `ensure` would fetch nothing. Raises JarError for an unreadable lock."""
+    return all((_default_cache() / jar.path).is_file() for jar in read_lock(lock))
+
+
 def read_lock(lock: Path) -> list[Jar]:
     """Parse a lock file. Raises JarError naming the file and line."""
     try:

@@ -4,6 +4,7 @@ A field added to the memory belongs here too: a test fails while a sample leaves
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from state.engine.memory import (
     TickRecord,
     Waiters,
 )
+from state.events import Published
 from state.facts import Facts, FactsRecord, Isolation
 from state.kafka.memory import (
     Asked,
@@ -207,7 +209,14 @@ def kafka_memory() -> KafkaMemory:
 
 def waiting_report() -> WaitingReport:
     event = load("b1", 5, cpu=33.3, bundles=BUNDLES, topics_count=4)
-    return WaitingReport(event.time_ms, event.id, event.report)
+    published = Published(
+        usage_ratio=0.1 + 0.2,
+        bytes_per_s=1.5,
+        updated_ms=4_999,
+        top_bundles=["t/n/0x2_0x3", "t/ü/0x0_0x1"],
+        top_bytes_per_s=np.array([0.0, 15.0]),
+    )
+    return WaitingReport(event.time_ms, event.id, replace(event.report, published=published))
 
 
 def waiting_topics() -> WaitingTopics:

@@ -30,6 +30,7 @@ def test_a_throughput_too_far_above_another_says_both_and_who_chose_the_destinat
         policy=uniform_load_shedder.POLICY,
         trigger="throughput-multiple",
         bundle="t/n/0x0_0x1",
+        owner="b1",
         source="b1",
         partner="b2",
         destination=destination,
@@ -53,6 +54,7 @@ def test_every_rule_that_can_fire_has_a_sentence_of_numbers_that_the_policy_give
         policy=policy,
         trigger=trigger,
         bundle="t/n/0x0_0x1",
+        owner="b1",
         source="b1",
         partner="b2",
         destination=None,
@@ -60,3 +62,19 @@ def test_every_rule_that_can_fire_has_a_sentence_of_numbers_that_the_policy_give
     )
     assert sentence.startswith("b1 ")
     assert "moving t/n/0x0_0x1" in sentence
+
+
+def test_a_bundle_that_a_swap_brings_back_is_said_to_come_in_return() -> None:
+    policy = next(each for each in POLICIES if each.name == "transfer-shedder")
+    sentence = reason(
+        policy=policy,
+        trigger="overloaded",
+        bundle="t/n/0x0_0x1",
+        owner="b2",
+        source="b1",
+        partner="b2",
+        destination="b1",
+        evidence=BUNDLE | dict.fromkeys(policy.evidence, 1.0),
+    )
+    assert sentence.startswith("b1 publishes")
+    assert "moving t/n/0x0_0x1 from b2 in return (" in sentence
