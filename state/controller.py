@@ -200,7 +200,7 @@ class Controller:
                 f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
             )
         if isinstance(event, Control):
-            return self._refuse_overlay(event)
+            return self._refuse_overlay(event) or systems.refuse_upkeep(event, self._header.system)
         wrong = systems.wrong_system(event, self._header.system)
         if wrong is not None:
             return wrong

@@ -11,6 +11,7 @@ from typing import Literal
 from policies.columns import Bools, Floats, Ints
 from state.facts import Facts
 from state.kafka_reports import BrokerLogs, MovesReport
+from state.upkeep import NOTHING, Upkeep
 
 RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT = range(4)
 """Columns of a bundle's traffic: messages/s in and out, bytes/s in and out."""
@@ -193,6 +194,8 @@ class Control(Event):
     """When its pause ends by itself; None: a person ends it."""
     forget: bool = False
     """Whether the cluster's memory begins anew."""
+    upkeep: Upkeep = NOTHING
+    """What is under maintenance, or drained."""
 
 
 RejectReason = Literal[

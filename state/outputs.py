@@ -116,7 +116,7 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     bundles_count: int
     """Bundles it owns, system bundles left out; 0 for an excluded broker."""
     excluded: bool
-    """Whether the settings exclude it: neither averaged nor paired."""
+    """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
     group: str | None
     """Isolation policy it is primary in; null: of the default group."""
 
@@ -221,7 +221,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that no action of ours can help."""
 
     kind: Literal[
-        "failed-promises", "hot-partition", "ineffective", "landed-elsewhere", "skipped-after-pause"
+        "failed-promises",
+        "hot-partition",
+        "ineffective",
+        "landed-elsewhere",
+        "put-back",
+        "skipped-after-pause",
     ]
     """What it is."""
     subject: str
@@ -328,6 +333,62 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers that could not be asked about one of the two."""
 
 
+class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker or namespace under maintenance."""
+
+    name: str
+    """Broker id, or `tenant/namespace`."""
+    since: str
+    """When it was asked for."""
+    until: str | None = None
+    """When it ends by itself; left out where a person ends it."""
+    who: str
+    """Who asked for it."""
+    why: str
+    """For which reason."""
+
+
+class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker that is drained."""
+
+    state: Literal["draining", "empty", "silent"]
+    """`empty`: only Pulsar's own bundles are left, and it is as under maintenance; `silent`: it sent no report in the round."""
+    bundles_at_start_count: int | None = None
+    """Bundles it had in the first round of the drain; left out before its first report."""
+    bundles_left_count: int | None = None
+    """Bundles it has now; left out while it is silent."""
+
+
+class LeftRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that is still at a drained broker."""
+
+    bundle: str
+    """Its full name."""
+    broker: str
+    """The drained broker."""
+    outcome: str
+    """`acted`: it is told to leave in this round; or why it stays."""
+    detail: str
+    """The outcome with its numbers."""
+    messages_per_s: float
+    """Average message rate in + out."""
+    bytes_per_s: float
+    """Average throughput in + out."""
+
+
+class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators have taken out of balancing."""
+
+    brokers: list[SpellRow]
+    """Brokers under maintenance; at most 100, so for each of these lists."""
+    namespaces: list[SpellRow]
+    """Namespaces under maintenance."""
+    drains: list[DrainRow]
+    """Brokers that are drained."""
+    left: Section[LeftRow]
+    """Bundles that are still at drained brokers; those that do not leave in this round come first."""
+
+
 class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The control event a round obeyed."""
 
@@ -395,7 +456,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     brokers_reporting_count: int
     """Brokers in the snapshot."""
     brokers_live_count: int
-    """Brokers whose newest report is young enough to count for the quorum."""
+    """Brokers whose newest report is young enough to count for the quorum; one under maintenance counts while it reports."""
     brokers_reporting: list[str]
     """Their names, at most 100; so for every list of names."""
     brokers_missing_count: int
@@ -403,7 +464,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     brokers_missing: list[str]
     """Their names."""
     brokers_excluded: list[str]
-    """Brokers in the snapshot that the settings exclude."""
+    """Brokers in the snapshot that take no part in balancing: excluded by the settings, under maintenance, or drained."""
     brokers_asked: list[str]
     """Brokers the collector asked, from the round's newest tick."""
     brokers_failed: dict[str, str]
@@ -432,6 +493,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What no action can help, by kind."""
     shadow: ShadowSummary | None = None
     """Bundles that a dry-run has moved and what the policy saw for it; left out where there is none."""
+    upkeep: UpkeepSummary | None = None
+    """What is under maintenance and drained; left out where nothing is."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

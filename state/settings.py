@@ -106,6 +106,9 @@ class GuardSettings:
     """Unloads of one namespace in one round."""
     max_unloads_per_hour_count: int = 60
     """Unloads whose rounds ended within the last hour; a controller gone wrong must not shake a cluster all day."""
+    max_drain_unloads_per_hour_count: int = 300
+    """The same for the unloads that empty a drained broker, which are counted by themselves: a broker of 300 bundles is
+    empty within the hour."""
     quiet_hours: tuple[str, ...] = ()
     """Spans of the day in UTC when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything,
     ``08:00-18:00 splits`` and ``08:00-18:00 unloads`` one kind of action. Judged by the round's end; a span may pass
@@ -146,6 +149,7 @@ class GuardSettings:
             "max_unloads_per_broker_count",
             "max_unloads_per_namespace_count",
             "max_unloads_per_hour_count",
+            "max_drain_unloads_per_hour_count",
             "ineffective_after_rounds_count",
             "ineffective_rest_s",
             "failing_actions_count",

@@ -12,7 +12,7 @@ from state.engine import control
 from state.engine.memory import Header, OpenRound, TickRecord
 from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
-from state.events import Event, Rejection, Tick
+from state.events import Control, Event, Rejection, Tick
 from state.events import System as SystemName
 from state.kafka.system import Kafka
 from state.pulsar.system import Pulsar
@@ -76,6 +76,17 @@ def wrong_system(event: Event, known: SystemName | None) -> Rejection | None:
         reason="wrong-system",
         detail=f"a report of a {system.name.capitalize()} cluster, and this name belongs to a {known.capitalize()} cluster: "
         f"give each cluster a name of its own, or start over with --fresh",
+    )
+
+
+def refuse_upkeep(event: Control, known: SystemName | None) -> Rejection | None:
+    """Why a control event is refused that puts something of a Kafka cluster under maintenance, or drains it."""
+    if known != "kafka" or not event.upkeep:
+        return None
+    return Rejection(
+        reason="wrong-system",
+        detail="maintenance and drains are for Pulsar clusters, and this name belongs to a Kafka cluster, on which trimtab moves "
+        "nothing: leave them out of the event",
     )
 
 

@@ -56,25 +56,39 @@ class Gate:
 
 
 class Control:
-    """Whether an operator has paused the cluster; read to its end before every action, so that a pause acts at once."""
+    """What operators have said of the cluster; read to its end before every action, so that a pause acts at once."""
 
     def __init__(self, bootstrap: str, topic: str, cluster: str) -> None:
         self._at = TopicPartition(topic, 0)
         self._cluster = cluster.encode()
         self._newest: tuple[str, str] = ("", "")
-        self._paused, self._until = False, ""
+        self._data: dict[str, Any] = {}
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, group_id=None)
         self._consumer.assign([self._at])
         self._consumer.seek_to_beginning(self._at)
 
-    def is_paused(self) -> bool:
+    def refusal(self, action: dict[str, Any]) -> str | None:
+        """Why an action must not be carried out now, if so."""
+        self._read()
+        if self._data.get("paused") and holds(self._data):
+            return "paused: the cluster is paused"
+        unload = action["data"]
+        places = {"drained_brokers": [unload["destination_broker"]]}
+        places["maintenance_brokers"] = [unload["source_broker"], unload["destination_broker"]]
+        places["maintenance_namespaces"] = [unload["bundle"].rpartition("/")[0]]
+        for table, names in places.items():
+            for name in names:
+                spell = self._data.get(table, {}).get(name)
+                if spell is not None and holds(spell):
+                    return f"maintenance: {name} is in {table}"
+        return None
+
+    def _read(self) -> None:
         end = self._consumer.end_offsets([self._at])[self._at]
         while self._consumer.position(self._at) < end:
             for record in self._consumer.poll(timeout_ms=200).get(self._at, []):
                 if record.key == self._cluster and record.value:
                     self._take(json.loads(record.value))
-        has_ended = self._until and datetime.fromisoformat(self._until) <= datetime.now(UTC)
-        return self._paused and not has_ended
 
     def close(self) -> None:
         self._consumer.close()
@@ -83,8 +97,13 @@ class Control:
         """The newest event holds: greatest time, then greatest id."""
         if (event["time"], event["id"]) > self._newest:
             self._newest = (event["time"], event["id"])
-            self._paused = bool(event["data"].get("paused"))
-            self._until = event["data"].get("until") or ""  # a pause may end by itself
+            self._data = event["data"]
+
+
+def holds(spell: dict[str, Any]) -> bool:
+    """A pause or a maintenance may end by itself."""
+    until = spell.get("until")
+    return not until or datetime.fromisoformat(until) > datetime.now(UTC)
 
 
 def owns(cluster: str, broker: str, bundle: str) -> bool:
@@ -182,8 +201,9 @@ def deal_with_all(
 ) -> None:
     for record, action in actions(consumer):
         refusal = gate.refusal(record, action)
-        if refusal is None and control.is_paused():
-            outcome, reason = "skipped", "paused: the cluster is paused"
+        held = control.refusal(action) if refusal is None else None
+        if held is not None:
+            outcome, reason = "skipped", held
         elif refusal is None:
             outcome, reason = carry_out(action)
         else:

@@ -8,6 +8,7 @@ from state.engine.memory import ControlRecord, Header, OpenRound
 from state.outputs import Output, RoundSummary, output, rfc3339
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, Mode
+from state.upkeep import NOTHING, Upkeep
 
 ROUND_TYPE = "trimtab.round.v1"
 MAX_ACTION_BYTES = 8_000_000
@@ -48,6 +49,8 @@ class Closing:
     restarted: bool
     """Whether the cluster was silent for so long that the policies begin anew."""
     max_action_bytes: int
+    upkeep: Upkeep = NOTHING
+    """What is under maintenance or drained in it."""
 
     @property
     def is_paused(self) -> bool:

@@ -57,6 +57,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         arrived_late=_due(event.time_ms, rounds, header.length_ms) < since,
         resumed_ms=event.resumed_ms,
         until_ms=event.until_ms,
+        upkeep=event.upkeep,
     )
     if any(known.age_key == record.age_key for known in header.control):
         return False

@@ -102,6 +102,8 @@ class Decision(msgspec.Struct, array_like=True):
     """By how much their usage is to change."""
     promise: CheckedPromise | None = None
     """What became of that; None as long as it is not checked."""
+    is_drain: bool = False
+    """Whether it is an unload that empties its broker, which has a budget of its own."""
 
     def broker_of(self, side: Side) -> str | None:
         """A broker of an unload."""
@@ -213,8 +215,26 @@ class Ledger(msgspec.Struct, array_like=True):
         }
 
     def unloads_of_last_hour_count(self, *, end_ms: int) -> int:
-        """How many unloads the rounds that ended within the last hour decided."""
-        return sum(each.kind == "unload" and each.decided_ms > end_ms - HOUR_MS for each in self.decisions)
+        """How many unloads the rounds that ended within the last hour decided, those that empty brokers left out."""
+        return self._of_last_hour_count(end_ms, is_drain=False)
+
+    def drained_in_last_hour_count(self, *, end_ms: int) -> int:
+        """The same of unloads that empty brokers."""
+        return self._of_last_hour_count(end_ms, is_drain=True)
+
+    def _of_last_hour_count(self, end_ms: int, *, is_drain: bool) -> int:
+        return sum(
+            each.kind == "unload" and each.is_drain == is_drain and each.decided_ms > end_ms - HOUR_MS
+            for each in self.decisions
+        )
+
+    def awaited_bundles(self, *, end_ms: int) -> frozenset[str]:
+        """Bundles of actions that may still be carried out, or whose effect is looked for, whatever the cooldowns are."""
+        return frozenset(
+            each.bundle
+            for each in self.decisions
+            if each.is_in_flight(end_ms) or (each.is_watched and each.succeeded_ms is not None)
+        )
 
     def unloads_on_their_way(self) -> list[Decision]:
         """Unloads that do not show in the reports yet."""

@@ -10,6 +10,7 @@ from state.engine.store import WaitingKind
 from state.events import ActionOutcome, System
 from state.facts import Facts, FactsRecord
 from state.settings import Mode
+from state.upkeep import NOTHING, Upkeep
 
 
 class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -28,6 +29,8 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     """When a person said that failing actions are mended; None: never."""
     until_ms: int | None = None
     """When its pause ends by itself; None: a person ends it."""
+    upkeep: Upkeep = NOTHING
+    """What is under maintenance, or drained."""
 
     def is_paused_at(self, start_ms: int) -> bool:
         """Whether it holds every action of a round that begins then."""
@@ -91,6 +94,15 @@ class MembersChange(msgspec.Struct, frozen=True, array_like=True):
     """The same of those that went."""
 
 
+class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The beginning of a drain, as the broker's first report in it shows it."""
+
+    report_ms: int
+    """Time of that report: bundles that it lists later were put there again."""
+    bundles_count: int
+    """Bundles the broker had, system bundles left out."""
+
+
 class Header(msgspec.Struct, array_like=True):
     """Clock, open rounds, control and guards of one cluster."""
 
@@ -128,3 +140,5 @@ class Header(msgspec.Struct, array_like=True):
     """End of the round since which so many ended in an error that nothing is done until a person resumes."""
     error_place: str = ""
     """Class and place of the error of that round."""
+    drains: dict[str, DrainRecord] = msgspec.field(default_factory=dict)
+    """By broker, the drains in force that have begun."""

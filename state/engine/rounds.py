@@ -18,6 +18,7 @@ from state.engine.system import MemoryT, System, Waiting
 from state.engine.waiting import silence_ms
 from state.outputs import Output
 from state.settings import ClusterSettings, OverlayError, SettingsSource, to_ms
+from state.upkeep import NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -130,6 +131,7 @@ def _closing(
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
         restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
         max_action_bytes=ended.identity.max_action_bytes,
+        upkeep=NOTHING if record is None else record.upkeep.at(number * header.length_ms),
     )
 
 

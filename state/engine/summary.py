@@ -24,6 +24,7 @@ from state.outputs import (
     RoundSummary,
     Section,
     ShadowSummary,
+    UpkeepSummary,
     canonical,
     rfc3339,
 )
@@ -187,6 +188,17 @@ def _cut_promises(found: PromisesSummary | None, shown: int) -> PromisesSummary 
     return msgspec.structs.replace(found, checked=checked)
 
 
+def _cut_upkeep(found: UpkeepSummary | None, shown: int) -> UpkeepSummary | None:
+    if found is None:
+        return None
+    return UpkeepSummary(
+        brokers=found.brokers[:shown],
+        namespaces=found.namespaces[:shown],
+        drains=found.drains[:shown],
+        left=msgspec.structs.replace(found.left, heaviest=found.left.heaviest[:shown]),
+    )
+
+
 def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
     """Only what has a value for each broker can be longer than what is shown."""
     return {
@@ -212,6 +224,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         judged=_cut_judged(summary.judged, shown),
         promises=_cut_promises(summary.promises, shown),
         shadow=_cut_shadow(summary.shadow, shown),
+        upkeep=_cut_upkeep(summary.upkeep, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
         in_flight=summary.in_flight[:shown],

@@ -3,11 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from policies.columns import Floats
 from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
 from policies.shedding.registry import AnyPolicy
 from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
+from state.pulsar.after import After, share_ratio
 from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.budget import Budget
 from state.pulsar.holds import Holds
@@ -45,13 +45,14 @@ def admit(
     budget: Budget,
     circumstances: Circumstances,
     spread: AntiAffinity,
+    after: After,
     *,
     split_rows: Collection[int],
 ) -> Admitted:
-    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round."""
+    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round, ``after`` counts what moves."""
     admitted = Admitted()
     view = eligible.view
-    after, groups = _Loads(view), _GroupEvidence(eligible)
+    groups = _GroupEvidence(eligible)
     sources = view.bundles.owners_of(plan.unload_rows)
     for place, (row, source, destination, by) in enumerate(
         zip(
@@ -109,11 +110,11 @@ def _too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int
     if not guards.min_unload_benefit_points:
         return None
     bundles, brokers = view.bundles, view.brokers
-    share_ratio = max(
-        _share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
-        _share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
+    share = max(
+        share_ratio(float(bundles.messages_per_s[row]), float(brokers.messages_per_s[source])),
+        share_ratio(float(bundles.bytes_per_s[row]), float(brokers.bytes_per_s[source])),
     )
-    points = 100.0 * float(brokers.usage_ratio[source]) * share_ratio
+    points = 100.0 * float(brokers.usage_ratio[source]) * share
     if points >= guards.min_unload_benefit_points:
         return None
     return Hold(
@@ -121,40 +122,6 @@ def _too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int
         f"it would lower {brokers.names[source]} by {points:.3g} points, min_unload_benefit_points is "
         f"{guards.min_unload_benefit_points:g}",
     )
-
-
-def _share_ratio(part: float, whole: float) -> float:
-    """A bundle's part of its broker's traffic; averages trail behind, so it may look like more than all of it."""
-    return 1.0 if part >= whole > 0 else part / whole if whole > 0 else float(part > 0)
-
-
-class _Loads:
-    """Traffic of each broker as the round's actions move it."""
-
-    def __init__(self, view: RoundView) -> None:
-        self._view = view
-        self._messages: Floats = view.brokers.messages_per_s.copy()
-        self._volume: Floats = view.brokers.bytes_per_s.copy()
-
-    def move(self, row: int, *, source: int, destination: int) -> dict[str, dict[str, float]]:
-        bundles = self._view.bundles
-        messages, volume = bundles.messages_per_s[row], bundles.bytes_per_s[row]
-        self._add(source, -messages, -volume)
-        expected = {"source": self._load(source)}
-        if destination != NOBODY:
-            self._add(destination, messages, volume)
-            expected["destination"] = self._load(destination)
-        return expected
-
-    def _add(self, broker: int, messages_per_s: float, bytes_per_s: float) -> None:
-        self._messages[broker] = max(0.0, self._messages[broker] + messages_per_s)
-        self._volume[broker] = max(0.0, self._volume[broker] + bytes_per_s)
-
-    def _load(self, broker: int) -> dict[str, float]:
-        return {
-            "messages_per_s": float(self._messages[broker]),
-            "bytes_per_s": float(self._volume[broker]),
-        }
 
 
 def _unload(

@@ -6,7 +6,7 @@ from policies.shedding.contract import Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
 from state.outputs import Output, Unload
-from state.pulsar import splits
+from state.pulsar import drain, splits
 from state.pulsar.closing import Decided
 from state.pulsar.promises import Promised, promised
 from state.pulsar.tables import Loads
@@ -14,7 +14,7 @@ from state.pulsar.tables import Loads
 
 def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, actions: list[Output]) -> None:
     """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
-    unloads, splits_ = decided.admitted.unloads, decided.splits
+    unloads, splits_ = decided.unloads, decided.splits
     made = [
         _decision(
             "unload",
@@ -26,7 +26,8 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
                 float(unload.evidence["bundle_messages_per_s"]), float(unload.evidence["bundle_bytes_per_s"])
             ),
             before=_before(unload, loads),
-            promise=promised(unload, loads),
+            promise=None if unload.policy == drain.POLICY else promised(unload, loads),
+            is_drain=unload.policy == drain.POLICY,
         )
         for action, unload in zip(actions, unloads, strict=False)
     ]
@@ -66,6 +67,7 @@ def _decision(
     traffic: Traffic | None = None,
     before: dict[Side, Traffic] | None = None,
     promise: Promised | None = None,
+    is_drain: bool = False,
 ) -> Decision:
     return Decision(
         id=action.id,
@@ -85,4 +87,5 @@ def _decision(
         dry_run=action.dry_run,
         is_watched=not action.dry_run,
         is_leaving=kind == "unload",
+        is_drain=is_drain,
     )

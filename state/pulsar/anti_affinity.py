@@ -9,6 +9,7 @@ looks at the one that was chosen.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,21 +51,40 @@ class AntiAffinity:
 
     def hold(self, table: Eligible, *, row: int, source: int, destination: int) -> Hold | None:
         """Why an unload of a bundle row would gather a group, if so."""
-        brokers = table.view.brokers.names
         namespace = namespace_of(table.view.bundles.names[row])
         group = self.group_of.get(namespace)
         if group is None or destination == NOBODY:
             return None
-        there, here = (len(self.owned[group, broker] - {namespace}) for broker in (destination, source))
+        here = len(self.owned[group, source] - {namespace})
+        return self._hold(table, namespace, group, table.view.brokers.names[source], here, destination)
+
+    def drain_hold(
+        self, table: Eligible, namespace: str, *, source: str, here: Iterable[str], destination: int
+    ) -> Hold | None:
+        """The same for a bundle of a broker that takes no part, with bundles of the namespaces ``here``."""
+        group = self.group_of.get(namespace)
+        if group is None:
+            return None
+        count = sum(self.group_of.get(each) == group for each in here if each != namespace)
+        return self._hold(table, namespace, group, source, count, destination)
+
+    def _hold(
+        self, table: Eligible, namespace: str, group: str, source: str, here: int, destination: int
+    ) -> Hold | None:
+        there = len(self.owned[group, destination] - {namespace})
         if there <= here:
             return None
         return Hold(
             "anti-affinity",
-            f"{brokers[destination]} owns bundles of {there} other namespaces of anti-affinity group {group}, "
-            f"{brokers[source]} of {here}",
+            f"{table.view.brokers.names[destination]} owns bundles of {there} other namespaces of anti-affinity group {group}, "
+            f"{source} of {here}",
         )
 
     def move(self, table: Eligible, *, row: int, destination: int) -> None:
         """Count an unload that is done; the source may own other bundles of the namespace, so it stays."""
-        if self.group_of and destination != NOBODY:
-            self._add(namespace_of(table.view.bundles.names[row]), destination)
+        if destination != NOBODY:
+            self.move_bundle(table.view.bundles.names[row], destination)
+
+    def move_bundle(self, bundle: str, destination: int) -> None:
+        """The same for a bundle by its name."""
+        self._add(namespace_of(bundle), destination)

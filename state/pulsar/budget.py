@@ -15,9 +15,11 @@ class Budget:
 
     guards: GuardSettings
     hour_count: int
-    """Unloads that the last hour has seen."""
+    """Unloads that the last hour has seen, those that empty brokers left out."""
     leaving: dict[str, set[str]]
     """By broker, bundles that were told to leave it before, and in this round; ``take`` adds to it."""
+    drained_count: int = 0
+    """Unloads of the last hour that empty brokers."""
     round_count: int = 0
     by_broker: Counter[str] = field(default_factory=Counter)
     by_namespace: Counter[str] = field(default_factory=Counter)
@@ -25,28 +27,48 @@ class Budget:
     @staticmethod
     def of(ledger: Ledger, guards: GuardSettings, leaving: dict[str, set[str]], *, end_ms: int) -> "Budget":
         """The budget at the start of a round."""
-        count = ledger.unloads_of_last_hour_count(end_ms=end_ms)
-        return Budget(guards=guards, hour_count=count, leaving=leaving)
+        return Budget(
+            guards=guards,
+            hour_count=ledger.unloads_of_last_hour_count(end_ms=end_ms),
+            drained_count=ledger.drained_in_last_hour_count(end_ms=end_ms),
+            leaving=leaving,
+        )
 
     def take(self, bundle: str, *, broker: str, owned_count: int) -> Hold | None:
         """Spend one unload of ``bundle`` from ``broker``, or say why not. Limits of 0 are off."""
-        namespace = namespace_of(bundle)
         others = self.leaving.get(broker, set()) - {bundle}
         if self.guards.keep_sole_bundle and owned_count - len(others) <= 1:
             more = f" that stays: {len(others)} were told to leave" if others else ""
             return Hold("sole-bundle", f"{broker} owns no other bundle{more}")
+        hold = self._hold(bundle, broker, ("max_unloads_per_hour_count", self.hour_count))
+        if hold is None:
+            self.hour_count += 1
+            self._spend(bundle, broker)
+        return hold
+
+    def drain_hold(self, bundle: str, *, broker: str) -> Hold | None:
+        """Why ``bundle`` may not leave a drained broker now, if so; a drain has an hourly budget of its own."""
+        return self._hold(bundle, broker, ("max_drain_unloads_per_hour_count", self.drained_count))
+
+    def drain(self, bundle: str, *, broker: str) -> None:
+        """Spend one unload of ``bundle`` from a drained broker."""
+        self.drained_count += 1
+        self._spend(bundle, broker)
+
+    def _hold(self, bundle: str, broker: str, hourly: tuple[str, int]) -> Hold | None:
         for name, spent in (
             ("max_unloads_per_round_count", self.round_count),
-            ("max_unloads_per_hour_count", self.hour_count),
+            hourly,
             ("max_unloads_per_broker_count", self.by_broker[broker]),
-            ("max_unloads_per_namespace_count", self.by_namespace[namespace]),
+            ("max_unloads_per_namespace_count", self.by_namespace[namespace_of(bundle)]),
         ):
             limit = getattr(self.guards, name)
             if limit and spent >= limit:
                 return Hold("budget", f"{name} {limit} is spent")
-        self.round_count += 1
-        self.hour_count += 1
-        self.by_broker[broker] += 1
-        self.by_namespace[namespace] += 1
-        self.leaving.setdefault(broker, set()).add(bundle)
         return None
+
+    def _spend(self, bundle: str, broker: str) -> None:
+        self.round_count += 1
+        self.by_broker[broker] += 1
+        self.by_namespace[namespace_of(bundle)] += 1
+        self.leaving.setdefault(broker, set()).add(bundle)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from state.outputs import Unload
 from state.pulsar.actions import Admitted
+from state.pulsar.drain import Drained
 from state.pulsar.shedding import Shed
 from state.pulsar.splits import Splits
 
@@ -17,3 +19,9 @@ class Decided:
     shed: Shed | None = None
     admitted: Admitted = field(default_factory=Admitted)
     splits: Splits | None = None
+    drained: Drained | None = None
+
+    @property
+    def unloads(self) -> list[Unload]:
+        """Those that empty drained brokers, then those of the policy."""
+        return [*(self.drained.unloads if self.drained else ()), *self.admitted.unloads]

@@ -7,7 +7,7 @@ bundles are not, save those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -64,6 +64,8 @@ class Advanced:
     """(owned, 4): traffic of each leading row in the round, as its owner reports it."""
     is_sampled: Bools
     """(owned,): whether that counts in the running averages."""
+    reporting: Collection[str] = ()
+    """Brokers of the round."""
 
     @property
     def owned_count(self) -> int:
@@ -85,6 +87,21 @@ class Advanced:
         names = self.fleet.bundles
         row = bisect_left(names, bundle, start, end)
         return row if row < end and names[row] == bundle else None
+
+    def rows_of(self, broker: str) -> range | None:
+        """Leading rows of the bundles that a broker of the round owns; None for a broker that did not report in it."""
+        if broker not in self.reporting:
+            return None
+        return range(*self._spans.get(broker, (0, 0)))
+
+    def runs_begun_ms(self, broker: str) -> dict[int, int]:
+        """By bundle row, when the unbroken run began in which a broker lists it."""
+        fleet = self.fleet
+        place = fleet.brokers.index(broker)
+        entries = slice(int(fleet.starts[place]), int(fleet.starts[place + 1]))
+        return dict(
+            zip(fleet.listed_rows[entries].tolist(), fleet.run_start_ms[entries].tolist(), strict=True)
+        )
 
     @cached_property
     def _spans(self) -> dict[str, tuple[int, int]]:
@@ -152,7 +169,13 @@ def advance(
     )
     _carry_brokers(before, after, listings, reports, names=names, absent=absent)
     _carry_policies(before, after, reports, max_report_age_ms)
-    return Advanced(fleet=after, counts=listings.counts[rows], reported=reported, is_sampled=is_sampled)
+    return Advanced(
+        fleet=after,
+        counts=listings.counts[rows],
+        reported=reported,
+        is_sampled=is_sampled,
+        reporting=reporting,
+    )
 
 
 def inherit(

@@ -1,9 +1,11 @@
 """What may be touched: every mask of a round is painted here, before the policies look.
 
 A mask only takes candidates away, and says why with a typed reason. A bundle has one reason, also where several hold: a decision in flight
-before one without effect, before a cooldown, before an excluded namespace, before missing samples; what concerns its broker or
-its group comes last.
+before one without effect, before a cooldown, before a namespace that is excluded or under maintenance, before missing samples; what
+concerns its broker or its group comes last.
 """
+
+from collections.abc import Collection
 
 import numpy as np
 
@@ -26,22 +28,39 @@ MASK_REASONS = (
     "other-group",
     "unsettled-broker",
     "own-topics",
+    "maintenance",
 )
 """Why a bundle is not movable, by code; the empty one means it is."""
-OPEN, IN_FLIGHT, COOLDOWN, EXCLUDED_NAMESPACE, NO_SAMPLES, INEFFECTIVE, OTHER_GROUP, UNSETTLED, OWN_TOPICS = (
-    range(len(MASK_REASONS))
-)
+(
+    OPEN,
+    IN_FLIGHT,
+    COOLDOWN,
+    EXCLUDED_NAMESPACE,
+    NO_SAMPLES,
+    INEFFECTIVE,
+    OTHER_GROUP,
+    UNSETTLED,
+    OWN_TOPICS,
+    MAINTENANCE,
+) = range(len(MASK_REASONS))
 
 
 def unload_mask(
-    advanced: Advanced, header: Header, pulsar: PulsarSettings, unsettled: frozenset[str], *, end_ms: int
+    advanced: Advanced,
+    header: Header,
+    pulsar: PulsarSettings,
+    unsettled: frozenset[str],
+    *,
+    end_ms: int,
+    resting: Collection[str] = (),
 ) -> Codes:
     """Code of ``MASK_REASONS`` for an unload of each of the fleet's leading bundles, (owned,).
 
-    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect.
+    A bundle rests after an unload of its own, while a split of it is in flight, and after an action without effect; ``resting``
+    are namespaces under maintenance.
     """
     fleet, count = advanced.fleet, advanced.owned_count
-    codes = _paint("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms)
+    codes = _paint("unload", fleet, fleet.samples[:count], header, pulsar, end_ms=end_ms, resting=resting)
     for reason, rows in (
         (OTHER_GROUP, Groups.of(header.facts).foreign(fleet, count)),
         (OWN_TOPICS, own_topics.carries_own_topics(fleet, count, header.facts)),
@@ -51,11 +70,27 @@ def unload_mask(
     return codes
 
 
-def split_mask(advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int) -> Codes:
+def split_mask(
+    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str] = ()
+) -> Codes:
     """The same for a split: a bundle rests after a split of its own, and while an unload of it is in flight."""
     fleet = advanced.fleet
     samples = fleet.split_samples[: advanced.owned_count]
-    return _paint("split", fleet, samples, header, pulsar, end_ms=end_ms)
+    return _paint("split", fleet, samples, header, pulsar, end_ms=end_ms, resting=resting)
+
+
+def drain_mask(
+    advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str] = ()
+) -> Codes:
+    """The same for an unload that empties its broker: no cooldown holds it, and nothing that concerns its broker or load."""
+    fleet, ledger = advanced.fleet, header.ledger
+    codes = np.full(advanced.owned_count, OPEN, dtype=np.int8)
+    _paint_namespaces(codes, fleet, pulsar, resting)
+    _paint_bundles(
+        codes, fleet, INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)
+    )
+    _paint_bundles(codes, fleet, IN_FLIGHT, ledger.awaited_bundles(end_ms=end_ms))
+    return codes
 
 
 def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> frozenset[str]:
@@ -74,14 +109,18 @@ def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) ->
 
 
 def _paint(
-    kind: ActionKind, fleet: Fleet, samples: Ints, header: Header, pulsar: PulsarSettings, *, end_ms: int
+    kind: ActionKind,
+    fleet: Fleet,
+    samples: Ints,
+    header: Header,
+    pulsar: PulsarSettings,
+    *,
+    end_ms: int,
+    resting: Collection[str],
 ) -> Codes:
     """What holds for any group and broker: samples, namespaces, and the bundle's own decisions."""
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
-    excluded = pulsar.guards.excluded_namespaces
-    if excluded:
-        rows = np.array([name in excluded for name in fleet.namespaces], dtype=np.bool_)
-        codes[rows[fleet.namespace[: len(samples)]]] = EXCLUDED_NAMESPACE
+    _paint_namespaces(codes, fleet, pulsar, resting)
     ledger = header.ledger
     own = ledger.resting(kind, pulsar, end_ms=end_ms)
     other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
@@ -90,10 +129,21 @@ def _paint(
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, own.in_flight | other.in_flight),
     ):
-        if names:
-            bundles = fleet.bundles[: len(samples)]
-            codes[np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))] = reason
+        _paint_bundles(codes, fleet, reason, names)
     return codes
+
+
+def _paint_namespaces(codes: Codes, fleet: Fleet, pulsar: PulsarSettings, resting: Collection[str]) -> None:
+    for reason, named in ((MAINTENANCE, resting), (EXCLUDED_NAMESPACE, pulsar.guards.excluded_namespaces)):
+        if named:
+            rows = np.array([name in named for name in fleet.namespaces], dtype=np.bool_)
+            codes[rows[fleet.namespace[: len(codes)]]] = reason
+
+
+def _paint_bundles(codes: Codes, fleet: Fleet, reason: int, names: Collection[str]) -> None:
+    if names:
+        bundles = fleet.bundles[: len(codes)]
+        codes[np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))] = reason
 
 
 def _owned_by(fleet: Fleet, count: int, brokers: frozenset[str]) -> Bools:

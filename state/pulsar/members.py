@@ -31,15 +31,29 @@ class Calm:
         return self.hold if usage_ratio < self.overloaded_ratio else None
 
 
-def watch(header: Header, before: Fleet, reporting: Collection[str], *, number: int, restarted: bool) -> None:
-    """Remember the change that a round's snapshot shows against the one before it; ``before`` is the fleet ahead of it."""
+def watch(
+    header: Header,
+    before: Fleet,
+    reporting: Collection[str],
+    *,
+    number: int,
+    restarted: bool,
+    apart: Collection[str] = (),
+) -> None:
+    """Remember the change that a round's snapshot shows against the one before it; ``before`` is the fleet ahead of it.
+
+    Brokers under maintenance, ``apart``, come and go without one.
+    """
     if restarted or not before.brokers:
         header.members_change = None
         return
     rounds = before.broker_last_ms // header.length_ms
     last = np.flatnonzero(rounds == rounds.max()).tolist()
     known = {before.brokers[row] for row in last}
-    joined, left = sorted(set(reporting) - known), sorted(known - set(reporting))
+    joined, left = (
+        sorted(set(these) - set(those) - set(apart))
+        for these, those in ((reporting, known), (known, reporting))
+    )
     if joined or left:
         header.members_change = MembersChange(number, join_names(joined), join_names(left))
 

@@ -15,6 +15,7 @@ from state.engine.memory import Header
 from state.engine.summary import findings_section, fit, frame, skipped_after_pause
 from state.outputs import Finding, Output, RoundSummary, Section, ShadowSummary, Split, Unload
 from state.pulsar import (
+    drain,
     effects,
     findings,
     fleet,
@@ -25,8 +26,10 @@ from state.pulsar import (
     shadow,
     splits,
     summary,
+    upkeep,
 )
 from state.pulsar.actions import Admitted, Circumstances, admit
+from state.pulsar.after import After
 from state.pulsar.aftermath import remember
 from state.pulsar.anti_affinity import AntiAffinity
 from state.pulsar.budget import Budget
@@ -64,7 +67,14 @@ def decide(
     if expected:
         listed = set[str]().union(*(waiting.report.bundles for waiting in reports.values()))
         fleet.inherit(before, expected, listed.__contains__)
-    members.watch(header, before, reports, number=closing.number, restarted=closing.restarted)
+    members.watch(
+        header,
+        before,
+        reports,
+        number=closing.number,
+        restarted=closing.restarted,
+        apart=closing.upkeep.apart,
+    )
     advanced = fleet.advance(
         before,
         reports,
@@ -102,8 +112,9 @@ def _decide(
     has_shadow: bool,
 ) -> list[Output]:
     pulsar, ledger = closing.settings.pulsar, header.ledger
-    live = _live(advanced.fleet, closing, pulsar)
-    round_loads = loads(reports, pulsar, end_ms=closing.end_ms)
+    live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
+    round_loads = loads(reports, pulsar, end_ms=closing.end_ms, apart=closing.upkeep.apart)
+    put_back = drain.begin(header, advanced, closing.upkeep)
     effects_found = effects.judge(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
@@ -120,21 +131,21 @@ def _decide(
         Decided(*stopped)
         if stopped
         else _judge(
+            closing,
             circumstances,
             header,
-            counted.table,
+            counted,
             advanced,
             splits.as_in(counted.table, measured, topics),
-            pulsar,
             budget=budget,
         )
     )
     actions = _actions(closing, circumstances, decided)
     remember(ledger, closing, decided, counted.loads, actions)
     if has_shadow:
-        advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.admitted.unloads)
+        advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
-    found = skipped_after_pause(closing)
+    found = skipped_after_pause(closing) + upkeep.of_put_back(put_back)
     found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     promised = promises.summarize(ledger, checked, end_ms=closing.end_ms)
     found += promises.find_failed(promised, pulsar.shedding_policy)
@@ -148,6 +159,7 @@ def _decide(
         actions=[action.id for action in actions],
         promises=promised,
         shadow=counted.shadow,
+        upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains),
     )
     return [*actions, closing.summary(fit(summary_), actions_count=len(actions))]
 
@@ -176,7 +188,9 @@ def _view(
     return eligible(
         round_loads,
         advanced,
-        masks.unload_mask(advanced, header, pulsar, unsettled, end_ms=closing.end_ms),
+        masks.unload_mask(
+            advanced, header, pulsar, unsettled, end_ms=closing.end_ms, resting=closing.upkeep.namespaces
+        ),
         Groups.of(header.facts),
         header.ledger,
         end_ms=closing.end_ms,
@@ -197,7 +211,8 @@ def _counted(
     """None where nothing counts elsewhere."""
     if moved is None:
         return None
-    counted = loads(reports, closing.settings.pulsar, end_ms=closing.end_ms, shadow=moved)
+    pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
+    counted = loads(reports, pulsar, end_ms=closing.end_ms, shadow=moved, apart=apart)
     usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
     if usage is None:  # every broker is excluded, and nothing is decided
         return None
@@ -251,19 +266,21 @@ def _summary(
 
 
 def _judge(
+    closing: Closing,
     circumstances: Circumstances,
     header: Header,
-    table: Eligible,
+    counted: Counted,
     advanced: fleet.Advanced,
     topics: TopicTable,
-    pulsar: PulsarSettings,
     *,
     budget: Budget,
 ) -> Decided:
-    wanted = shed(table, advanced.fleet, pulsar)
+    table, pulsar = counted.table, closing.settings.pulsar
+    wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
     decided = None
     if pulsar.split.enabled:
-        codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms)
+        resting = closing.upkeep.namespaces
+        codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
         decided = splits.decide(
             table,
             advanced,
@@ -274,16 +291,28 @@ def _judge(
             circumstances=circumstances,
             pulsar=pulsar,
         )
+    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
+    scene = drain.Scene(
+        table=table,
+        advanced=advanced,
+        loads=counted.loads,
+        header=header,
+        pulsar=pulsar,
+        upkeep=closing.upkeep,
+    )
+    drained = drain.decide(scene, budget, circumstances, spread, after)
     admitted = admit(
         table,
         wanted.plan,
         budget,
         circumstances,
-        AntiAffinity.of(header.facts, table, advanced.fleet),
+        spread,
+        after,
         split_rows=decided.rows if decided else (),
     )
     settle(wanted, table, advanced.fleet, pulsar, admitted.holds)
-    return Decided("decided", _decision_reason(wanted.plan, admitted, decided), wanted, admitted, decided)
+    reason = _decision_reason(wanted.plan, admitted, decided, drained)
+    return Decided("decided", reason, wanted, admitted, decided, drained)
 
 
 def _circumstances(closing: Closing, header: Header) -> Circumstances:
@@ -305,20 +334,24 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
     )
 
 
-def _decision_reason(plan: SheddingPlan, admitted: Admitted, decided: Splits | None) -> str:
+def _decision_reason(
+    plan: SheddingPlan, admitted: Admitted, decided: Splits | None, drained: drain.Drained
+) -> str:
     fired = plan.examined.counts().get(FIRED, 0)
     held = len(admitted.holds)
     sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    if drained.unloads:
+        sentence += f"; {len(drained.unloads)} unloads empty drained brokers"
     if decided is None:
         return sentence
     return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
 
 
 def _actions(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:
-    """Unloads in the policy's order, then splits in that of the criteria."""
+    """Unloads that empty drained brokers, then those of the policy in its order, then splits in that of the criteria."""
     cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
     typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in decided.admitted.unloads),
+        *((UNLOAD_TYPE, unload) for unload in decided.unloads),
         *((SPLIT_TYPE, cut) for cut in cuts),
     ]
     return [

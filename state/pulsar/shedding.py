@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from policies.columns import Ints
+from policies.placement import least_resource_usage
 from policies.placement.registry import find_placement
 from policies.shedding.contract import (
     ADMITTED,
@@ -72,11 +73,16 @@ class Shed:
         )
 
 
-def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings) -> Shed:
-    """What the policy wants of each group that has a broker in the view, the default one first; never of none."""
+def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bool = False) -> Shed:
+    """What the policy wants of each group that has a broker in the view, the default one first; never of none.
+
+    While brokers are under maintenance or drained (``has_apart``), Pulsar is not left to choose: it does not know of that.
+    """
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [0]
     placement = find_placement(pulsar.placement)
+    if placement is None and has_apart:
+        placement = least_resource_usage.PLACEMENT
     memories = policy_memory.recall(fleet.policies, policy, table.groups, numbers)
     parts = []
     for number, memory in zip(numbers, memories, strict=True):

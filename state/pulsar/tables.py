@@ -53,7 +53,7 @@ class Loads:
     report_age_s: Floats
     """From the report to the end of the round, (n,)."""
     included: Bools
-    """False for excluded brokers: neither paired nor averaged."""
+    """False for brokers that are excluded, under maintenance or drained: neither paired nor averaged."""
 
     def traffic_of(self, broker: str) -> Traffic:
         """Load of a broker that reported. Raises ``ValueError`` for another."""
@@ -103,8 +103,9 @@ def loads(
     *,
     end_ms: int,
     shadow: Shadow | None = None,
+    apart: Collection[str] = (),
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if what it moves had moved."""
+    """Load of each broker of the round; with a shadow, as if what it moves had moved. ``apart`` take no part in balancing."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)
@@ -117,7 +118,7 @@ def loads(
     capacity = capacity_percent(messages, volume, limits)
     percents = np.column_stack([percent(resources[:, :, 0], resources[:, :, 1]), capacity])
     measured = np.column_stack([resources[:, :, 1] > 0, (limits[0] > 0) | (limits[1] > 0)])
-    excluded = set(settings.guards.excluded_brokers)
+    excluded = {*settings.guards.excluded_brokers, *apart}
     return Loads(
         names=names,
         percents=percents,

@@ -17,7 +17,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             5 the cluster, its topics or the checkpoint do not allow a start,
               or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
-            7 a control event was written, and no round obeyed it while --wait waited
+            7 what was asked for was written, and no round obeyed it while --wait waited, or a drain cannot end
 """
 
 
@@ -64,6 +64,12 @@ def _doctor() -> click.Command:
     return doctor_command
 
 
+def _drain() -> click.Command:
+    from streaming.cli.upkeep import drain_command
+
+    return drain_command
+
+
 def _execute() -> click.Command:
     from streaming.cli.execute import execute_command
 
@@ -80,6 +86,12 @@ def _forget() -> click.Command:
     from streaming.cli.control import forget_command
 
     return forget_command
+
+
+def _maintenance() -> click.Command:
+    from streaming.cli.upkeep import maintenance_command
+
+    return maintenance_command
 
 
 def _mode() -> click.Command:
@@ -173,9 +185,11 @@ _PLACES = {
     "config": _Place(_config, "Show the settings in force, each with its source."),
     "control": _Place(_control, "See and take back what operators have asked for."),
     "doctor": _Place(_doctor, "Look at everything a person would, and say what is wrong."),
+    "drain": _Place(_drain, "Empty a broker, and keep it empty."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
+    "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),

@@ -17,7 +17,7 @@ from streaming.cli.forms import format_option, render
 from streaming.cli.options import Duration, example
 from streaming.operators import overlay
 from streaming.operators.acknowledged import wait_until_obeyed
-from streaming.operators.control_topic import ControlTopic, check_written, clusters_heard_of
+from streaming.operators.control_topic import ControlTopic, Heard, check_written, clusters_heard_of
 from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
 from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
 from streaming.process.exits import Refused, WrongUse
@@ -34,7 +34,7 @@ _LIVE_S = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class Target:
     """Which clusters, by the options."""
 
     settings: Settings
@@ -44,7 +44,7 @@ class _Target:
     """Whether clusters may be named that nobody has heard of."""
 
 
-def _targets(command: Callable[..., None]) -> Callable[..., None]:
+def targets(command: Callable[..., None]) -> Callable[..., None]:
     """The options that choose clusters."""
     for option in (
         click.option("--all", "every", is_flag=True, help="Every cluster heard of in the last day or named."),
@@ -56,17 +56,24 @@ def _targets(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class Request:
     """What all commands that write a control event are told."""
 
-    target: _Target
+    target: Target
     why: str
     who: str | None
     wait: bool
 
+    @property
+    def asker(self) -> Asker:
+        """Who asks, and why. Raises ``click.BadParameter`` without a reason."""
+        if not self.why.strip():
+            raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
+        return Asker(who=self.who or getpass.getuser(), why=self.why.strip())
 
-def _requesting(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that writes a control event; it has them as a ``_Request``."""
+
+def requesting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that writes a control event; it has them as a ``Request``."""
 
     @wraps(command)
     def run(
@@ -80,8 +87,8 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         wait: bool,
         **others: Any,
     ) -> None:
-        target = _Target(settings=settings, clusters=clusters, every=every, force=force)
-        command(_Request(target=target, why=why, who=who, wait=wait), **others)
+        target = Target(settings=settings, clusters=clusters, every=every, force=force)
+        command(Request(target=target, why=why, who=who, wait=wait), **others)
 
     decorated: Callable[..., None] = run
     for option in (
@@ -95,7 +102,7 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--wait", is_flag=True, help="Until a round obeys it; ends with 7 where none does in time."
         ),
-        _targets,
+        targets,
     ):
         decorated = option(decorated)
     return decorated
@@ -108,37 +115,37 @@ def _requesting(command: Callable[..., None]) -> Callable[..., None]:
     type=Duration(),
     help="End the pause by itself after so long, such as 90s, 30m, 2h or 1h30m; else `resume` ends it.",
 )
-@_requesting
-def pause_command(request: _Request, duration: timedelta | None) -> None:
+@requesting
+def pause_command(request: Request, duration: timedelta | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    _change(request, overlay.pause_edit(None if duration is None else datetime.now(UTC) + duration))
+    change(request, overlay.pause_edit(None if duration is None else datetime.now(UTC) + duration))
 
 
 @click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
-@_requesting
-def resume_command(request: _Request) -> None:
+@requesting
+def resume_command(request: Request) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
-    _change(request, overlay.resume_edit(datetime.now(UTC)))
+    change(request, overlay.resume_edit(datetime.now(UTC)))
 
 
 @click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
-@_requesting
-def forget_command(request: _Request) -> None:
+@requesting
+def forget_command(request: Request) -> None:
     """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
     A cluster that is gone leaves no memory behind. Take a Kafka throttle off before: nobody remembers that it is ours.
     """
     if request.target.every:
         raise click.UsageError("name what to forget: --cluster NAME (once or more)")
-    _change(request, overlay.forgotten())
+    change(request, overlay.forgotten())
 
 
 @click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
-@_requesting
-def mode_command(request: _Request, mode: str) -> None:
+@requesting
+def mode_command(request: Request, mode: str) -> None:
     """Let a cluster act or only show; `configured` is what controller.mode says."""
-    _change(request, overlay.with_mode(mode))
+    change(request, overlay.with_mode(mode))
 
 
 @click.group("policy")
@@ -151,10 +158,10 @@ def policy_command() -> None:
     epilog=example('trimtab policy set --cluster east-1 --why "calmer" pulsar.avg_shedder.low_hit_count=12'),
 )
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
-@_requesting
-def set_command(request: _Request, assignments: tuple[str, ...]) -> None:
+@requesting
+def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    _change(request, _check(lambda: overlay.with_settings(assignments)))
+    change(request, check(lambda: overlay.with_settings(assignments)))
 
 
 @policy_command.command(
@@ -164,23 +171,23 @@ def set_command(request: _Request, assignments: tuple[str, ...]) -> None:
     ),
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
-@_requesting
-def unset_command(request: _Request, keys: tuple[str, ...]) -> None:
+@requesting
+def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: the file's hold again."""
-    _change(request, _check(lambda: overlay.without_settings(keys)))
+    change(request, check(lambda: overlay.without_settings(keys)))
 
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
-@_targets
+@targets
 @format_option("JSON and YAML are a list with an object a cluster.")
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
     """What the newest control event of a cluster says, who wrote it and why."""
-    target = _Target(settings=settings, clusters=clusters, every=every)
-    heard = _heard_of(target, settings)
+    target = Target(settings=settings, clusters=clusters, every=every)
+    heard = heard_of(target, settings)
     stands = overlay.standing(
         ControlTopic(settings).read(), ClusterSettingsSource(settings), _known_systems(heard or {})
     )
-    names = _clusters(target, settings, stands, heard)
+    names = clusters_of(target, settings, stands, heard)
     _show({name: stands.get(name, Standing()) for name in names}, form)
 
 
@@ -212,32 +219,37 @@ def list_command(settings: Settings, form: str) -> None:
 @control_command.command(
     "delete", epilog=example('trimtab control delete --cluster est-1 --why "a misspelt name"')
 )
-@_requesting
-def delete_command(request: _Request) -> None:
+@requesting
+def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and is listed no more."""
     if request.target.every:
         raise click.UsageError("name what to take back: --cluster NAME (once or more)")
-    _change(request, overlay.as_configured())
+    change(request, overlay.as_configured())
 
 
-def _change(request: _Request, edit: Edit) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What was written for a cluster, and what is known of it."""
+
+    event: Planned
+    heard: Heard | None
+
+
+def change(request: Request, edit: Edit) -> list[Changed]:
     """Read what stands, write the change for each cluster, read it back, say what holds from when, and wait if asked to."""
-    target = request.target
-    if not request.why.strip():
-        raise click.BadParameter("say why: it is shown in every round summary", param_hint="--why")
+    target, asker = request.target, request.asker
     settings = target.settings
-    topic, heard = ControlTopic(settings), _heard_of(target, settings)
+    topic, heard = ControlTopic(settings), heard_of(target, settings)
     before = topic.read()
     source, systems = ClusterSettingsSource(settings), _known_systems(heard or {})
     stands = overlay.standing(before, source, systems)
-    asker = Asker(who=request.who or getpass.getuser(), why=request.why.strip())
     now_ms = round(time.time() * 1000)
     plan = partial(
         overlay.plan, edit=edit, asker=asker, settings=source, now_ms=now_ms, nonce=uuid4().hex[:8]
     )
     events = [
-        _check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
-        for cluster in _clusters(target, settings, stands, heard)
+        check(partial(plan, cluster, stands=stands.get(cluster, Standing()), system=systems.get(cluster)))
+        for cluster in clusters_of(target, settings, stands, heard)
     ]
     _write(topic, events, before)
     for event in events:
@@ -252,6 +264,7 @@ def _change(request: _Request, edit: Edit) -> None:
         for obeyed in wait_until_obeyed(settings, events):
             data = obeyed.data
             click.echo(f"{obeyed.cluster}: obeyed since round {data.round}, which ended at {data.end}")
+    return [Changed(event=event, heard=(heard or {}).get(event.cluster)) for event in events]
 
 
 def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.ControlRecord]) -> None:
@@ -262,18 +275,18 @@ def _write(topic: ControlTopic, events: list[Planned], before: list[overlay.Cont
 Result = TypeVar("Result")
 
 
-def _check(make: Callable[[], Result]) -> Result:
+def check(make: Callable[[], Result]) -> Result:
     try:
         return make()
     except BadChange as error:
         raise WrongUse(str(error)) from error
 
 
-def _clusters(
-    target: _Target,
+def clusters_of(
+    target: Target,
     settings: Settings,
     stands: Mapping[str, Standing],
-    heard: Mapping[str, System | None] | None,
+    heard: Mapping[str, Heard | None] | None,
 ) -> list[str]:
     """The clusters meant, ascending; raises ``WrongUse`` for a named one that nobody has heard of, unless forced."""
     named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
@@ -289,7 +302,7 @@ def _clusters(
     return sorted(set(target.clusters))
 
 
-def _check_names(target: _Target) -> None:
+def _check_names(target: Target) -> None:
     if target.every == bool(target.clusters):
         raise click.UsageError("say either --cluster NAME (once or more) or --all")
     for name in target.clusters:
@@ -297,7 +310,7 @@ def _check_names(target: _Target) -> None:
             raise click.BadParameter(f"{name!r}: a cluster's name is 1 to 100 of A-Z a-z 0-9 . _ -")
 
 
-def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None] | None:
+def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | None:
     """Clusters on the audit topic, and what kind each is; None where it cannot be read.
 
     For named clusters it only tells whether they are misspelt and how long their rounds are, so that holds up no pause.
@@ -316,9 +329,9 @@ def _heard_of(target: _Target, settings: Settings) -> dict[str, System | None] |
         return None
 
 
-def _known_systems(heard: Mapping[str, System | None]) -> dict[str, System]:
+def _known_systems(heard: Mapping[str, Heard | None]) -> dict[str, System]:
     """Those of which it is known."""
-    return {cluster: system for cluster, system in heard.items() if system is not None}
+    return {cluster: each.system for cluster, each in heard.items() if each is not None}
 
 
 def _require_known(clusters: Iterable[str], known: set[str]) -> None:

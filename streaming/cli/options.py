@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,22 @@ class Duration(click.ParamType[timedelta]):
         if not timedelta() < span <= self._MOST:
             self.fail(f"{text!r}: expected more than nothing and at most {self._MOST.days}d", param, ctx)
         return span
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment as RFC 3339 writes it, with its offset: ``2026-11-25T06:00:00Z``."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Raises ``click.BadParameter``."""
+        try:
+            moment = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            self.fail(f"{value!r}: expected RFC 3339, such as 2026-11-25T06:00:00Z", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no offset: add Z for UTC", param, ctx)
+        return moment.astimezone(UTC)
 
 
 def input_option(help_: str) -> Option:

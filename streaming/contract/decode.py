@@ -24,6 +24,7 @@ from state.events import (
     TopicStats,
 )
 from state.outputs import rfc3339
+from state.upkeep import Spell, Upkeep
 from streaming.contract.diagnose import diagnose
 from streaming.contract.kafka import BadReport, broker_logs, moves_report
 from streaming.contract.messages import (
@@ -40,6 +41,7 @@ from streaming.contract.messages import (
     Message,
     PulsarClusterMessage,
     PulsarMessage,
+    SpellData,
     TickMessage,
     TopicStatsMessage,
 )
@@ -166,6 +168,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 resumed_ms=_resumed_ms(overlay, time_ms),
                 until_ms=_until_ms(overlay),
                 forget=overlay.forget,
+                upkeep=_upkeep(overlay),
             )
 
 
@@ -212,6 +215,31 @@ def _until_ms(overlay: ControlData) -> int | None:
         return None
     _check_time("until", overlay.until, reason="bad-data")
     return to_ms(overlay.until)
+
+
+def _upkeep(overlay: ControlData) -> Upkeep:
+    return Upkeep(
+        *(
+            {name: _spell(f"{what} {name[:SHOWN_CHARACTERS]}", each) for name, each in sorted(spells.items())}
+            for what, spells in (
+                ("maintenance_brokers", overlay.maintenance_brokers),
+                ("maintenance_namespaces", overlay.maintenance_namespaces),
+                ("drained_brokers", overlay.drained_brokers),
+            )
+        )
+    )
+
+
+def _spell(name: str, spell: SpellData) -> Spell:
+    _check_time(f"since of {name}", spell.since, reason="bad-data")
+    if spell.until is not None:
+        _check_time(f"until of {name}", spell.until, reason="bad-data")
+    return Spell(
+        since_ms=to_ms(spell.since),
+        until_ms=None if spell.until is None else to_ms(spell.until),
+        who=(spell.who or "")[:MAX_REMARK_CHARACTERS],
+        why=(spell.why or "")[:MAX_REMARK_CHARACTERS],
+    )
 
 
 def _kafka_event(

@@ -149,6 +149,18 @@ OLDEST_REPORT_AGE = _gauge(
 )
 DRY_RUN = _gauge("dry_run", "1 while decisions go to the dry-run topic.", "cluster")
 PAUSED = _gauge("paused", "1 while a control event holds all actions.", "cluster")
+UPKEEP = _gauge(
+    "maintenance",
+    "Brokers and namespaces under maintenance, and brokers that are drained, in the last round.",
+    "cluster",
+    "kind",
+)
+DRAIN_BUNDLES_LEFT = _gauge(
+    "drain_bundles_left",
+    "Bundles at drained brokers in the last round, by what becomes of them: `acted` leave, the others stay for that reason.",
+    "cluster",
+    "outcome",
+)
 FAILING = _gauge(
     "failing",
     "1 while all unloads, or all splits, are held because too many of the last ones failed or had no effect.",

@@ -207,6 +207,23 @@ class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
     """Traffic of trimtab's own topics, by bundle and topic; empty where they are not on this cluster."""
 
 
+class SpellData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Since when, until when and why a broker or namespace is under maintenance, or a broker is drained."""
+
+    since: Time
+    """When it was asked for."""
+    until: Time | None = None
+    """When it ends by itself: it holds the rounds that begin before, and executors until then. Null: a person ends it."""
+    who: str | None = None
+    """Who asked for it."""
+    why: str | None = None
+    """For which reason."""
+
+    def holds_at(self, now: datetime) -> bool:
+        """Whether it holds then."""
+        return self.until is None or now < self.until
+
+
 class ControlData(msgspec.Struct, frozen=True):
     """The whole overlay of one cluster; a newer event replaces it whole."""
 
@@ -228,6 +245,12 @@ class ControlData(msgspec.Struct, frozen=True):
     forget: bool = False
     """Begin anew with the cluster's memory: with the first round the event holds for, or at once where the cluster has been
     silent for longer than `max_report_age_s`. The rest of the event holds as ever; later events do not repeat it."""
+    maintenance_brokers: dict[Text, SpellData] = {}
+    """By broker id, brokers under maintenance: neither source nor destination, and not missed. Of a Pulsar cluster; so for the next two."""
+    maintenance_namespaces: dict[Text, SpellData] = {}
+    """By `tenant/namespace`, namespaces under maintenance: their bundles stay where they are."""
+    drained_brokers: dict[Text, SpellData] = {}
+    """By broker id, brokers that are emptied, and as under maintenance when they are empty."""
 
     def is_paused_at(self, now: datetime) -> bool:
         """Whether nothing may be carried out then."""

@@ -25,6 +25,7 @@ from streaming.controller.effect_metrics import EffectMetrics
 from streaming.controller.followup import Repeat, Source
 from streaming.controller.published import Published
 from streaming.controller.throttle_metrics import ThrottleGauges
+from streaming.controller.upkeep_metrics import UpkeepGauges
 from streaming.intake.observation import EventObservation, EventResult
 from streaming.process import instruments
 
@@ -98,6 +99,7 @@ class Metrics:
         self._dry_run = self._gauge(families.DRY_RUN)
         self._paused = self._gauge(families.PAUSED)
         self._failing = self._gauge(families.FAILING)
+        self._upkeep = UpkeepGauges(self._gauge)
         self._round_end = self._gauge(families.LAST_ROUND_END)
         self._round_length = self._gauge(families.ROUND_LENGTH)
         self._throttles = ThrottleGauges(self._gauge)
@@ -191,6 +193,8 @@ class Metrics:
         self._failing.labels(cluster).set(
             (observed.failing_since or observed.splits_failing_since) is not None
         )
+        if observed.system == "pulsar":
+            self._upkeep.show(cluster, observed.upkeep)
         self._round_end.labels(cluster).set(end_s)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
         self._round_length.labels(cluster).set(end_s / (observed.round + 1))

@@ -11,7 +11,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import Time, type_of
 from streaming.contract.published import ThrottleMessage
-from streaming.executor.orders import BadOrder, epoch_of
+from streaming.executor.orders import BadOrder, Concerns, epoch_of
 
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
 """At 0 nothing would ever move, and Kafka takes it."""
@@ -86,6 +86,11 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> Literal["throttle"]:
         return "throttle"
+
+    @property
+    def concerns(self) -> Concerns:
+        """It moves nothing."""
+        return Concerns()
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"

@@ -33,6 +33,7 @@ SkipReason = Literal[
     "old-epoch",
     "expired",
     "paused",
+    "maintenance",
     "bundle-gone",
     "namespace-gone",
     "owner-changed",
@@ -104,6 +105,15 @@ class Order:
     def kind(self) -> Literal["unload", "split"]:
         return "unload" if isinstance(self.action, UnloadOrder) else "split"
 
+    @property
+    def concerns(self) -> "Concerns":
+        """Its brokers and namespace."""
+        return Concerns(
+            source=self.action.precondition.owner,
+            destination=self.action.destination_broker if isinstance(self.action, UnloadOrder) else None,
+            namespace=self.bundle.namespace,
+        )
+
     def __str__(self) -> str:
         return f"{self.kind} of {self.bundle} ({self.id})"
 
@@ -151,6 +161,15 @@ class Expiring(Protocol):
     def dry_run(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concerns:
+    """What an action moves, from where and to where, so far as it says."""
+
+    source: str | None = None
+    destination: str | None = None
+    namespace: str | None = None
+
+
 class Gated(Protocol):
     """An order of any kind; as a string it says what it is, for the log."""
 
@@ -164,6 +183,8 @@ class Gated(Protocol):
     def epoch(self) -> int | None: ...
     @property
     def action(self) -> Expiring: ...
+    @property
+    def concerns(self) -> "Concerns": ...
 
 
 def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: datetime) -> Skip | None:
@@ -180,7 +201,7 @@ def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: date
     if now >= order.action.expires_at:
         age_s = (now - order.action.expires_at).total_seconds()
         return Skip("expired", f"it expired {age_s:.0f} s ago, at {order.action.expires_at.isoformat()}")
-    return _skip_if_held(control, now)
+    return _skip_if_held(control, now) or _skip_if_under_maintenance(order, control, now)
 
 
 def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
@@ -192,4 +213,22 @@ def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
         return Skip("paused", f"the cluster is paused {by}")
     if control.mode == "dry-run":
         return Skip("paused", f"the cluster was set to dry-run {by}")
+    return None
+
+
+def _skip_if_under_maintenance(order: Gated, control: ControlData | None, now: datetime) -> Skip | None:
+    """So are maintenance and drains: nothing goes to such a broker, and what is under maintenance is not touched."""
+    if control is None:
+        return None
+    found = order.concerns
+    for name, spells, state in (
+        (found.destination, control.drained_brokers, "drained"),
+        (found.destination, control.maintenance_brokers, "under maintenance"),
+        (found.source, control.maintenance_brokers, "under maintenance"),
+        (found.namespace, control.maintenance_namespaces, "under maintenance"),
+    ):
+        spell = None if name is None else spells.get(name)
+        if spell is not None and spell.holds_at(now):
+            by = f"by {spell.who or 'somebody'}: {spell.why or 'no reason given'}"
+            return Skip("maintenance", f"{name} is {state} {by}")
     return None

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from state.events import System
+from state.settings import Mode
 from streaming.contract.envelope import ReadEnvelope
 from streaming.operators.overlay import ControlRecord, Planned
 from streaming.process.exits import Refused
@@ -16,7 +17,7 @@ from streaming.settings import Settings
 from streaming.systems.append import append_to_input
 from streaming.systems.reading import input_reader, output_reader
 
-__all__ = ["ControlTopic", "check_written", "clusters_heard_of"]
+__all__ = ["ControlTopic", "Heard", "check_written", "clusters_heard_of"]
 
 
 class ControlTopic:
@@ -63,21 +64,33 @@ def check_written(
             )
 
 
-def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, System | None]:
-    """Clusters with a round summary since then, with what kind of cluster each is as the newest one says."""
-    with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
-        return {record.key.decode(): _system(record.value) for record in reader.to_end() if record.key}
+class Heard(msgspec.Struct, frozen=True):
+    """What the newest summary of a cluster says of it."""
 
-
-class _Summary(msgspec.Struct, frozen=True):
     system: System
+    mode: Mode
+    brokers_reporting: list[str] = []
+    brokers_reporting_count: int = 0
+
+    def has_not(self, broker: str) -> bool:
+        """Whether a broker is known not to have reported; only the first hundred are named."""
+        return (
+            len(self.brokers_reporting) == self.brokers_reporting_count
+            and broker not in self.brokers_reporting
+        )
 
 
-_summaries = msgspec.json.Decoder(ReadEnvelope[_Summary])
+def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, Heard | None]:
+    """Clusters with a round summary since then, with what the newest one says; None where nobody can read it."""
+    with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
+        return {record.key.decode(): _heard(record.value) for record in reader.to_end() if record.key}
 
 
-def _system(value: bytes | None) -> System | None:
+_summaries = msgspec.json.Decoder(ReadEnvelope[Heard])
+
+
+def _heard(value: bytes | None) -> Heard | None:
     try:
-        return _summaries.decode(value or b"").data.system
+        return _summaries.decode(value or b"").data
     except msgspec.MsgspecError:  # somebody else's record tells that there is such a cluster, and no more
         return None

@@ -18,9 +18,10 @@ from state.engine.control import first_round
 from state.events import Control, System
 from state.outputs import rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource
-from state.systems import rounds_of
+from state.systems import refuse_upkeep, rounds_of
+from state.upkeep import Spell
 from streaming.contract.decode import decode, to_ms
-from streaming.contract.messages import ControlData, ControlMessage, type_of
+from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
 from streaming.settings.catalog import values
 from streaming.settings.effective import toml_value
 from streaming.settings.errors import dotted
@@ -59,23 +60,47 @@ class Standing:
         if self.event is None:
             return ControlData()
         event = self.event
+        upkeep = event.upkeep
         return ControlData(
             paused=event.paused,
             mode=event.mode,
             settings=msgspec.json.decode(event.overlay),
             who=event.who,
             why=event.why,
-            resumed_at=None
-            if event.resumed_ms is None
-            else datetime.fromtimestamp(event.resumed_ms / 1000, UTC),
-            until=None if event.until_ms is None else datetime.fromtimestamp(event.until_ms / 1000, UTC),
+            resumed_at=None if event.resumed_ms is None else moment_of(event.resumed_ms),
+            until=None if event.until_ms is None else moment_of(event.until_ms),
+            maintenance_brokers=_spells(upkeep.brokers),
+            maintenance_namespaces=_spells(upkeep.namespaces),
+            drained_brokers=_spells(upkeep.drains),
         )
 
     @property
     def is_as_configured(self) -> bool:
         """Whether nothing of it differs from what the settings file says."""
         overlay = self.overlay
-        return not (overlay.paused or overlay.mode or overlay.settings)
+        return not (overlay.paused or overlay.mode or overlay.settings or self.has_upkeep)
+
+    @property
+    def has_upkeep(self) -> bool:
+        """Whether anything is under maintenance, or drained."""
+        return self.event is not None and bool(self.event.upkeep)
+
+
+def moment_of(time_ms: int) -> datetime:
+    """A time in milliseconds since the epoch."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _spells(spells: Mapping[str, Spell]) -> dict[str, SpellData]:
+    return {
+        name: SpellData(
+            since=moment_of(each.since_ms),
+            until=None if each.until_ms is None else moment_of(each.until_ms),
+            who=each.who,
+            why=each.why,
+        )
+        for name, each in spells.items()
+    }
 
 
 def standing(
@@ -109,7 +134,8 @@ def _refusal(cluster: str, event: Control, settings: SettingsSource, system: Sys
         settings.overlaid(cluster, event.overlay)
     except OverlayError as error:
         return f"{event.id} of {rfc3339(event.time_ms)} has settings that do not fit: {error}"
-    return None
+    wrong = refuse_upkeep(event, system)
+    return None if wrong is None else f"{event.id} of {rfc3339(event.time_ms)}: {wrong.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,16 +182,16 @@ def plan(
 
     Its time is after that of what stands, so that it is the newer one whatever clock wrote the other.
     """
-    before = _without_ended_pause(stands.overlay, now_ms)
+    before = _without_ended(stands.overlay, now_ms)
     after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
     _require_own_settings(cluster, system, before, after)
+    _require_pulsar(cluster, system, after)
     old = _in_force(cluster, before, settings)
     new = _in_force(cluster, after, settings)
     time_ms = now_ms if stands.event is None else max(now_ms, stands.event.time_ms + 1)
     rounds = rounds_of(system, settings.base(cluster))
     number = first_round(time_ms, lateness_ms=rounds.lateness_ms, length_ms=rounds.length_ms)
-    if after.until != before.until:
-        _require_lasting(cluster, after, since_ms=number * rounds.length_ms)
+    _require_lasting(cluster, before, after, since_ms=number * rounds.length_ms)
     event_id = f"control/{rfc3339(time_ms)}/{nonce}"
     return Planned(
         cluster=cluster,
@@ -193,20 +219,52 @@ def _require_own_settings(
             )
 
 
-def _without_ended_pause(data: ControlData, now_ms: int) -> ControlData:
-    """A pause that has ended by itself is not carried on."""
-    if data.until is None or to_ms(data.until) > now_ms:
-        return data
-    return msgspec.structs.replace(data, paused=False, until=None)
-
-
-def _require_lasting(cluster: str, after: ControlData, *, since_ms: int) -> None:
-    """A pause that is over before a round can obey it would pause nothing."""
-    if after.until is not None and to_ms(after.until) <= since_ms:
+def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> None:
+    """Trimtab moves nothing on a Kafka cluster, so nothing of it can be left alone or emptied."""
+    found = dict(upkeep_of(after))
+    if system == "kafka" and found:
+        names = ", ".join(f"{what} {name}" for what, name in found)
         raise BadChange(
-            f"{cluster}: the pause would end at {rfc3339(to_ms(after.until))}, and the first round that can obey it begins at "
-            f"{rfc3339(since_ms)}: pause for longer"
+            f"{cluster} is a Kafka cluster, where trimtab paces reassignments and moves nothing: {names} cannot be put under "
+            "maintenance or drained; use kafka-reassign-partitions"
         )
+
+
+def upkeep_of(data: ControlData) -> Iterator[tuple[tuple[str, str], SpellData]]:
+    """All that is under maintenance or drained: what it is and its name, since when and why."""
+    for what, spells in (
+        ("maintenance of broker", data.maintenance_brokers),
+        ("maintenance of namespace", data.maintenance_namespaces),
+        ("drain of broker", data.drained_brokers),
+    ):
+        for name, each in sorted(spells.items()):
+            yield (what, name), each
+
+
+def _without_ended(data: ControlData, now_ms: int) -> ControlData:
+    """What has ended by itself is not carried on."""
+    now = moment_of(now_ms)
+    if data.until is not None and data.until <= now:
+        data = msgspec.structs.replace(data, paused=False, until=None)
+    fields = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
+    kept = {
+        field: {name: each for name, each in getattr(data, field).items() if each.holds_at(now)}
+        for field in fields
+    }
+    return msgspec.structs.replace(data, **kept)
+
+
+def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
+    """What is over before a round can obey it would hold nothing."""
+    known = dict(upkeep_of(before))
+    ends = {} if after.until == before.until else {"pause": after.until}
+    ends |= {" ".join(key): each.until for key, each in upkeep_of(after) if each != known.get(key)}
+    for what, until in ends.items():
+        if until is not None and to_ms(until) <= since_ms:
+            raise BadChange(
+                f"{cluster}: the {what} would end at {rfc3339(to_ms(until))}, and the first round that can obey it begins at "
+                f"{rfc3339(since_ms)}: let it last longer"
+            )
 
 
 def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> ClusterSettings:
@@ -227,8 +285,8 @@ def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes
         data=data,
     )
     event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
-    for name, unset in (("forget", False), ("until", None)):
-        if event["data"][name] is unset:
+    for name in ("forget", "until", "maintenance_brokers", "maintenance_namespaces", "drained_brokers"):
+        if not event["data"][name]:
             del event["data"][name]
     assert event["type"] == type_of(ControlMessage)
     return msgspec.json.encode({name: value for name, value in event.items() if value is not None})

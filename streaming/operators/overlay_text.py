@@ -8,6 +8,7 @@ from state.outputs import rfc3339
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData
 from streaming.operators.overlay import Planned, Standing, encode_change
+from streaming.operators.upkeep import change_lines, standing_lines
 
 
 def change_text(event: Planned) -> str:
@@ -17,6 +18,7 @@ def change_text(event: Planned) -> str:
         _line("paused", _pause(before), _pause(after)),
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
         *(f"  {change}" for change in event.changes),
+        *change_lines(before, after),
         *_describe_resume(before, after),
         *(["  forgotten: what is remembered of it; at once if it is silent"] if after.forget else []),
     ]
@@ -52,7 +54,7 @@ def overlay_text(cluster: str, stands: Standing) -> str:
     head = (
         f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
     )
-    lines += [f"  paused: {_pause(data)}", f"  mode: {data.mode or 'as configured'}"]
+    lines += [f"  paused: {_pause(data)}", f"  mode: {data.mode or 'as configured'}", *standing_lines(data)]
     return "".join(f"{line}\n" for line in [head, *lines, *(f"  {each}" for each in settings)])
 
 

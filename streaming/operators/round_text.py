@@ -7,6 +7,7 @@ from typing import TypeVar
 from state.outputs import CandidateRow, ExaminedRow, RoundSummary, Section, SplitRow
 from streaming.operators.round_events import Rejected, Round
 from streaming.operators.text import counts_text, table_lines, value_text
+from streaming.operators.upkeep import upkeep_lines
 
 RowT = TypeVar("RowT")
 BundleRowT = TypeVar("BundleRowT", CandidateRow, SplitRow)
@@ -103,6 +104,9 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
             data.judged,
             lambda row: (f"{row.kind} {row.bundle}", row.outcome, row.id),
         )
+    upkeep = list(upkeep_lines(data.upkeep))
+    if upkeep:
+        yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))
     if data.findings.count:
         yield from _section("Findings", data.findings, lambda each: (each.kind, each.subject, each.advice))
 

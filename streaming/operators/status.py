@@ -13,6 +13,7 @@ from state.outputs import (
     InFlightRow,
     OtherBalancers,
     ShadowSummary,
+    UpkeepSummary,
     UsageSummary,
 )
 from state.throttle_outputs import ThrottleSummary
@@ -20,6 +21,7 @@ from streaming.operators.beats import Running
 from streaming.operators.round_events import Round
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, table_lines, value_text
+from streaming.operators.upkeep import upkeep_lines
 from streaming.settings.effective import toml_value
 
 NEAREST_COUNT = 5
@@ -75,6 +77,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     throttle: ThrottleSummary | None
     shadow: ShadowSummary | None
     """What a dry-run counts as moved."""
+    upkeep: UpkeepSummary | None
+    """What is under maintenance and drained."""
 
 
 def status_of(
@@ -128,6 +132,7 @@ def status_of(
         findings=data.findings.heaviest,
         throttle=data.throttle,
         shadow=data.shadow,
+        upkeep=data.upkeep,
     )
 
 
@@ -150,6 +155,7 @@ def status_text(status: ClusterStatus) -> str:
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in status.in_flight],
         ),
         *_shadow(status.shadow),
+        *_named("upkeep", list(upkeep_lines(status.upkeep))),
         *_failing(status),
         *_named("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
         *_throttle(status.throttle),

@@ -34,6 +34,7 @@ from state.events import (
 from state.facts import Facts, Isolation
 from state.outputs import Output
 from state.settings import SettingsSource
+from state.upkeep import NOTHING, Spell, Upkeep
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
 
@@ -127,6 +128,7 @@ def overlay(
     mode: Any = None,
     settings: object = None,
     resumed_s: float | None = None,
+    upkeep: Upkeep = NOTHING,
 ) -> Control:
     return Control(
         id=f"control/{time_s:g}/{paused}/{mode}",
@@ -137,6 +139,7 @@ def overlay(
         who="ann",
         why="a test",
         resumed_ms=None if resumed_s is None else round(resumed_s * 1000),
+        upkeep=upkeep,
     )
 
 
@@ -252,6 +255,19 @@ _OVERLAYS = [
 ]
 
 
+def _random_upkeep(random: Random, time_s: float) -> Upkeep:
+    if random.random() < 0.85:
+        return NOTHING
+    first, second = random.sample(BROKERS, 2)
+    since_ms = round(time_s * 1000)
+    ends = Spell(since_ms, since_ms + 40_000, "ann", "a test")
+    return Upkeep(
+        brokers=random.choice([{}, {first: ends}]),
+        namespaces=random.choice([{}, {"t/a": ends}]),
+        drains=random.choice([{}, {second: Spell(since_ms, None, "ann", "a test")}]),
+    )
+
+
 def _random_other(random: Random) -> Event:
     time_s = random.randrange(180) / 2
     kind = random.randrange(4)
@@ -286,6 +302,7 @@ def _random_other(random: Random) -> Event:
         mode=random.choice([None, "dry-run", "act"]),
         settings=random.choice(_OVERLAYS),
         resumed_s=random.choice([None, time_s]),
+        upkeep=_random_upkeep(random, time_s),
     )
 
 

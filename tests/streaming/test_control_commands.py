@@ -149,7 +149,7 @@ def test_a_pause_that_no_round_could_obey_is_refused() -> None:
     """The first round that can obey it begins 40 s later."""
     assert planned(pause_edit(NOW + timedelta(seconds=41))).after.paused
     with pytest.raises(
-        BadChange, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: pause for longer"
+        BadChange, match=r"would end at .*14:00.000Z, .* begins at .*14:00.000Z: let it last longer"
     ):
         planned(pause_edit(NOW + timedelta(seconds=40)))
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
-from streaming.contract.messages import PAUSED_REASON, ControlData
+from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
 from streaming.executor.orders import BadOrder, Order, gate, read_order
 from streaming.ports.actions import Epochs
 
@@ -49,6 +49,42 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
             {}, ControlData(paused=True, until=NOW + timedelta(seconds=1)), "paused", id="paused for a while"
         ),
         pytest.param({}, ControlData(mode="dry-run"), "paused", id="back in dry-run"),
+        pytest.param(
+            {"destination_broker": "b2:8080"},
+            ControlData(drained_brokers={"b2:8080": SpellData(since=NOW)}),
+            "maintenance",
+            id="its destination is drained",
+        ),
+        pytest.param(
+            {"destination_broker": "b2:8080"},
+            ControlData(maintenance_brokers={"b2:8080": SpellData(since=NOW)}),
+            "maintenance",
+            id="its destination is under maintenance",
+        ),
+        pytest.param(
+            {"destination_broker": "b2:8080"},
+            ControlData(maintenance_brokers={"b2:8080": SpellData(since=NOW, until=NOW)}),
+            None,
+            id="a maintenance that ends now",
+        ),
+        pytest.param(
+            {"destination_broker": "b2:8080"},
+            ControlData(drained_brokers={"b1:8080": SpellData(since=NOW)}),
+            None,
+            id="its source is drained",
+        ),
+        pytest.param(
+            {},
+            ControlData(maintenance_brokers={"b1:8080": SpellData(since=NOW)}),
+            "maintenance",
+            id="its source is under maintenance",
+        ),
+        pytest.param(
+            {},
+            ControlData(maintenance_namespaces={"t/n": SpellData(since=NOW)}),
+            "maintenance",
+            id="its namespace is under maintenance",
+        ),
     ],
 )
 def test_an_action_is_taken_up_only_when_nothing_is_against_it(

@@ -16,6 +16,7 @@ from state.engine.encoding import decode_header, encode_header
 from state.engine.ledger import Child, Decision, Ledger, Verdict
 from state.engine.memory import (
     ControlRecord,
+    DrainRecord,
     Header,
     MembersChange,
     OpenRound,
@@ -49,6 +50,7 @@ from state.pulsar.encoding import (
     encode_topics,
 )
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
+from state.upkeep import Spell, Upkeep
 from tests.state.kafka.reporting import Replica, moves_report, replica_table
 from tests.state.traces import load, statistics
 
@@ -65,7 +67,9 @@ def pulsar_header() -> Header:
         ["b2"],
         {"t/n/0x0_0x1": (1.5, 2.0)},
     )
-    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4)
+    spell = Spell(3, 9, "ann", "disk")
+    upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
+    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4, 6, upkeep)
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
     return Header(
@@ -116,6 +120,7 @@ def pulsar_header() -> Header:
         error_rounds_count=2,
         error_held_since_ms=60_000,
         error_place="ValueError at state.pulsar.rounds:1 close",
+        drains={"b2": DrainRecord(4, 7)},
     )
 
 

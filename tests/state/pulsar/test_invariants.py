@@ -103,7 +103,7 @@ def test_the_traces_of_these_tests_have_actions_holds_and_rounds_of_every_outcom
     """A property over traces in which nothing happens would prove nothing."""
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
     @given(traces, some_settings)
     def look(trace: list[Event], source: SettingsSource) -> None:
         found = run([trace], source)
@@ -158,6 +158,11 @@ def test_every_event_ends_as_exactly_one_of_used_superseded_late_and_rejected(
     assert counted == given_
 
 
+def _left(summary: dict[str, Any]) -> dict[str, Any]:
+    """The bundles at drained brokers."""
+    return summary["upkeep"]["left"] if "upkeep" in summary else {"heaviest": []}
+
+
 @CHECKED
 @given(traces, some_settings)
 def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Event], source: SettingsSource):
@@ -167,7 +172,7 @@ def test_everything_looked_at_has_one_outcome_and_the_sums_add_up(trace: list[Ev
             assert section["outcomes"] == dict(Counter(row["outcome"] for row in section["heaviest"]))
         acted = [
             row["bundle"]
-            for section in (summary["candidates"], summary["splits"])
+            for section in (summary["candidates"], summary["splits"], _left(summary))
             for row in section["heaviest"]
             if row["outcome"] == "acted"
         ]
@@ -293,7 +298,7 @@ def test_nothing_is_done_beside_another_balancer_and_no_unload_leaves_its_group(
         source_broker, destination = action.get("source_broker"), action.get("destination_broker")
         if source_broker is not None:
             own = groups.of_namespaces([namespace_of(action["bundle"])])
-            assert groups.of_brokers([source_broker]) == own
+            assert action["policy"] == "drain" or groups.of_brokers([source_broker]) == own
             assert destination is None or groups.of_brokers([destination]) == own
 
 

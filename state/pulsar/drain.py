@@ -1,0 +1,338 @@
+"""The unloads that empty drained brokers.
+
+An operator drains a broker to take it away. All of its bundles leave, whatever the load is: no cooldown holds them, nor the guards of
+the sole bundle, of trimtab's own topics, of the least benefit, of the calm after a change and of unsettled brokers. What does hold
+them: a pause and the other holds of the round, an action in flight, one without effect, a namespace that is excluded or under
+maintenance, anti-affinity, and the budgets, of which the hourly one is its own.
+
+A bundle goes to the least used broker of its namespace's group that takes part in balancing, the heaviest first. It is taken for its
+share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share, so that idle bundles do not all
+go to one broker.
+
+Source: ours; Pulsar unloads everything of a broker at once when it stops.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+
+from policies.columns import Floats, Ints
+from state.engine.holds import GeneralReason, Hold
+from state.engine.memory import DrainRecord, Header
+from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
+from state.outputs import Unload, rfc3339
+from state.pulsar import masks
+from state.pulsar.actions import Circumstances
+from state.pulsar.after import After, share_ratio, traffic_of
+from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.budget import Budget
+from state.pulsar.fleet import Advanced
+from state.pulsar.tables import Eligible, Loads, mean_points
+from state.settings import PulsarSettings
+from state.upkeep import Spell, Upkeep
+
+POLICY = "drain"
+
+OUTCOMES = (
+    "acted",
+    "in-flight",
+    "excluded-namespace",
+    "maintenance",
+    "ineffective",
+    "cooldown",
+    "dry-run",
+    "anti-affinity",
+    "no-destination",
+    "budget",
+    *get_args(GeneralReason),
+)
+"""Every outcome of a bundle at a drained broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A bundle at a drained broker, and what becomes of it."""
+
+    bundle: str
+    broker: str
+    outcome: str
+    detail: str
+    messages_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a round does to empty its drained brokers."""
+
+    unloads: list[Unload] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+    """Every bundle that they have, the heaviest of each first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutBack:
+    """A bundle that came to a broker while it was drained."""
+
+    bundle: str
+    broker: str
+
+
+def begin(header: Header, advanced: Advanced, upkeep: Upkeep) -> list[PutBack]:
+    """Remember drains as they begin and forget those that ended; the bundles that were put back at drained brokers."""
+    header.drains = {name: each for name, each in header.drains.items() if name in upkeep.drains}
+    found = []
+    for broker in sorted(upkeep.drains):
+        rows = advanced.rows_of(broker)
+        if rows is None:
+            continue
+        known = header.drains.get(broker)
+        if known is None:
+            place = advanced.fleet.brokers.index(broker)
+            report_ms = int(advanced.fleet.broker_last_ms[place])
+            header.drains[broker] = DrainRecord(report_ms, len(rows))
+            continue
+        begun_ms = advanced.runs_begun_ms(broker)
+        found += [
+            PutBack(bundle=advanced.fleet.bundles[row], broker=broker)
+            for row in rows
+            if begun_ms[row] > known.report_ms
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scene:
+    """What a drain looks at; ``loads`` are of all brokers, the view of ``table`` has those that take part."""
+
+    table: Eligible
+    advanced: Advanced
+    loads: Loads
+    header: Header
+    pulsar: PulsarSettings
+    upkeep: Upkeep
+
+
+def decide(
+    scene: Scene, budget: Budget, circumstances: Circumstances, spread: AntiAffinity, after: After
+) -> Drained:
+    """Spend the budgets on the bundles of drained brokers; ``after`` counts what moves."""
+    found = Drained()
+    if not scene.upkeep.drains:
+        return found
+    codes = masks.drain_mask(
+        scene.advanced,
+        scene.header,
+        scene.pulsar,
+        end_ms=circumstances.end_ms,
+        resting=scene.upkeep.namespaces,
+    )
+    places = _Places(scene.table)
+    for broker, spell in scene.upkeep.drains.items():
+        rows = scene.advanced.rows_of(broker)
+        if rows is not None:
+            source = _Source.of(scene, broker, spell, rows)
+            _drain(scene, source, codes, places, budget, circumstances, spread, after, found)
+    return found
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Source:
+    """A drained broker: its bundles by row of the fleet, and its traffic as they leave."""
+
+    broker: str
+    spell: Spell
+    rows: Ints
+    messages_per_s: Floats
+    """Of each bundle, (rows,)."""
+    bytes_per_s: Floats
+    usage_ratio: float
+    broker_messages_per_s: float
+    broker_bytes_per_s: float
+    namespaces: frozenset[str]
+    left_messages_per_s: float
+    left_bytes_per_s: float
+    left_count: int
+
+    @staticmethod
+    def of(scene: Scene, broker: str, spell: Spell, rows: range) -> "_Source":
+        fleet = scene.advanced.fleet
+        averages = fleet.averages[rows.start : rows.stop]
+        traffic = scene.loads.traffic_of(broker)
+        return _Source(
+            broker=broker,
+            spell=spell,
+            rows=np.arange(rows.start, rows.stop),
+            messages_per_s=averages[:, RATE_IN] + averages[:, RATE_OUT],
+            bytes_per_s=averages[:, THROUGHPUT_IN] + averages[:, THROUGHPUT_OUT],
+            usage_ratio=scene.loads.points_of(broker) / 100.0,
+            broker_messages_per_s=traffic.messages_per_s,
+            broker_bytes_per_s=traffic.bytes_per_s,
+            namespaces=frozenset(
+                fleet.namespaces[row] for row in set(fleet.namespace[rows.start : rows.stop].tolist())
+            ),
+            left_messages_per_s=traffic.messages_per_s,
+            left_bytes_per_s=traffic.bytes_per_s,
+            left_count=len(rows),
+        )
+
+    def heaviest_first(self) -> Iterator[tuple[int, float, float]]:
+        """Row, messages/s and bytes/s of each bundle; ties by name."""
+        order = np.lexsort((self.rows, -self.bytes_per_s, -self.messages_per_s))
+        for at in order.tolist():
+            yield int(self.rows[at]), float(self.messages_per_s[at]), float(self.bytes_per_s[at])
+
+    def share(self, messages: float, volume: float) -> float:
+        """Usage that a bundle takes along."""
+        parts = (
+            share_ratio(messages, self.broker_messages_per_s),
+            share_ratio(volume, self.broker_bytes_per_s),
+        )
+        return self.usage_ratio * max(*parts, 1.0 / len(self.rows))
+
+    def leave(self, messages: float, volume: float) -> dict[str, float]:
+        """A bundle leaves; the broker's load then."""
+        self.left_messages_per_s = max(0.0, self.left_messages_per_s - messages)
+        self.left_bytes_per_s = max(0.0, self.left_bytes_per_s - volume)
+        self.left_count -= 1
+        return traffic_of(self.left_messages_per_s, self.left_bytes_per_s)
+
+
+class _Places:
+    """Where bundles of drained brokers may go, the least used first."""
+
+    def __init__(self, table: Eligible) -> None:
+        self._table = table
+        brokers = table.view.brokers
+        self.usage_ratio: Floats = brokers.usage_ratio.copy()
+        self._unmeasured = ~brokers.is_measured
+
+    def of(self, namespace: str) -> list[int]:
+        """Broker rows of a namespace's group; one that measures nothing is not called idle, and comes last."""
+        table = self._table
+        group = int(table.groups.of_namespaces([namespace])[0])
+        rows = np.flatnonzero(table.broker_groups == group)
+        order = np.lexsort((rows, self.usage_ratio[rows], self._unmeasured[rows]))
+        found: list[int] = rows[order].tolist()
+        return found
+
+
+def _drain(
+    scene: Scene,
+    source: _Source,
+    codes: np.ndarray[tuple[int], np.dtype[np.int8]],
+    places: _Places,
+    budget: Budget,
+    circumstances: Circumstances,
+    spread: AntiAffinity,
+    after: After,
+    found: Drained,
+) -> None:
+    fleet = scene.advanced.fleet
+    resting = _shown_already(scene, circumstances)
+    for row, messages, volume in source.heaviest_first():
+        bundle = fleet.bundles[row]
+        hold: tuple[str, str] | None = None
+        destination = -1
+        if codes[row] != masks.OPEN:
+            reason = masks.MASK_REASONS[int(codes[row])]
+            hold = reason, reason
+        elif bundle in resting:
+            hold = resting[bundle]
+        else:
+            held = circumstances.holds.unload or budget.drain_hold(bundle, broker=source.broker)
+            if held is not None:
+                hold = held.reason, held.detail
+            else:
+                chosen = _choose(scene, source, places, spread, bundle)
+                if isinstance(chosen, int):
+                    destination = chosen
+                else:
+                    hold = chosen
+        outcome, detail = hold or ("acted", "acted")
+        found.left.append(Left(bundle, source.broker, outcome, detail, messages, volume))
+        if hold is not None:
+            continue
+        usage_points = 100.0 * float(places.usage_ratio[destination])
+        budget.drain(bundle, broker=source.broker)
+        spread.move_bundle(bundle, destination)
+        places.usage_ratio[destination] += source.share(messages, volume)
+        expected = {"source": source.leave(messages, volume)}
+        expected["destination"] = after.receive(destination, messages, volume)
+        found.unloads.append(
+            _unload(
+                scene, source, circumstances, expected, bundle, destination, (messages, volume), usage_points
+            )
+        )
+
+
+def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, tuple[str, str]]:
+    """Bundles that a dry-run has shown to leave, by name: nothing becomes of that, and it is not shown again soon."""
+    if not circumstances.dry_run:
+        return {}
+    cooling = scene.header.ledger.resting("unload", scene.pulsar, end_ms=circumstances.end_ms).cooling
+    found = dict.fromkeys(cooling, ("cooldown", "cooldown: the dry-run has shown it"))
+    shadow = scene.advanced.fleet.shadow
+    return found | {
+        bundle: ("dry-run", f"the dry-run has moved it to {there}") for bundle, (_, there) in shadow.items()
+    }
+
+
+def _choose(
+    scene: Scene, source: _Source, places: _Places, spread: AntiAffinity, bundle: str
+) -> int | tuple[str, str]:
+    """The broker row that it goes to, or why to none."""
+    namespace = namespace_of(bundle)
+    first: Hold | None = None
+    for broker in places.of(namespace):
+        hold = spread.drain_hold(
+            scene.table, namespace, source=source.broker, here=source.namespaces, destination=broker
+        )
+        if hold is None:
+            return broker
+        first = first or hold
+    if first is not None:
+        return first.reason, first.detail
+    return "no-destination", f"no broker that takes part is of the group of {namespace}"
+
+
+def _unload(
+    scene: Scene,
+    source: _Source,
+    circumstances: Circumstances,
+    expected: dict[str, dict[str, float]],
+    bundle: str,
+    destination: int,
+    traffic: tuple[float, float],
+    usage_points: float,
+) -> Unload:
+    table, spell = scene.table, source.spell
+    target = table.view.brokers.names[destination]
+    compared = table.broker_groups == table.broker_groups[destination]
+    messages, volume = traffic
+    return Unload(
+        cluster=circumstances.cluster,
+        round=circumstances.number,
+        policy=POLICY,
+        trigger=POLICY,
+        reason=f"{source.broker} is drained by {spell.who or 'somebody'} ({spell.why or 'no reason given'}): moving {bundle} "
+        f"({messages:.0f} messages/s, {volume:.0f} bytes/s) to {target}, at {usage_points:.1f} %; it has {source.left_count} "
+        "bundles after that",
+        evidence={
+            "bundle_messages_per_s": messages,
+            "bundle_bytes_per_s": volume,
+            "bundles_left_count": source.left_count,
+            "brokers_count": int(compared.sum()),
+            "mean_usage_points": mean_points(100.0 * table.view.brokers.usage_ratio[compared]),
+            "destination_usage_points": usage_points,
+        },
+        expected=expected,
+        precondition={"owner": source.broker, "range": bundle.rpartition("/")[2]},
+        expires_at=rfc3339(circumstances.expires_ms),
+        dry_run=circumstances.dry_run,
+        bundle=bundle,
+        source_broker=source.broker,
+        destination_broker=target,
+    )

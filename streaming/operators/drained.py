@@ -1,0 +1,68 @@
+"""How far drains are, round by round, until the brokers are empty."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from streaming.operators.overlay import Planned
+from streaming.operators.round_events import Newest, Round, read_round
+from streaming.operators.upkeep import drain_line, drain_rows, is_stuck, left_lines
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged
+from streaming.settings import Settings
+from streaming.systems.reading import output_reader
+
+__all__ = ["follow_drains"]
+
+_PATIENCE_S = 300.0
+"""Without a younger round: nothing is decided then, and nothing will be told."""
+_LOOK_S = 1.0
+
+
+def follow_drains(
+    settings: Settings, events: Sequence[Planned], brokers: Collection[str], *, tell: Callable[[str], None]
+) -> None:
+    """Tell of each round how far it is; returns when the brokers of all clusters are empty.
+
+    Raises ``NotAcknowledged`` where all that is left stays for a reason that no later round changes, or no round comes.
+    """
+    begin_ms = min(event.time_ms for event in events)
+    open_ = {event.cluster for event in events}
+    newest, told = Newest(), dict.fromkeys(open_, -1)
+    deadline = Deadline(_PATIENCE_S)
+    while open_:
+        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+            newest.take(reader.to_end())
+        for record in newest.records():
+            event = read_round(record.value or b"")
+            if event.cluster not in open_ or event.data.round <= told[event.cluster]:
+                continue
+            told[event.cluster] = event.data.round
+            deadline = Deadline(_PATIENCE_S)
+            begin_ms = max(begin_ms, record.timestamp)
+            if _is_over(event, brokers, tell):
+                open_.discard(event.cluster)
+        if open_ and deadline.is_over:
+            raise NotAcknowledged(
+                f"{', '.join(sorted(open_))}: no round in the last {_PATIENCE_S:g} s, so how far the drain is is not known: see "
+                "`trimtab status`. The drain goes on with the next round"
+            )
+        if open_:
+            time.sleep(_LOOK_S)
+
+
+def _is_over(event: Round, brokers: Collection[str], tell: Callable[[str], None]) -> bool:
+    rows = drain_rows(event.data, brokers)
+    if not rows:
+        return False  # a round from before
+    for row in rows:
+        tell(f"{event.cluster}: round {event.data.round}: {drain_line(row)}")
+    if all(row.state == "empty" for row in rows):
+        return True
+    if is_stuck(event.data):
+        for line in left_lines(event.data.upkeep):
+            tell(f"{event.cluster}: {line}")
+        raise NotAcknowledged(
+            f"{event.cluster}: what is left stays, and no later round changes that by itself: move it yourself, or take away the "
+            "reason. The drain goes on"
+        )
+    return False

@@ -1,0 +1,86 @@
+"""What operators take out of balancing: nothing touches it, and a drained broker is emptied whatever the guards say."""
+
+from typing import Any
+
+from hypothesis import given
+
+from state.events import namespace_of
+from state.upkeep import Spell, Upkeep
+from tests.state.traces import BUNDLES, load, overlay, run, settings_of, sweep, traces
+
+SPELL = Spell(0, None, "ann", "a test")
+FIRING = {"avg_shedder": {"high_hit_count": 1, "low_hit_count": 1, "min_unload_messages_per_s": 0}}
+ALL_ON = FIRING | {
+    "guards": {"bundle_cooldown_s": 0, "keep_sole_bundle": False},
+    "rounds": {"warmup_rounds": 0},
+}
+
+
+@given(traces)
+def test_nothing_goes_to_what_is_apart_and_only_drains_take_from_it(trace: list[Any]) -> None:
+    found = run([trace], settings_of(**ALL_ON))
+    by_round = {each["round"]: each.get("upkeep") for each in found.summaries}
+    for action in found.actions:
+        upkeep = by_round[action["round"]] or {"brokers": [], "namespaces": [], "drains": []}
+        kept, drained = ({each["name"] for each in upkeep[name]} for name in ("brokers", "drains"))
+        source = action.get("source_broker") or action["broker"]
+        assert action.get("destination_broker") not in kept | drained
+        assert source not in kept
+        assert (source in drained) == (action["policy"] == "drain")
+        assert namespace_of(action["bundle"]) not in {each["name"] for each in upkeep["namespaces"]}
+
+
+@given(traces)
+def test_every_bundle_of_a_drained_broker_has_one_outcome(trace: list[Any]) -> None:
+    for summary in run([trace], settings_of(**ALL_ON)).summaries:
+        if summary["outcome"] != "decided" or "upkeep" not in summary:
+            continue
+        left = summary["upkeep"]["left"]
+        assert sum(left["outcomes"].values()) == left["count"] == len(left["heaviest"])
+        assert left["count"] == sum(each.get("bundles_left_count", 0) for each in summary["upkeep"]["drains"])
+
+
+def rounds_of(upkeep: Upkeep, **settings: Any) -> list[dict[str, Any]]:
+    """A round in which b1 has two bundles, an idle and a busy one, and b2 and b3 are there."""
+    events = [
+        overlay(-30, upkeep=upkeep),
+        load("b1", 5, cpu=50, bundles={BUNDLES[0]: 0.0, BUNDLES[1]: 100.0}),
+        load("b2", 5, cpu=10, bundles={BUNDLES[2]: 10.0}),
+        load("b3", 5, cpu=20, bundles={BUNDLES[3]: 10.0}),
+        sweep(16),
+    ]
+    return run([events], settings_of(rounds={"warmup_rounds": 0}, **settings)).actions
+
+
+def test_the_heaviest_goes_first_and_an_idle_bundle_counts_for_an_equal_share() -> None:
+    """The busy bundle takes all 50 points from b1 to b2 at 10, so b3 at 20 is the least used for the idle one."""
+    moves = [(each["bundle"], each["destination_broker"]) for each in rounds_of(Upkeep(drains={"b1": SPELL}))]
+    assert moves == [(BUNDLES[1], "b2"), (BUNDLES[0], "b3")]
+
+
+def test_where_pulsar_would_choose_the_destination_it_is_not_left_to_it() -> None:
+    """The threshold shedder names none; b2 would be the least used and is under maintenance."""
+    shedder = {
+        "shedding_policy": "threshold-shedder",
+        "threshold_shedder": {"threshold_points": 1, "min_unload_bytes_per_s": 1},
+    }
+    left_alone = rounds_of(Upkeep(), **shedder)
+    assert {each["destination_broker"] for each in left_alone} == {None}
+    chosen = rounds_of(Upkeep(brokers={"b2": SPELL}), **shedder)
+    assert {each["destination_broker"] for each in chosen} == {"b3"}
+
+
+def test_a_drain_has_nowhere_to_go_where_nobody_else_takes_part() -> None:
+    upkeep = Upkeep(brokers={"b2": SPELL, "b3": SPELL}, drains={"b1": SPELL})
+    assert rounds_of(upkeep) == []
+
+
+def test_a_broker_under_maintenance_that_is_silent_is_asked_for_no_quorum() -> None:
+    events = [
+        overlay(-30, upkeep=Upkeep(brokers={"b2": SPELL, "b3": SPELL})),
+        *(load(broker, 5, cpu=50) for broker in ("b1", "b2", "b3")),
+        load("b1", 15, cpu=50),
+        sweep(26),
+    ]
+    last = run([events], settings_of(rounds={"warmup_rounds": 0})).summaries[-1]
+    assert (last["outcome"], last["brokers_missing"], last["brokers_live_count"]) == ("decided", [], 1)

@@ -1,0 +1,190 @@
+"""Maintenance and drains as operators ask for them: carried on by every other change, ended by name, refused on Kafka."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from state.outputs import DrainRow, Section, UpkeepSummary
+from streaming.cli import main
+from streaming.operators.overlay import (
+    BadChange,
+    Edit,
+    as_configured,
+    pause_edit,
+    resume_edit,
+    with_mode,
+    with_settings,
+)
+from streaming.operators.overlay_text import change_text, overlay_text
+from streaming.operators.upkeep import begin_drain, begin_maintenance, drain_line, end_maintenance, is_stuck
+from tests.streaming.test_control_commands import ASKER, NOW, NOW_MS, Planned, data_of, plan, planned, stands
+from tests.streaming.test_control_commands import SETTINGS as SOURCE
+
+HOUR = timedelta(hours=1)
+DRAIN = begin_drain(["b3"], asker=ASKER, at=NOW)
+MAINTENANCE = begin_maintenance(["b1"], ["t/n"], asker=ASKER, at=NOW, until=NOW + HOUR)
+SPELL = {"since": "2023-11-14T22:13:20Z", "who": "maria", "why": "the sale"}
+ENDING = SPELL | {"until": "2023-11-14T23:13:20Z"}
+FIELDS = ("maintenance_brokers", "maintenance_namespaces", "drained_brokers")
+
+
+def upkeep_of(event: Planned) -> dict[str, object]:
+    return {name: each for name, each in data_of(event).items() if name in FIELDS}
+
+
+def both() -> Planned:
+    first = planned(MAINTENANCE)
+    return planned(DRAIN, first.value, now_ms=NOW_MS + 1)
+
+
+def test_a_maintenance_and_a_drain_are_fields_of_the_control_event() -> None:
+    assert upkeep_of(both()) == {
+        "maintenance_brokers": {"b1": ENDING},
+        "maintenance_namespaces": {"t/n": ENDING},
+        "drained_brokers": {"b3": SPELL},
+    }
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pause_edit(),
+        resume_edit(NOW),
+        with_mode("act"),
+        with_settings(["pulsar.shedding_policy=threshold-shedder"]),
+    ],
+)
+def test_pause_mode_and_settings_carry_them_on(edit: Edit) -> None:
+    before = both()
+    assert upkeep_of(planned(edit, before.value, now_ms=NOW_MS + 2)) == upkeep_of(before)
+
+
+def test_they_carry_pause_mode_and_settings_on() -> None:
+    first = planned(pause_edit())
+    second = planned(with_mode("act"), first.value, now_ms=NOW_MS + 1)
+    third = planned(with_settings(["pulsar.shadow=false"]), second.value, now_ms=NOW_MS + 2)
+    for edit in (MAINTENANCE, DRAIN):
+        data = data_of(planned(edit, third.value, now_ms=NOW_MS + 3))
+        assert (data["paused"], data["mode"], data["settings"]) == (
+            True,
+            "act",
+            {"pulsar": {"shadow": False}},
+        )
+
+
+def test_a_maintenance_that_is_over_is_not_carried_on() -> None:
+    later = planned(pause_edit(), both().value, now_ms=NOW_MS + 3_600_000)
+    assert upkeep_of(later) == {"drained_brokers": {"b3": SPELL}}
+
+
+def test_what_is_ended_takes_part_again_a_drained_broker_too() -> None:
+    ended = planned(end_maintenance(["b1", "b3"], ["t/n"]), both().value, now_ms=NOW_MS + 2)
+    assert upkeep_of(ended) == {}
+    assert "drain of broker b3: ends" in change_text(ended)
+
+
+def test_what_is_deleted_is_under_no_maintenance() -> None:
+    assert not stands(both().value).is_as_configured
+    assert stands(planned(as_configured(), both().value, now_ms=NOW_MS + 2).value).is_as_configured
+
+
+def test_what_is_not_under_maintenance_cannot_be_ended() -> None:
+    with pytest.raises(BadChange, match="broker b9 is neither under maintenance nor drained"):
+        planned(end_maintenance(["b9"], []), both().value, now_ms=NOW_MS + 2)
+
+
+def test_a_broker_is_drained_or_under_maintenance_and_a_second_drain_is_the_first() -> None:
+    drained = planned(begin_drain(["b1"], asker=ASKER, at=NOW), both().value, now_ms=NOW_MS + 2)
+    assert upkeep_of(drained)["drained_brokers"] == {"b1": SPELL, "b3": SPELL}
+    assert "maintenance_brokers" not in upkeep_of(drained)
+    again = begin_drain(["b3"], asker=ASKER, at=NOW + HOUR)
+    assert upkeep_of(planned(again, both().value, now_ms=NOW_MS + 2))["drained_brokers"] == {"b3": SPELL}
+    kept = begin_maintenance(["b3"], [], asker=ASKER, at=NOW, until=None)
+    assert "drained_brokers" not in upkeep_of(planned(kept, both().value, now_ms=NOW_MS + 2))
+
+
+def test_a_maintenance_that_no_round_could_obey_is_refused() -> None:
+    with pytest.raises(BadChange, match=r"the maintenance of broker b1 would end at .* let it last longer"):
+        planned(begin_maintenance(["b1"], [], asker=ASKER, at=NOW, until=NOW + timedelta(seconds=1)))
+
+
+@pytest.mark.parametrize("edit", [MAINTENANCE, DRAIN])
+def test_a_kafka_cluster_refuses_them_by_name(edit: Edit) -> None:
+    with pytest.raises(
+        BadChange, match=r"east-1 is a Kafka cluster, .* cannot be put under maintenance or drained"
+    ):
+        plan(
+            "east-1",
+            edit=edit,
+            asker=ASKER,
+            stands=stands(),
+            settings=SOURCE,
+            now_ms=NOW_MS,
+            nonce="n",
+            system="kafka",
+        )
+
+
+def test_what_stands_is_shown_with_its_end_and_reason() -> None:
+    text = overlay_text("east-1", stands(both().value))
+    assert (
+        "maintenance of broker b1: since 2023-11-14T22:13:20.000Z until 2023-11-14T23:13:20.000Z, by maria"
+        in text
+    )
+    assert "drain of broker b3: since 2023-11-14T22:13:20.000Z until it is ended, by maria: the sale" in text
+
+
+def drain(state: str, left: int | None) -> DrainRow:
+    return msgspec.convert(
+        {"name": "b3", "since": "", "who": "", "why": "", "state": state, "bundles_left_count": left}
+        | {"bundles_at_start_count": 9},
+        DrainRow,
+    )
+
+
+def test_how_far_a_drain_is_is_said_in_bundles() -> None:
+    assert drain_line(drain("draining", 4)) == "drain of b3: 4 bundles left of 9"
+    assert drain_line(drain("silent", None)) == "drain of b3: no report of it"
+    assert drain_line(drain("empty", 0)).startswith("drain of b3: empty")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({"excluded-namespace": 2}, True),
+        ({"excluded-namespace": 2, "anti-affinity": 1}, True),
+        ({"excluded-namespace": 2, "budget": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int], *, expected: bool) -> None:
+    left = Section(count=sum(outcomes.values()), outcomes=outcomes, heaviest=[])
+    upkeep = UpkeepSummary(brokers=[], namespaces=[], drains=[], left=left)
+
+    class Data:
+        """Of the summary only this is looked at."""
+
+    data = Data()
+    data.upkeep = upkeep  # type: ignore[attr-defined]
+    assert is_stuck(data) is expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["maintenance", "start", "--cluster", "a", "--why", "x"], "say what: --broker ID or --namespace"),
+        (["maintenance", "end", "--cluster", "a", "--why", "x"], "say what: --broker ID or --namespace"),
+        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "soon"], "expected RFC 3339"),
+        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", "x", "--until", "2026-11-25T06:00:00"], "add Z for UTC"),
+        (["maintenance", "start", "--cluster", "a", "--broker", "b", "--why", " "], "say why"),
+        (["drain", "--cluster", "a", "--why", "x"], "Missing option '--broker'"),
+    ],
+)  # fmt: skip
+def test_a_command_that_makes_no_sense_ends_with_code_2_before_it_connects(
+    arguments: list[str], complaint: str
+) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
