@@ -130,6 +130,12 @@ def _replay() -> click.Command:
     return replay_command
 
 
+def _report() -> click.Command:
+    from streaming.cli.report import report_command
+
+    return report_command
+
+
 def _resume() -> click.Command:
     from streaming.cli.control import resume_command
 
@@ -196,6 +202,7 @@ _PLACES = {
     "record": _Place(_record, "Keep what a controller is given, for replay."),
     "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
     "replay": _Place(_replay, "Decide what a recording leads to, without a broker."),
+    "report": _Place(_report, "Show whether the actions of some days helped."),
     "resume": _Place(_resume, "End a pause or a hold of a cluster that was failing."),
     "rounds": _Place(_rounds, "Read what each round saw, decided and held back."),
     "run": _Place(_run, "Read load reports, decide, publish exactly once."),

@@ -5,10 +5,10 @@ from html import escape
 
 from plotly.colors import qualitative
 from plotly.graph_objects import Figure, Scatter
-from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
 from state.outputs import rfc3339
+from streaming.process.pages import document, shown
 from streaming.simulator.card import ALL, COLUMNS, Column, Figures, card, show
 from streaming.simulator.comparing import Run, Series
 from streaming.simulator.players import BALANCED_POINTS
@@ -17,19 +17,6 @@ _MOST_LINES = 40
 """Brokers drawn of a large fleet: those that were hottest and coldest."""
 MOST_SHOWN_POINTS = 120
 """Usage up to which a plot shows it; traffic against a declared capacity may be any multiple of it."""
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1500px; padding: 0 1rem; color: #1d2733 }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0 }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dfe4ea }
-th:first-child, td:first-child { text-align: left; white-space: nowrap }
-th { font-weight: 600; color: #52606d; cursor: help }
-h2 { margin-top: 2.5rem }
-table.text { table-layout: fixed; width: 100%; font-size: 13px }
-table.text th, table.text td { text-align: left; vertical-align: top; overflow-wrap: anywhere }
-table.text p { margin: 0 0 .3rem }
-p.why { color: #8a5a00 }
-p.note { color: #52606d; max-width: 60rem }
-"""
 _LINE, _SOURCE, _DESTINATION = "rgba(70, 110, 160, 0.45)", "#c0392b", "#1e8449"
 _COLORS = qualitative.Plotly
 
@@ -51,20 +38,6 @@ def render_page(runs: Sequence[Run], summaries: dict[str, str]) -> str:
             parts.append(f"<h2>{escape(scenario)}</h2><p>{escape(summaries.get(scenario, ''))}</p>")
             parts.append(shown(plot(drawn)))
     return document("trimtab simulate", parts)
-
-
-def document(title: str, parts: Sequence[str]) -> str:
-    """A whole page of HTML parts, with the plotting library in it."""
-    return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n"
-    )
-
-
-def shown(figure: Figure) -> str:
-    """A figure as a part of a page."""
-    html: str = figure.to_html(full_html=False, include_plotlyjs=False)
-    return html
 
 
 def _introduction(runs: Sequence[Run]) -> str:

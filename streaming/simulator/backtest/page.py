@@ -6,11 +6,12 @@ from html import escape
 from plotly.graph_objects import Figure, Scatter
 
 from state.outputs import rfc3339
+from streaming.process.pages import document, shown
 from streaming.simulator.backtest.differences import Decision, Difference
 from streaming.simulator.backtest.results import COLUMNS, NOTE, Backtest, verdict
 from streaming.simulator.card import card
 from streaming.simulator.comparing import Run, Series
-from streaming.simulator.page import MOST_SHOWN_POINTS, document, plot, score_table, shown, times_of
+from streaming.simulator.page import MOST_SHOWN_POINTS, plot, score_table, times_of
 from streaming.simulator.players import BALANCED_POINTS
 
 _MOST_DIFFERENCES = 200
