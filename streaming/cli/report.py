@@ -32,8 +32,8 @@ _UNBALANCED_POINTS = 15.0
 @click.option(
     "--since",
     type=Duration(),
-    default=timedelta(days=7),
-    show_default="7d",
+    default="7d",
+    show_default=True,
     help="How far back, such as 12h or 30d.",
 )
 @click.option(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from state.events import Event
+from state.events import Control, Event
 from streaming.controller.recording import opened_for_reading
 from streaming.controller.replay import read_events
 
@@ -37,7 +37,7 @@ class RecordedEvents:
 
     files: tuple[str, ...]
     since_ms: int | None = None
-    """Earlier events are left out."""
+    """Earlier events are left out, but for what operators asked for: that holds until they ask for something else."""
     until_ms: int | None = None
     """So are those from this time on."""
     max_record_bytes: int
@@ -47,10 +47,10 @@ class RecordedEvents:
         for file in self.files:
             with opened_for_reading(file) as stream:
                 for cluster, event in read_events(stream, file, self.max_record_bytes):
-                    if self._is_within(event.time_ms):
+                    if self._is_within(event):
                         yield cluster, event
 
-    def _is_within(self, time_ms: int) -> bool:
-        if self.since_ms is not None and time_ms < self.since_ms:
+    def _is_within(self, event: Event) -> bool:
+        if self.since_ms is not None and event.time_ms < self.since_ms and not isinstance(event, Control):
             return False
-        return self.until_ms is None or time_ms < self.until_ms
+        return self.until_ms is None or event.time_ms < self.until_ms

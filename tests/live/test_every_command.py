@@ -100,6 +100,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert "closed loop" in show(
         "backtest", *config, "--policy", "fleet-planner", f"kafka://{stage.bootstrap}"
     )
+    assert "b1" in show("explain", *config, "--last", "1h", "b1")
     assert "not-json" in show("rejected tail", *config, *newest)
     place = f"{letter['topic']}/{letter['partition']}@{letter['offset']}"
     assert "junk" in show("rejected show", *config, place)

@@ -47,6 +47,16 @@ def test_its_help_shows_an_example_that_calls_it(path: tuple[str, ...]) -> None:
     assert f"trimtab {' '.join(path)}" in text.partition("Example")[2]
 
 
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_its_defaults_are_values_that_its_options_take(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    context = click.Context(command)
+    for option in command.params:
+        default = option.get_default(context)
+        if isinstance(default, str) and isinstance(option, click.Option):
+            option.type.convert(default, option, context)
+
+
 @pytest.mark.parametrize("path", SHOWING, ids=" ".join)
 def test_its_output_has_the_same_forms_as_that_of_the_others(path: tuple[str, ...]) -> None:
     found = options_of(COMMANDS[path])

@@ -1,0 +1,48 @@
+"""What would have to change for a bundle to move, for each reason that keeps it where it is; docs/decisions.md explains the reasons."""
+
+__all__ = ["REMEDIES", "remedy_of"]
+
+REMEDIES = {
+    "already-recovered": "its history is high and the present is not: nothing has to move",
+    "anti-affinity": "its destination has to own no more of its anti-affinity group than its source does",
+    "below-min-traffic": "more has to be worth moving, or min_unload_messages_per_s and min_unload_bytes_per_s have to be lower",
+    "below-threshold": "its broker has to be further above the others than the threshold of the policy",
+    "broker-joined": "no other broker may join for three rounds",
+    "budget": "the hour or the round has to be over, or the limit max_unloads_… has to be higher",
+    "bundle-limit": "fewer other bundles have to move in the round, or max_unload_bundles_count has to be higher",
+    "calm-after-change": "no broker may come or go for calm_after_change_rounds",
+    "cluster-idle": "the cluster has to have load",
+    "cooldown": "bundle_cooldown_s has to be over since the last action on it",
+    "every-broker-hot": "the coldest broker has to be at 85 % or below: add brokers",
+    "excluded-namespace": "excluded_namespaces has to leave its namespace out",
+    "failing": "somebody has to mend why actions failed, and then say so: `trimtab resume`",
+    "hit-count": "its broker has to stand out for more rounds in a row",
+    "in-flight": "the result of the action on it has to come, or its time has to be over",
+    "ineffective": "ineffective_rest_s has to be over: its last action had no effect, see the finding",
+    "need-met": "more has to leave its broker: other bundles already cover what has to",
+    "no-better-place": "another bundle of its broker has to help, or splits have to be on: [pulsar.split]",
+    "no-destination": "a broker has to be able to receive it that is better than its own",
+    "no-samples": "its traffic has to be reported once",
+    "no-traffic": "it has to have traffic",
+    "not-busiest": "its broker has to have the most traffic",
+    "not-sure": "its broker has to stand out more, or for longer, or noise_multiple has to be lower",
+    "other-group": "Pulsar has to move it back to a broker of its own isolation group",
+    "own-topics": "trimtab's own topics have to carry less than half of its traffic",
+    "paused": "the pause has to end: `trimtab resume`",
+    "promises-failed": "unloads have to help again, see the finding failed-promises, or: `trimtab resume`",
+    "quiet-hours": "the quiet hours have to be over",
+    "receives": "its broker takes bundles of hotter brokers in this round",
+    "sole-broker": "another broker has to report",
+    "sole-bundle": "its broker has to have another bundle, or keep_sole_bundle has to be off, or splits on",
+    "split-instead": "it is split; its parts may move later",
+    "too-big": "more has to leave its broker than it carries, or splits have to be on: [pulsar.split]",
+    "too-little-benefit": "it has to matter more to its broker, or min_unload_benefit_points has to be lower",
+    "two-balancers": "Pulsar's own shedding and splitting have to be off",
+    "unsettled-broker": "the reports have to show the last unload of its broker",
+    "within-spread": "its broker has to be further above the least used one than the acceptable spread",
+}
+
+
+def remedy_of(outcome: str) -> str:
+    """A sentence; empty for what keeps nothing where it is."""
+    return REMEDIES.get(outcome, "")
