@@ -4,7 +4,6 @@ All of them are fixed at start or changed by a control event; each round summary
 ``streaming.settings`` fills them from file, environment and flags, and validates them.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
@@ -16,6 +15,7 @@ from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
 from state.events import System
 from state.kafka_settings import KafkaSettings
+from state.quiet_hours import QuietSpan, Zones
 from state.round_settings import MS_PER_S, RoundSettings, to_ms
 from state.settings_digest import InForce
 
@@ -27,7 +27,6 @@ __all__ = [
     "Mode",
     "OverlayError",
     "PulsarSettings",
-    "QuietSpan",
     "RoundSettings",
     "SettingsSource",
     "to_ms",
@@ -35,49 +34,6 @@ __all__ = [
 
 Mode = Literal["dry-run", "act"]
 ClassT = TypeVar("ClassT")
-
-_QUIET_SPAN = re.compile(r"(\d\d):(\d\d)-(\d\d):(\d\d)(?: (splits|unloads))?")
-_DAY_MIN = 24 * 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuietSpan:
-    """One of ``quiet_hours``."""
-
-    text: str
-    start_min: int
-    """Minute of the day it begins with."""
-    end_min: int
-    """Minute of the day it ends before; below ``start_min`` where it passes midnight."""
-    kinds: tuple[str, ...]
-    """What it holds."""
-
-    @staticmethod
-    def parse(text: str) -> "QuietSpan":
-        """Raises ``ValueError`` for anything else."""
-        found = _QUIET_SPAN.fullmatch(text)
-        if found is not None:
-            start_min = int(found[1]) * 60 + int(found[2])
-            end_min = int(found[3]) * 60 + int(found[4])
-            minutes_fit = int(found[2]) < 60 and int(found[4]) < 60  # noqa: PLR2004  an hour
-            if minutes_fit and start_min < _DAY_MIN and end_min <= _DAY_MIN and start_min != end_min:
-                kinds = (found[5],) if found[5] else ("splits", "unloads")
-                return QuietSpan(text=text, start_min=start_min, end_min=end_min, kinds=kinds)
-        raise ValueError(
-            f"quiet_hours has {text!r}; expected a span of the day such as '08:00-18:00', '22:00-02:00 splits' or "
-            f"'08:00-18:00 unloads'"
-        )
-
-    def holds(self, kind: str, time_ms: int) -> bool:
-        """Whether actions of ``kind`` rest at that moment."""
-        minute = time_ms // (60 * MS_PER_S) % _DAY_MIN
-        inside = (
-            self.start_min <= minute < self.end_min
-            if self.start_min < self.end_min
-            else minute >= self.start_min or minute < self.end_min
-        )
-        return inside and kind in self.kinds
-
 
 JUDGED_ACTIONS_COUNT = 10
 """Actions whose end is remembered: enough to tell a bad day from a bad action, few enough to forget last week's."""
@@ -110,9 +66,10 @@ class GuardSettings:
     """The same for the unloads that empty a drained broker, which are counted by themselves: a broker of 300 bundles is
     empty within the hour."""
     quiet_hours: tuple[str, ...] = ()
-    """Spans of the day in UTC when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything,
-    ``08:00-18:00 splits`` and ``08:00-18:00 unloads`` one kind of action. Judged by the round's end; a span may pass
-    midnight."""
+    """Spans when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything, ``08:00-18:00 splits`` and
+    ``08:00-18:00 unloads`` one kind of action. Days may stand before it and a time zone behind: ``Mon-Fri 08:00-18:00
+    Europe/Berlin unloads``; without them it is every day, and UTC. Judged by the round's end; a span may pass midnight and
+    then belongs to the day it begins on."""
     ineffective_after_rounds_count: int = 3
     """Rounds in which a bundle's owner reported and an action that was said to have succeeded still showed no effect:
     then it is ``ineffective``. Three: load reports trail behind. 0: what succeeded is taken for good."""
@@ -241,11 +198,13 @@ class ClusterSettings:
 
     pulsar: PulsarSettings = field(default_factory=PulsarSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    zones: Zones = field(default_factory=dict)
+    """The time zones that the settings name."""
     in_force: Mapping[System, InForce] = field(init=False)
     """What a cluster's round summaries say of the settings that decide about it, by the kind of cluster."""
 
     def __post_init__(self) -> None:
-        in_force = {"pulsar": InForce.of(self.pulsar), "kafka": InForce.of(self.kafka)}
+        in_force = {"pulsar": InForce.of(self.pulsar, self.zones), "kafka": InForce.of(self.kafka)}
         object.__setattr__(self, "in_force", in_force)
 
 

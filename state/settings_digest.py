@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from state.quiet_hours import Zones
+
 __all__ = ["DEFAULTS", "InForce", "differing"]
 
 DEFAULTS = 1
@@ -41,8 +43,9 @@ class InForce:
     """The first 16 hex digits of SHA-256 over their canonical JSON (sorted keys, no spaces), however they were written."""
 
     @classmethod
-    def of(cls, settings: Any) -> "InForce":
-        """Of a settings dataclass that has a default for every field."""
+    def of(cls, settings: Any, zones: Zones | None = None) -> "InForce":
+        """Of a settings dataclass that has a default for every field; ``zones`` are those that it names."""
         different = differing(settings, type(settings)())
-        digested = msgspec.json.encode({"defaults": DEFAULTS, "differing": different}, order="sorted")
+        deciding = {"defaults": DEFAULTS, "differing": different} | ({"zones": zones} if zones else {})
+        digested = msgspec.json.encode(deciding, order="sorted")
         return cls(different, hashlib.sha256(digested).hexdigest()[:16])

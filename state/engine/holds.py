@@ -11,7 +11,8 @@ from state.engine.bulkhead import HELD_AFTER_ROUNDS
 from state.engine.ledger import ActionKind
 from state.engine.memory import Header
 from state.outputs import rfc3339
-from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings, QuietSpan
+from state.quiet_hours import NO_ZONES, QuietSpan, Zones
+from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings
 
 GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
 """Why nothing of a kind is done in a round, whatever the bundle."""
@@ -86,9 +87,9 @@ def resume(header: Header, resumed_ms: int) -> None:
         header.error_held_since_ms, header.error_place = None, ""
 
 
-def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int) -> Hold | None:
-    """Why actions of a kind (``splits``, ``unloads``) rest at this time of day, if they do."""
+def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int, zones: Zones = NO_ZONES) -> Hold | None:
+    """Why actions of a kind (``splits``, ``unloads``) rest at this time of the week, if they do."""
     for span in map(QuietSpan.parse, guards.quiet_hours):
-        if span.holds(kind, end_ms):
+        if span.holds(kind, end_ms, zones):
             return Hold("quiet-hours", f"quiet_hours {span.text}")
     return None

@@ -7,6 +7,7 @@ from state.engine.ledger import ActionKind
 from state.engine.memory import Header
 from state.facts import SPLIT_ALGORITHM, Facts
 from state.pulsar.two_balancers import balancer_at_work, join_names
+from state.quiet_hours import NO_ZONES, Zones
 from state.settings import GuardSettings, Mode
 
 
@@ -18,7 +19,15 @@ class Holds:
     split: Hold | None
 
 
-def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mode, end_ms: int) -> Holds:
+def holds_of(
+    header: Header,
+    guards: GuardSettings,
+    *,
+    is_paused: bool,
+    mode: Mode,
+    end_ms: int,
+    zones: Zones = NO_ZONES,
+) -> Holds:
     """The holds of a round, after the judgement of the actions before it."""
 
     def find(kind: ActionKind) -> Hold | None:
@@ -27,7 +36,7 @@ def holds_of(header: Header, guards: GuardSettings, *, is_paused: bool, mode: Mo
         return (
             failing_hold(header, guards, kind)
             or (_beside(header.facts, guards) if mode == "act" else None)
-            or quiet_hold(guards, f"{kind}s", end_ms=end_ms)
+            or quiet_hold(guards, f"{kind}s", end_ms=end_ms, zones=zones)
         )
 
     return Holds(unload=find("unload"), split=find("split") or _hold_restricted_splits(header.facts))

@@ -329,6 +329,7 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
             is_paused=closing.is_paused,
             mode=closing.mode,
             end_ms=closing.end_ms,
+            zones=closing.settings.zones,
         ),
         calm=members.calm(header, closing.settings.pulsar, number=closing.number),
     )

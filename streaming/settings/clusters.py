@@ -17,6 +17,7 @@ from streaming.settings.errors import Problem
 from streaming.settings.reader import Unreadable, read_tree, show
 from streaming.settings.sections import ClusterSection
 from streaming.settings.tree import Settings, Tree, merge
+from streaming.settings.zones import UnknownZone, resolve_zones
 
 OVERLAYS_CACHED_COUNT = 1024
 """Overlays remembered as settings; one is in force per cluster, so this is as many clusters under control events."""
@@ -26,11 +27,8 @@ class ClusterSettingsSource:
     """The settings of every cluster, named in the file or not; a ``state.settings.SettingsSource``."""
 
     def __init__(self, settings: Settings) -> None:
-        self._default = ClusterSettings(pulsar=settings.pulsar, kafka=settings.kafka)
-        self._named = {
-            name: ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
-            for name, section in settings.clusters.items()
-        }
+        self._default = _of(settings)
+        self._named = {name: _of(section) for name, section in settings.clusters.items()}
         self._forget()
 
     def base(self, cluster: str) -> ClusterSettings:
@@ -66,10 +64,13 @@ class ClusterSettingsSource:
         base = self.base(cluster)
         tree = {system: dataclasses.asdict(getattr(base, system)) for system in SYSTEMS}
         try:
-            section = read_tree(merge(tree, over), ClusterSection)
-        except Unreadable as error:
+            return _of(read_tree(merge(tree, over), ClusterSection))
+        except (Unreadable, UnknownZone) as error:
             raise OverlayError("bad-settings", str(error)) from error
-        return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka)
+
+
+def _of(section: Settings | ClusterSection) -> ClusterSettings:
+    return ClusterSettings(pulsar=section.pulsar, kafka=section.kafka, zones=resolve_zones(section.pulsar))
 
 
 SYSTEMS = ("pulsar", "kafka")

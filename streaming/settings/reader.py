@@ -17,11 +17,13 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from state.settings import PulsarSettings
 from streaming.settings.catalog import Path, free_names_of, is_section, known_keys, members
 from streaming.settings.errors import dotted, nearest
 from streaming.settings.extremes import extreme
 from streaming.settings.security import is_secret
 from streaming.settings.tree import Settings, Tree, merge
+from streaming.settings.zones import UnknownZone, resolve_zones
 
 _TYPE_NAMES: Mapping[Any, str] = {
     float: "a finite number",
@@ -72,7 +74,26 @@ def compose(tree: Mapping[str, Any]) -> Settings:
     if isinstance(clusters, Mapping):
         over = {name: merge(base, own) if isinstance(own, Mapping) else own for name, own in clusters.items()}
         tree = {**tree, "clusters": over}
-    return read_tree(tree, Settings)
+    settings = read_tree(tree, Settings)
+    complaints = [
+        Complaint(path=(*path, "pulsar", "guards", "quiet_hours"), text=text)
+        for path, text in _unknown_zones(settings)
+    ]
+    if complaints:
+        raise Unreadable(complaints)
+    return settings
+
+
+def _unknown_zones(settings: Settings) -> Iterator[tuple[Path, str]]:
+    """Zones that do not exist, with the section each is named in."""
+    whole: dict[Path, PulsarSettings] = {(): settings.pulsar}
+    for path, pulsar in (
+        whole | {("clusters", name): each.pulsar for name, each in settings.clusters.items()}
+    ).items():
+        try:
+            resolve_zones(pulsar)
+        except UnknownZone as error:
+            yield path, str(error)
 
 
 def read_tree(tree: Mapping[str, Any], section: type[SectionT]) -> SectionT:

@@ -1,0 +1,103 @@
+"""Spans of the week, such as those of ``quiet_hours``, in UTC or in a zone whose offsets are given.
+
+No zone is looked up here: a decision must not depend on the zone files of a machine. ``streaming.settings.zones`` resolves zones into
+spans of UTC with one offset each.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAY = f"(?:{'|'.join(DAYS)})"
+_SPAN = re.compile(
+    rf"(?:({_DAY}(?:-{_DAY})?(?:,{_DAY}(?:-{_DAY})?)*) )?(\d\d):(\d\d)-(\d\d):(\d\d)"
+    r"(?: (UTC|[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+))?(?: (splits|unloads))?"
+)
+_DAY_MIN = 24 * 60
+_MINUTE_MS = 60_000
+_FIRST_WEEKDAY = 3
+"""1970 began with a Thursday."""
+
+UTC = "UTC"
+
+Offsets = Sequence[tuple[int, int]]
+"""Spans of UTC in which a zone has one offset, ascending: first millisecond, and minutes that the zone is ahead of UTC."""
+Zones = Mapping[str, Offsets]
+"""By the zone's name; UTC needs none."""
+NO_ZONES: Zones = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietSpan:
+    """A span of some days of the week."""
+
+    text: str
+    days: frozenset[int]
+    """Days it begins on; Monday is 0."""
+    start_min: int
+    """Minute of the day it begins with."""
+    end_min: int
+    """Minute of the day it ends before; below ``start_min`` where it passes midnight."""
+    zone: str
+    """Whose days and minutes these are."""
+    kinds: tuple[str, ...]
+    """What it holds."""
+
+    @staticmethod
+    def parse(text: str, *, name: str = "quiet_hours") -> "QuietSpan":
+        """A span of the setting ``name``. Raises ``ValueError`` for anything else."""
+        found = _SPAN.fullmatch(text)
+        if found is not None:
+            start_min = int(found[2]) * 60 + int(found[3])
+            end_min = int(found[4]) * 60 + int(found[5])
+            minutes_fit = int(found[3]) < 60 and int(found[5]) < 60  # noqa: PLR2004  an hour
+            if minutes_fit and start_min < _DAY_MIN and end_min <= _DAY_MIN and start_min != end_min:
+                return QuietSpan(
+                    text=text,
+                    days=_days(found[1]),
+                    start_min=start_min,
+                    end_min=end_min,
+                    zone=found[6] or UTC,
+                    kinds=(found[7],) if found[7] else ("splits", "unloads"),
+                )
+        raise ValueError(
+            f"{name} has {text!r}; expected a span of the day such as '08:00-18:00', '22:00-02:00 splits', "
+            f"'08:00-18:00 unloads' or 'Mon-Fri 08:00-18:00 Europe/Berlin'"
+        )
+
+    def holds(self, kind: str, time_ms: int, zones: Zones) -> bool:
+        """Whether actions of ``kind`` rest at that moment; ``zones`` has the span's, unless it is UTC."""
+        return kind in self.kinds and self.has(time_ms, zones)
+
+    def has(self, time_ms: int, zones: Zones) -> bool:
+        """Whether a moment is in it."""
+        days, minute = divmod(time_ms // _MINUTE_MS + self._offset_min(time_ms, zones), _DAY_MIN)
+        day = (days + _FIRST_WEEKDAY) % len(DAYS)
+        if self.start_min < self.end_min:
+            return day in self.days and self.start_min <= minute < self.end_min
+        began_yesterday = minute < self.end_min and (day - 1) % len(DAYS) in self.days
+        return began_yesterday or (minute >= self.start_min and day in self.days)
+
+    def _offset_min(self, time_ms: int, zones: Zones) -> int:
+        if self.zone == UTC:
+            return 0
+        offsets = zones[self.zone]
+        return offsets[max(0, bisect_right(offsets, time_ms, key=lambda each: each[0]) - 1)][1]
+
+
+def _days(text: str | None) -> frozenset[int]:
+    """Days of a list such as ``Mon-Fri,Sun``; a range may pass the week's end."""
+    found: set[int] = set()
+    for part in text.split(",") if text else ("Mon-Sun",):
+        first, _, last = part.partition("-")
+        start, end = DAYS.index(first), DAYS.index(last or first)
+        found.update(day % len(DAYS) for day in range(start, end + 1 + len(DAYS) * (end < start)))
+    return frozenset(found)
+
+
+def zones_named(texts: Iterable[str]) -> frozenset[str]:
+    """Zones of spans that have to be looked up."""
+    return frozenset(span.zone for span in map(QuietSpan.parse, texts)) - {UTC}
