@@ -30,6 +30,11 @@ from streaming.settings import Settings
 @output_option(
     "Where decisions are written, kafka://… or pulsar://…, whatever the input is; the input's if not given."
 )
+@click.option(
+    "--standby/--no-standby",
+    default=None,
+    help="Overrides controller.standby: wait, warm, while another controller of this name leads, and take over from it.",
+)
 @click.option("--checkpoint", metavar="DIR", help="Overrides spark.checkpoint.")
 @click.option("--master", metavar="URL", help="Overrides spark.master, e.g. spark://host:7077.")
 @metrics_port_option
@@ -58,6 +63,7 @@ def run_command(
     metrics_port: int | None,
     begin: str | None,
     *,
+    standby: bool | None,
     fresh: bool,
     skip_lost: bool,
     adopt: bool,
@@ -76,6 +82,7 @@ def run_command(
     flags = {
         "controller.mode": mode,
         "controller.name": name,
+        "controller.standby": standby,
         "input.url": input_url,
         "output.url": output_url,
         "spark.checkpoint": checkpoint,
@@ -83,12 +90,22 @@ def run_command(
         "metrics.port": metrics_port,
     }
     settings = read_settings(config, flags)
+    _refuse_for_standby(settings, fresh=fresh, adopt=adopt, skip_lost=skip_lost)
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     first = _begin(begin, settings)
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 
     Application(settings, begin=first, fresh=fresh, adopt=adopt, skip_lost=skip_lost).run()
+
+
+def _refuse_for_standby(settings: Settings, **choices: bool) -> None:
+    """What a person decides is for now, and a standby takes over later, when nobody looks."""
+    given = [f"--{name.replace('_', '-')}" for name, is_given in choices.items() if is_given]
+    if settings.controller.standby and given:
+        raise click.UsageError(
+            f"{given[0]} is for a start that leads at once: add --no-standby (controller.standby is true)"
+        )
 
 
 def _begin(text: str | None, settings: Settings) -> Begin:

@@ -14,7 +14,7 @@ from streaming.cli.options import example
 from streaming.cli.topic_options import records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
-from streaming.operators.beats import Running, newest_beats
+from streaming.operators.beats import BEATS_S, Running, Standby, newest_beats, newest_standbys
 from streaming.operators.control_topic import ControlTopic
 from streaming.operators.overlay import Standing
 from streaming.operators.round_events import Newest, Round, read_round
@@ -24,8 +24,6 @@ from streaming.settings import ClusterSettingsSource, Settings
 
 _LOOK_BACK_S = (300, 86_400)
 """How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
-_BEATS_S = 3600
-"""How far back beats are looked for; the topic holds no more."""
 _WATCH_S = 5.0
 
 
@@ -59,7 +57,7 @@ def _shown(statuses: list[ClusterStatus], form: str) -> str:
 def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> Iterator[ClusterStatus]:
     """``newest`` knows the rounds of the look before."""
     now_s = time.time()
-    beats = _newest_beats(settings, now_s=now_s)
+    beats, standbys = _newest_beats(settings, now_s=now_s)
     rounds = _newest_rounds(settings, set(clusters), newest, beats, now_s=now_s)
     systems: dict[str, System] = {event.cluster: event.data.system for event, _ in rounds}
     stands = _standing(settings, systems)
@@ -69,19 +67,22 @@ def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> 
             epoch=epoch,
             waiting=_waiting(event, stands.get(event.cluster, Standing())),
             beats=beats,
+            standbys=standbys,
             now_ms=round(now_s * 1000),
         )
 
 
-def _newest_beats(settings: Settings, *, now_s: float) -> dict[str, Running] | None:
-    """By the controller's name; None where they cannot be read, which is said and hides no status."""
-    begin = round((now_s - _BEATS_S) * 1000)
+def _newest_beats(
+    settings: Settings, *, now_s: float
+) -> tuple[dict[str, Running] | None, dict[str, list[Standby]]]:
+    """By the controller's name, leaders and standbys; None where they cannot be read, which is said and hides no status."""
+    begin, now_ms = round((now_s - BEATS_S) * 1000), round(now_s * 1000)
     try:
-        records = records_of(settings, settings.topics.beats, begin, follow=False)
-        return newest_beats(records, now_ms=round(now_s * 1000))
+        records = list(records_of(settings, settings.topics.beats, begin, follow=False))
     except Refused as error:
         click.echo(f"whether a controller runs is not known: {error}", err=True)
-        return None
+        return None, {}
+    return newest_beats(records, now_ms=now_ms), newest_standbys(records, now_ms=now_ms)
 
 
 def _newest_rounds(

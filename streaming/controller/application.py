@@ -1,55 +1,43 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
-The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``). Brokers that do not answer are
-waited for at the start, and so is the checkpoint's store. Only fencing, configuration errors and damaged data end the process
+The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``); a standby waits between Spark
+and taking over (``standing_by``). Brokers that do not answer are waited for at the start, and so is the checkpoint's store.
+Only fencing, configuration errors and damaged data end the process
 afterwards; on SIGTERM or SIGINT the batch in progress is finished before the query stops.
 """
 
 import logging
 import math
-import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
-from state.outputs import rfc3339
-from streaming.contract.beat import Beat
-from streaming.contract.skipped import SkippedRange
-from streaming.controller.batches import BatchPublisher
-from streaming.controller.beats import Beats
+from streaming.contract.beat import every_s
+from streaming.controller.beats import Beats, Duty
 from streaming.controller.known import KNOWN_LABELS
+from streaming.controller.leading import Leading
 from streaming.controller.metrics import Metrics
 from streaming.controller.outages import outage_of
-from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
-from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
-from streaming.controller.take_over import take_over
+from streaming.controller.standing_by import StandingBy
 from streaming.controller.watchdog import START_S, Watchdog
-from streaming.ports.checkpoint import CheckpointError
-from streaming.ports.publisher import Publisher
-from streaming.ports.publishing import CheckpointMismatch, Fenced, PublishError
-from streaming.ports.reading import Begin, NoAnswer
+from streaming.ports.publishing import Fenced
+from streaming.ports.reading import Begin
 from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
 from streaming.process.serve import HealthServer
 from streaming.process.stopping import stopped_by_signals
 from streaming.process.waiting import OutageWait, StoppedWaiting
-from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings import Settings
 from streaming.spark import session
-from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.jars import JarError, JavaError
-from streaming.spark.runs import Runs
 from streaming.spark.spark_log import SparkLog
-from streaming.systems import skipping
 from streaming.systems.events import beat_sink_of
-from streaming.systems.input import input_ids
-from streaming.systems.publisher import publisher_of
 from streaming.systems.topics import validate_all
 
 _LOG = logging.getLogger(__name__)
@@ -184,75 +172,37 @@ class Application:
             self._start = None
 
     def _run_on(self, spark: session.Session) -> None:
-        settings = self._settings
-        publisher = publisher_of(settings)
-        try:
-            self._take_over(spark, publisher)
-        except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
-            raise Refused(str(error)) from error
-        except NoAnswer as error:
-            raise Refused(f"{settings.input.url}: the input cannot be read: {error.__cause__!r}") from error
-        except Fenced as error:
-            raise FencedOff(str(error)) from error
-        finally:
-            publisher.close()
-
-    def _take_over(self, spark: session.Session, publisher: Publisher) -> None:
-        """Take over from whoever ran under this name, and run the query."""
-        settings = self._settings
-        ids = self._waiting_out(partial(input_ids, settings))
-        checkpoint = self._waiting_out(
-            lambda: CheckpointDirectory(spark.spark, settings.spark.checkpoint, topic_ids=ids)
-        )
-        if not self._fresh:
-            self._waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
-        epoch = self._waiting_out(
-            lambda: take_over(checkpoint, publisher, settings, fresh=self._fresh, adopt=self._adopt)
-        )
-        if checkpoint.is_local:
-            spark.use_local_files()
-        controller = settings.controller
-        _LOG.info("controller %s has epoch %d, mode %s", controller.name, epoch, controller.mode)
-        forget_after_s = ClusterSettingsSource(settings).forget_after_s
-        batches = BatchPublisher(publisher, self._metrics, settings.topics, forget_after_s=forget_after_s)
-        runs = Runs(spark, settings, self._begin, checkpoint=checkpoint, publisher=publisher, batches=batches)
-        if self._skip_lost:
-            runs.skip(self._waiting_out(lambda: self._said_gaps(checkpoint, epoch)))
-        with (
-            Watch(lambda: look(settings, ids, checkpoint.is_there)) as watch,
-            Beats(partial(beat_sink_of, settings), lambda: self._beat(epoch, batches.newest_batch_id)),
-        ):
-            QueryLoop(
-                settings=settings,
-                runs=runs,
-                publisher=publisher,
-                checkpoint=checkpoint,
-                watch=watch,
-                batches=batches,
+        controller = self._settings.controller
+        duty = Duty(name=controller.name, session_s=controller.session_s, is_alive=self._is_alive)
+        sink = partial(beat_sink_of, self._settings)
+        with Beats(sink, duty.beat, every_s=every_s(controller.session_s)) as beats:
+            leading = Leading(
+                settings=self._settings,
+                begin=self._begin,
+                spark=spark,
                 metrics=self._metrics,
                 watchdog=self._watchdog,
                 readiness=self._readiness,
+                duty=duty,
+                beats=beats,
                 wait=self._wait,
                 is_stopping=lambda: self._stopping,
-            ).run()
+            )
+            if controller.standby:
+                StandingBy(settings=self._settings, leading=leading, waiting_out=self._waiting_out).run()
+            else:
+                self._lead(leading)
 
-    def _beat(self, epoch: int, batch_id: int | None) -> Beat:
-        return Beat(
-            name=self._settings.controller.name,
-            instance=f"{socket.gethostname()}:{os.getpid()}",
-            epoch=epoch,
-            batch=batch_id,
-            at=rfc3339(round(time.time() * 1000)),
-            version=version("trimtab"),
-        )
+    def _lead(self, leading: Leading) -> None:
+        """Whoever comes after it ends this process."""
+        try:
+            with leading.taken_over(self._waiting_out, fresh=self._fresh, adopt=self._adopt) as begun:
+                leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
+        except Fenced as error:
+            raise FencedOff(str(error)) from error
 
-    def _said_gaps(self, checkpoint: CheckpointDirectory, epoch: int) -> list[SkippedRange]:
-        """What the input has lost since the checkpoint, once the audit topic says so."""
-        gaps = skipping.find_lost(self._settings, checkpoint.places())
-        if gaps:
-            skipping.say(self._settings, gaps, epoch=epoch)
-        _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
-        return gaps
+    def _is_alive(self) -> bool:
+        return all(check.ok for check in self._watchdog.checks())
 
     def _wait(self, seconds: float) -> bool:
         """Whether to go on after so many seconds; False at once when a stop is asked for."""

@@ -1,81 +1,149 @@
-"""The controller's beat, every few seconds: it says that this process runs, and how far it is.
+"""The controller's beat, every few seconds: it says that this process runs, whether it leads, and how far it is.
 
 A thread of its own writes it, so that brokers that do not answer hold nothing up. Without the topic, or the permission to
-write it, the controller runs all the same.
+write it, the controller runs all the same; a standby then takes over from it after each session.
 """
 
 import logging
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable
+from importlib.metadata import version
 
+import msgspec
+
+from state.outputs import rfc3339
 from streaming.contract import beat as beats
-from streaming.contract.beat import Beat
+from streaming.contract.beat import Beat, Role
 from streaming.ports.events import EventSink, NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.process.closing import Closing
 
-__all__ = ["Beats"]
+__all__ = ["Beats", "Duty"]
 
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_S = 30.0
-"""How soon a topic is tried again that could not be written."""
+"""How soon a topic is tried again that is not there."""
 _CLOSE_S = 2.0
-"""How long the end of the process waits for a beat on its way."""
+"""How long the end of the process waits for its last beat."""
+
+
+def _no_batch() -> int | None:
+    return None
+
+
+class Duty:
+    """What this process does now, as its beats say it. Written by the driver, read by the beats' thread."""
+
+    def __init__(self, *, name: str, session_s: float, is_alive: Callable[[], bool]) -> None:
+        """A process that is not alive says nothing, so that a standby takes over from one that hangs."""
+        self._name, self._session_s, self._is_alive = name, session_s, is_alive
+        self.instance = f"{socket.gethostname()}:{os.getpid()}"
+        self._role: Role | None = None
+        self._epoch = 0
+        self._batch_id: Callable[[], int | None] = _no_batch
+        self._problem = ""
+
+    def stand_by(self, problem: str = "") -> None:
+        """It waits for its turn to lead; ``problem`` says why it could not take it."""
+        self._role, self._problem, self._batch_id = "standby", problem, _no_batch
+
+    def lead(self, epoch: int, batch_id: Callable[[], int | None]) -> None:
+        """It leads; ``batch_id`` tells the newest batch it has begun."""
+        self._epoch, self._batch_id, self._problem = epoch, batch_id, ""
+        self._role = "leader"
+
+    def beat(self) -> Beat | None:
+        """None while there is nothing to say."""
+        role = self._role
+        if role is None or not self._is_alive():
+            return None
+        return Beat(
+            name=self._name,
+            instance=self.instance,
+            epoch=self._epoch,
+            batch=self._batch_id(),
+            at=rfc3339(round(time.time() * 1000)),
+            version=version("trimtab"),
+            role=role,
+            session_s=self._session_s,
+            problem=self._problem,
+        )
 
 
 class Beats(Closing):
-    """Writes what ``beat`` returns from now on, until it is closed."""
+    """Writes what ``beat`` returns from now on, until it is closed, and then once more as the last one."""
 
     def __init__(
         self,
         connect: Callable[[], EventSink],
-        beat: Callable[[], Beat],
+        beat: Callable[[], Beat | None],
         *,
-        every_s: float = beats.EVERY_S,
+        every_s: float,
         again_s: float = _AGAIN_S,
     ) -> None:
         self._connect, self._beat = connect, beat
         self._every_s, self._again_s = every_s, again_s
         self._sink: EventSink | None = None
         self._has_failed = False
-        self._closed = threading.Event()
+        self._is_closed = False
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beats", daemon=True)
         self._thread.start()
 
+    def beat_now(self) -> None:
+        """Do not wait for the next beat's time: something has changed."""
+        self._wake.set()
+
     def close(self) -> None:
-        """Write no more."""
-        self._closed.set()
+        """Say goodbye, so that a standby need not wait for the session's end, and write no more."""
+        self._is_closed = True
+        self._wake.set()
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        pause_s = 0.0
-        while not self._closed.wait(pause_s):
-            pause_s = self._every_s if self._write() else self._again_s
+        while not self._is_closed:
+            pause_s = self._write(is_leaving=False)
+            self._wake.wait(pause_s)
+            self._wake.clear()
+        if not self._has_failed:
+            self._write(is_leaving=True)
         self._disconnect()
 
-    def _write(self) -> bool:
+    def _write(self, *, is_leaving: bool) -> float:
+        """Seconds until the next one."""
         try:
-            if self._sink is None:
-                self._sink = self._connect()
-            beat = self._beat()
-            self._sink.send(beat.name, beats.encode(beat))
-            self._sink.flush()
-        except (PublishError, NoTopic) as error:
+            self._send(is_leaving=is_leaving)
+        except NoTopic as error:
             self._note_failure(error)
-            return False
+            return self._again_s
+        except PublishError as error:
+            self._note_failure(error)
+            return min(self._every_s, self._again_s)
         except Exception:  # noqa: BLE001  logged with its traceback; the controller goes on without beats for a while
             _LOG.exception("a beat could not be written")
             self._disconnect()
-            return False
+            return self._again_s
         if self._has_failed:
             _LOG.info("beats are written again")
         self._has_failed = False
-        return True
+        return self._every_s
+
+    def _send(self, *, is_leaving: bool) -> None:
+        beat = self._beat()
+        if beat is None:
+            return
+        if self._sink is None:
+            self._sink = self._connect()
+        self._sink.send(beat.name, beats.encode(msgspec.structs.replace(beat, is_leaving=is_leaving)))
+        self._sink.flush()
 
     def _note_failure(self, error: Exception) -> None:
         if not self._has_failed:
-            _LOG.warning("no beats are written, so `trimtab status` cannot say that this runs: %s", error)
+            _LOG.warning("no beats are written, so nobody hears that this controller runs: %s", error)
         self._has_failed = True
         self._disconnect()
 

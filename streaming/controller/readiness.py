@@ -29,9 +29,16 @@ class Readiness:
         self._batches: BatchPublisher | None = None
         self._last_trigger_s = time.monotonic()
         self._batches_seen = 0
+        self._standby: Check | None = None
+
+    def stand_by(self, text: str, problem: str) -> None:
+        """No query is to run: this process waits for its turn to lead, which it is ready for unless there is a problem."""
+        self._query, self._batches = None, None
+        self._standby = Check(name="standby", ok=not problem, detail=problem or text)
 
     def runs(self, query: Query, batches: BatchPublisher) -> None:
         """A query has been started."""
+        self._standby = None
         self._query, self._batches = query, batches
 
     def note_end(self) -> None:
@@ -53,6 +60,8 @@ class Readiness:
 
     def checks(self) -> Sequence[Check]:
         """For ``/readyz``."""
+        if (standby := self._standby) is not None:
+            return [standby]
         self.look()
         is_running = self._query is not None
         silent_s = time.monotonic() - self._last_trigger_s

@@ -1,20 +1,23 @@
-"""Which controllers run, by their beats. Pure: no topic, no clock."""
+"""Which controllers run, which lead and which stand by, by their beats. Pure: no topic, no clock."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from streaming.contract import beat as beats
+from streaming.contract.beat import Beat
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["Running", "newest_beats"]
+__all__ = ["BEATS_S", "Running", "Standby", "newest_beats", "newest_standbys"]
 
-_SILENT_AFTER_S = 4 * beats.EVERY_S
+BEATS_S = 3600
+"""How far back beats are looked for; their topic holds no more."""
+_SILENT_AFTER_SESSIONS = 2
 """A beat that is late may be on its way; several are missing."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest beat of a controller."""
+    """The newest beat of a controller that leads, or did last."""
 
     controller: str
     instance: str
@@ -23,28 +26,65 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     batch: int | None
     """The newest micro-batch it has begun."""
     beat_age_s: float
+    session_s: float
+    version: str
+    """Of trimtab."""
+    has_left: bool
+    """Whether it said goodbye."""
 
     @property
     def runs(self) -> bool:
         """Whether it beats."""
-        return self.beat_age_s <= _SILENT_AFTER_S
+        return not self.has_left and self.beat_age_s <= _SILENT_AFTER_SESSIONS * self.session_s
+
+
+class Standby(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that beats and does not lead."""
+
+    instance: str
+    version: str
+    beat_age_s: float
+    problem: str
+    """Why it could not lead; empty where it could."""
 
 
 def newest_beats(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Running]:
-    """By the controller's name; a controller that another process has replaced does not count. What is no beat is passed over."""
+    """Leaders by the controller's name; one that another process has replaced does not count. What is no beat is passed over."""
     found: dict[str, Running] = {}
-    for record in records:
-        try:
-            beat = beats.decode(record.value or b"")
-        except beats.Unreadable:
-            continue
+    for beat, age_s in _beats(records, now_ms):
         before = found.get(beat.name)
-        if before is None or beat.epoch >= before.epoch:
+        if beat.role == "leader" and (before is None or beat.epoch >= before.epoch):
             found[beat.name] = Running(
                 controller=beat.name,
                 instance=beat.instance,
                 epoch=beat.epoch,
                 batch=beat.batch,
-                beat_age_s=round((now_ms - record.timestamp) / 1000, 3),
+                beat_age_s=age_s,
+                session_s=beat.session_s,
+                version=beat.version,
+                has_left=beat.is_leaving,
             )
     return found
+
+
+def newest_standbys(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, list[Standby]]:
+    """Those that stand by now, by the controller's name and in the order of their instances."""
+    newest = {(beat.name, beat.instance): (beat, age_s) for beat, age_s in _beats(records, now_ms)}
+    found: dict[str, list[Standby]] = {}
+    for (name, instance), (beat, age_s) in sorted(newest.items()):
+        is_here = not beat.is_leaving and age_s <= _SILENT_AFTER_SESSIONS * beat.session_s
+        if beat.role == "standby" and is_here:
+            standby = Standby(instance=instance, version=beat.version, beat_age_s=age_s, problem=beat.problem)
+            found.setdefault(name, []).append(standby)
+    return found
+
+
+def _beats(records: Iterable[TopicRecord], now_ms: int) -> Iterator[tuple[Beat, float]]:
+    """Each with its age in seconds."""
+    for record in records:
+        try:
+            said = beats.decode(record.value or b"")
+        except beats.Unreadable:
+            continue
+        if isinstance(said, Beat):
+            yield said, round((now_ms - record.timestamp) / 1000, 3)

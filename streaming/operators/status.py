@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from state.outputs import (
     UsageSummary,
 )
 from state.throttle_outputs import ThrottleSummary
-from streaming.operators.beats import Running
+from streaming.operators.beats import Running, Standby
 from streaming.operators.round_events import Round
 from streaming.operators.round_text import examined_text
 from streaming.operators.text import counts_text, table_lines, value_text
@@ -43,6 +44,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that controller runs, by its beats; None where they cannot be read."""
     beat: Running | None
     """Its newest beat within the last hour."""
+    standbys: list[Standby]
+    """Who stands by for it."""
     round: int
     end: str
     age_s: float
@@ -87,6 +90,7 @@ def status_of(
     epoch: int | None,
     waiting: str | None,
     beats: Mapping[str, Running] | None,
+    standbys: Mapping[str, Sequence[Standby]] = MappingProxyType({}),
     now_ms: int,
 ) -> ClusterStatus:
     """From the newest summary of a cluster, and the newest beats by controller; None where those are not known."""
@@ -101,6 +105,7 @@ def status_of(
         epoch=epoch,
         runs=None if beats is None else beat is not None and beat.runs,
         beat=beat,
+        standbys=list(standbys.get(controller, ())),
         round=data.round,
         end=data.end,
         age_s=round(age_s, 3),
@@ -141,6 +146,7 @@ def status_text(status: ClusterStatus) -> str:
     rows = [("", line) for line in _lateness(status)]
     rows += [
         ("controller", _controller(status)),
+        *_named("standby", list(map(_standby, status.standbys))),
         ("control", _control(status.control)),
         *([("waiting", status.waiting)] if status.waiting else []),
         ("policy", status.policy),
@@ -178,8 +184,14 @@ def _controller(status: ClusterStatus) -> str:
     if beat is None:
         return f"{known}, DOES NOT RUN: no beat in the last hour"
     if not status.runs:
-        return f"{known}, DOES NOT RUN: its last beat was {_age(beat.beat_age_s)}, from {beat.instance}"
+        last = "it ended in good order" if beat.has_left else "its last beat was"
+        return f"{known}, DOES NOT RUN: {last} {_age(beat.beat_age_s)}, from {beat.instance}"
     return f"{known}, runs as {beat.instance}, batch {'none yet' if beat.batch is None else beat.batch}"
+
+
+def _standby(standby: Standby) -> str:
+    able = f"COULD NOT LEAD: {standby.problem}" if standby.problem else "could take over"
+    return f"{standby.instance}, version {standby.version}, {able}"
 
 
 def _age(age_s: float) -> str:

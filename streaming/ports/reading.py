@@ -46,3 +46,6 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
     def follow(self) -> Iterator[TopicRecord]:
         """The records from here on, for ever."""
+
+    def close(self) -> None:
+        """Close the connections."""

@@ -30,6 +30,8 @@ _PULSAR_URL = re.compile(rf"pulsar(?:\+ssl)?://{_HOST_PORT}(?:,{_HOST_PORT})*/?"
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
 _TRIGGER_INTERVAL_S_MAX = 30
+_SESSION_S_MIN, _SESSION_S_MAX = 1.0, 600.0
+"""A collection of garbage or a slow broker takes a second; the topic of beats keeps an hour."""
 _PORT_MAX = 65535
 
 
@@ -84,6 +86,12 @@ class ControllerSettings:
     """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
     saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers
     of one name would take over from each other for ever."""
+    standby: bool = False
+    """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
+    goodbye. Superseded, it stands by again instead of ending. Run two or more, all with this on."""
+    session_s: float = 10.0
+    """Without a beat of the leader for so long, a standby takes over. A leader beats five times in it. Shorter notices sooner;
+    longer bears with brokers that are slow to take a beat."""
     accepted_clusters: tuple[str, ...] = ("*",)
     """Names of the clusters that are listened to, or patterns with ``*`` and ``?`` as in ``east-*``; records of others are
     refused as ``unknown-cluster`` and nothing is remembered of them. All, so that a first start sees something; name them
@@ -102,6 +110,12 @@ class ControllerSettings:
         )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
         _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
+        _require(
+            _SESSION_S_MIN <= self.session_s <= _SESSION_S_MAX,
+            "session_s",
+            self.session_s,
+            f"{_SESSION_S_MIN:g} to {_SESSION_S_MAX:g}",
+        )
         _require(self.max_record_bytes > 0, "max_record_bytes", self.max_record_bytes, "more than 0")
         for pattern in self.accepted_clusters:
             expected = "names of 1 to 100 of A-Z a-z 0-9 . _ -, or patterns with * and ?"

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from threading import Event
 
+import msgspec
 import pytest
 
-from streaming.contract.beat import Beat, Unreadable, decode, encode
-from streaming.controller.beats import Beats
+from streaming.contract.beat import Beat, HandOver, Role, Unreadable, decode, encode
+from streaming.controller.beats import Beats, Duty
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 
@@ -23,9 +25,19 @@ class Sink:
         self.is_closed = False
         self.has_flushed = Event()
         self._error = error
+        self._beats: SimpleQueue[Beat] = SimpleQueue()
 
     def send(self, key: str, value: bytes) -> None:
         self.sent.append((key, value))
+        said = decode(value)
+        assert isinstance(said, Beat)
+        self._beats.put(said)
+
+    def next_beat(self, role: Role = "standby") -> Beat:
+        """Waits for one of this role."""
+        while (found := self._beats.get(timeout=PATIENCE_S)).role != role:
+            pass
+        return found
 
     def flush(self) -> None:
         self.has_flushed.set()
@@ -52,7 +64,9 @@ def connecting(*answers: Sink | Exception) -> Callable[[], Sink]:
 
 
 def test_a_beat_reads_back_as_it_was_and_anything_else_is_named() -> None:
+    asked = HandOver(name="main", to="b:2", leader_epoch=7, at="then")
     assert decode(encode(BEAT)) == BEAT
+    assert decode(encode(asked)) == asked
     with pytest.raises(Unreadable, match="no beat"):
         decode(b"{}")
 
@@ -61,8 +75,37 @@ def test_the_first_beat_is_written_at_once_under_the_controllers_name() -> None:
     sink = Sink()
     with Beats(connecting(sink), lambda: BEAT, every_s=3600):
         assert sink.has_flushed.wait(PATIENCE_S)
-    assert sink.sent == [("main", encode(BEAT))]
+    last = msgspec.structs.replace(BEAT, is_leaving=True)
+    assert sink.sent == [("main", encode(BEAT)), ("main", encode(last))]
     assert sink.is_closed
+
+
+def test_nothing_is_said_before_there_is_something_to_say() -> None:
+    sink = Sink()
+    with Beats(connecting(sink), lambda: None, every_s=0.0):
+        pass
+    assert sink.sent == []
+
+
+def test_what_has_changed_is_said_at_once() -> None:
+    sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
+    with Beats(connecting(sink), duty.beat, every_s=3600) as beats:
+        duty.stand_by("no checkpoint")
+        beats.beat_now()
+        assert sink.next_beat().problem == "no checkpoint"
+        duty.lead(8, lambda: 5)
+        beats.beat_now()
+        said = sink.next_beat("leader")
+    assert (said.epoch, said.batch, said.problem, said.is_leaving) == (8, 5, "", False)
+    last = decode(sink.sent[-1][1])
+    assert isinstance(last, Beat)
+    assert (last.role, last.epoch, last.is_leaving) == ("leader", 8, True)
+
+
+def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over() -> None:
+    duty = Duty(name="main", session_s=10.0, is_alive=lambda: False)
+    duty.lead(8, lambda: 5)
+    assert duty.beat() is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +121,7 @@ def test_beats_that_cannot_be_written_are_named_once_and_written_again_by_a_conn
         Beats(connecting(trouble, trouble, sound), lambda: BEAT, every_s=3600, again_s=0),
     ):
         assert sound.has_flushed.wait(PATIENCE_S)
-    assert sound.sent == [("main", encode(BEAT))]
+    assert sound.sent[0] == ("main", encode(BEAT))
     if isinstance(trouble, Sink):
         assert trouble.is_closed
     texts = [record.message for record in caplog.records]

@@ -22,7 +22,7 @@ from streaming.contract.beat import Beat, encode
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.operators.action_events import UnreadableEvent
-from streaming.operators.beats import Running, newest_beats
+from streaming.operators.beats import Running, newest_beats, newest_standbys
 from streaming.operators.round_events import (
     ROUND_TYPE,
     Newest,
@@ -83,8 +83,28 @@ def of(data: RoundSummary, **fields: Any) -> Round:
 
 
 def running(*, beat_age_s: float = 2.0, batch: int | None = 42) -> dict[str, Running]:
-    beat = Running(controller="main", instance="a:1", epoch=7, batch=batch, beat_age_s=beat_age_s)
-    return {"main": beat}
+    return {"main": leading(beat_age_s=beat_age_s, batch=batch)}
+
+
+def leading(
+    name: str = "main",
+    *,
+    instance: str = "a:1",
+    epoch: int = 7,
+    batch: int | None = 42,
+    beat_age_s: float,
+    has_left: bool = False,
+) -> Running:
+    return Running(
+        controller=name,
+        instance=instance,
+        epoch=epoch,
+        batch=batch,
+        beat_age_s=beat_age_s,
+        session_s=10.0,
+        version="1",
+        has_left=has_left,
+    )
 
 
 def status(
@@ -252,10 +272,10 @@ def test_it_says_whether_the_controller_runs_and_so_why_no_round_comes(
 
 def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_replaced_it() -> None:
     def beat(name: str, instance: str, *, epoch: int, at_ms: int, batch: int | None = None) -> TopicRecord:
-        written = Beat(name=name, instance=instance, epoch=epoch, batch=batch, at="then", version="1")
-        return TopicRecord(
-            key=name.encode(), value=encode(written), timestamp=at_ms, partition=0, offset=0, headers=[]
+        written = Beat(
+            name=name, instance=instance, epoch=epoch, batch=batch, at="then", version="1", session_s=10.0
         )
+        return said(written, at_ms=at_ms)
 
     garbage = TopicRecord(key=b"x", value=None, timestamp=9_000, partition=0, offset=0, headers=[])
     found = newest_beats(
@@ -269,9 +289,56 @@ def test_the_newest_beat_of_each_controller_counts_unless_another_process_has_re
         now_ms=10_000,
     )
     assert found == {
-        "main": Running(controller="main", instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
-        "other": Running(controller="other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
+        "main": leading("main", instance="b:2", epoch=2, batch=3, beat_age_s=8.0),
+        "other": leading("other", instance="c:3", epoch=1, batch=None, beat_age_s=5.5),
     }
+
+
+def said(beat: Beat, *, at_ms: int = 0) -> TopicRecord:
+    return TopicRecord(
+        key=beat.name.encode(), value=encode(beat), timestamp=at_ms, partition=0, offset=0, headers=[]
+    )
+
+
+def test_it_names_who_stands_by_and_why_one_could_not_lead() -> None:
+    def standby(instance: str, *, problem: str = "", is_leaving: bool = False) -> TopicRecord:
+        return said(
+            Beat(
+                name="main",
+                instance=instance,
+                epoch=0,
+                batch=None,
+                at="then",
+                version="2",
+                role="standby",
+                session_s=10.0,
+                problem=problem,
+                is_leaving=is_leaving,
+            )
+        )
+
+    records = [
+        standby("c:3", problem="the checkpoint was written by a newer trimtab"),
+        standby("b:2"),
+        standby("d:4"),
+        standby("d:4", is_leaving=True),
+        said(Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")),
+    ]
+    found = newest_standbys(records, now_ms=2_000)
+    assert [each.instance for each in found["main"]] == ["b:2", "c:3"]
+    assert newest_standbys(records, now_ms=21_000) == {}, "they are silent"
+    assert list(newest_beats(records, now_ms=2_000)) == ["main"]
+    shown = status_of(of(ROUND), epoch=7, waiting=None, beats=running(), standbys=found, now_ms=END_MS + 1000)
+    assert (
+        "  standby     b:2, version 2, could take over\n"
+        "              c:3, version 2, COULD NOT LEAD: the checkpoint was written by a newer trimtab\n"
+    ) in status_text(shown)
+
+
+def test_a_leader_that_said_goodbye_does_not_run_however_young_its_last_beat_is() -> None:
+    found = status(beats={"main": leading(beat_age_s=1.0, has_left=True)})
+    assert found.runs is False
+    assert "DOES NOT RUN: it ended in good order 1 s ago, from a:1" in status_text(found)
 
 
 def test_the_newest_summary_of_each_cluster_counts_unless_its_controller_was_replaced() -> None:

@@ -1,0 +1,103 @@
+"""When a standby may try to lead, by the beats that it hears. Pure: no topic, and the clock is passed in.
+
+Silence is counted between two reads in a row that reached the end of the topic. Brokers that do not answer are no silence of
+the leader: after a read that failed the count begins anew, for the leader has to find its brokers again, too. The beat only
+says who tries; the publisher decides who leads.
+"""
+
+from streaming.contract import beat as beats
+from streaming.contract.beat import Beat, HandOver, Unreadable
+
+__all__ = ["Election"]
+
+
+class Election:
+    """What one standby has heard. ``session_s`` is its own ``controller.session_s``."""
+
+    def __init__(self, *, name: str, instance: str, session_s: float) -> None:
+        self._name, self._instance, self._session_s = name, instance, session_s
+        self._leader: Beat | None = None
+        self._asked_for: HandOver | None = None
+        self._counted_s = 0.0
+        """Time that counts: between reads in a row that reached the end."""
+        self._leader_at_s = 0.0
+        """When the leader was last heard, in that time."""
+        self._others: dict[str, float] = {}
+        """Other standbys that could lead: when each was last heard, in that time."""
+        self._read_s: float | None = None
+        """When the last read began, if it reached the end."""
+        self._has_read = False
+
+    @property
+    def leader(self) -> Beat | None:
+        """The newest beat of the leader with the highest epoch; None where nobody has led within the topic's hour."""
+        return self._leader
+
+    def hear(self, value: bytes | None) -> None:
+        """Take a record of the topic. What is no beat, or another controller's, is passed over."""
+        try:
+            said = beats.decode(value or b"")
+        except Unreadable:
+            return
+        if said.name != self._name:
+            return
+        if isinstance(said, HandOver):
+            self._asked_for = said
+        elif said.role == "leader":
+            self._hear_leader(said)
+        elif said.instance != self._instance:
+            self._hear_standby(said)
+
+    def note_read(self, began_s: float) -> None:
+        """A read that began then has reached the end, and all it found was heard.
+
+        A step longer than half a session counts as that: whoever was frozen that long hears the others first.
+        """
+        if self._read_s is not None:
+            self._counted_s += min(began_s - self._read_s, self._session_s / 2)
+        self._read_s = began_s
+        self._has_read = True
+
+    def note_failure(self) -> None:
+        """A read did not reach the end."""
+        self._read_s = None
+        self._leader_at_s = self._counted_s
+
+    def reason(self) -> str | None:
+        """Why this standby may try to lead now; None where it may not."""
+        if not self._has_read:
+            return None
+        leader, asked = self._leader, self._asked_for
+        if asked is not None and asked.to == self._instance and self._is_of_leader(asked):
+            return "a hand-over to it was asked for"
+        silent_s = self._counted_s - self._leader_at_s
+        # The first in line may take a session to be heard as the leader; the next one leaves it that time.
+        session_s = max(self._session_s, 0.0 if leader is None else leader.session_s)
+        patience_s = session_s * self._place()
+        if leader is not None and leader.is_leaving and silent_s >= patience_s:
+            return f"the leader {leader.instance} has said goodbye"
+        if silent_s < session_s + patience_s:
+            return None
+        if leader is None:
+            return f"no leader was heard for {silent_s:.1f} s"
+        return f"the leader {leader.instance} was not heard for {silent_s:.1f} s"
+
+    def _hear_leader(self, beat: Beat) -> None:
+        if self._leader is None or beat.epoch >= self._leader.epoch:
+            self._leader = beat
+            self._leader_at_s = self._counted_s
+            self._others.pop(beat.instance, None)
+
+    def _hear_standby(self, beat: Beat) -> None:
+        if beat.is_leaving or beat.problem:
+            self._others.pop(beat.instance, None)
+        else:
+            self._others[beat.instance] = self._counted_s
+
+    def _is_of_leader(self, asked: HandOver) -> bool:
+        return self._leader is not None and asked.leader_epoch == self._leader.epoch
+
+    def _place(self) -> int:
+        """How many standbys come before this one: by name, of those that were heard within a session."""
+        since_s = self._counted_s - self._session_s
+        return sum(1 for other, at_s in self._others.items() if other < self._instance and at_s > since_s)

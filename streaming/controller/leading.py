@@ -1,0 +1,143 @@
+"""One time of leading: take over from whoever ran under this name, then run the query until it is to stop or superseded."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from streaming.contract.skipped import SkippedRange
+from streaming.controller.batches import BatchPublisher
+from streaming.controller.beats import Beats, Duty
+from streaming.controller.metrics import Metrics
+from streaming.controller.query_loop import QueryLoop
+from streaming.controller.readiness import Readiness
+from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
+from streaming.controller.take_over import take_over
+from streaming.controller.watchdog import Watchdog
+from streaming.ports.checkpoint import CheckpointError
+from streaming.ports.publisher import Publisher
+from streaming.ports.publishing import CheckpointMismatch, PublishError
+from streaming.ports.reading import Begin, NoAnswer
+from streaming.process.exits import Refused
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.runs import Runs
+from streaming.spark.session import Session
+from streaming.systems import skipping
+from streaming.systems.input import input_ids
+from streaming.systems.publisher import publisher_of
+
+__all__ = ["Begun", "Leading", "WaitingOut", "refused"]
+
+_LOG = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+class WaitingOut(Protocol):
+    """What a step returns that is tried again while nobody answers; raises ``NotReached`` in the end."""
+
+    def __call__(self, step: Callable[[], Value], /) -> Value: ...
+
+
+@contextmanager
+def refused(settings: Settings) -> Iterator[None]:
+    """What does not allow a start, or going on, as ``Refused``."""
+    try:
+        yield
+    except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
+        raise Refused(str(error)) from error
+    except NoAnswer as error:
+        raise Refused(f"{settings.input.url}: the input cannot be read: {error.__cause__!r}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What a take-over leads to."""
+
+    publisher: Publisher
+    checkpoint: CheckpointDirectory
+    ids: dict[str, str]
+    """Ids of the input's topics."""
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leading:
+    """``wait`` waits some seconds and says whether to go on."""
+
+    settings: Settings
+    begin: Begin
+    spark: Session
+    metrics: Metrics
+    watchdog: Watchdog
+    readiness: Readiness
+    duty: Duty
+    beats: Beats
+    wait: Callable[[float], bool]
+    is_stopping: Callable[[], bool]
+
+    @contextmanager
+    def taken_over(
+        self, waiting_out: WaitingOut, *, fresh: bool = False, adopt: bool = False
+    ) -> Iterator[Begun]:
+        """Take over, to the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
+        settings = self.settings
+        publisher = publisher_of(settings)
+        try:
+            with refused(settings):
+                ids = waiting_out(partial(input_ids, settings))
+                location = settings.spark.checkpoint
+                checkpoint = waiting_out(
+                    lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids)
+                )
+                if not fresh:
+                    waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
+                epoch = waiting_out(
+                    lambda: take_over(checkpoint, publisher, settings, fresh=fresh, adopt=adopt)
+                )
+            yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
+        finally:
+            publisher.close()
+
+    def lead(self, begun: Begun, waiting_out: WaitingOut, *, skip_lost: bool = False) -> None:
+        """Run the query. Raises ``Fenced`` whenever there is a successor, else ``Refused`` or ``SparkGone``."""
+        settings, checkpoint, publisher = self.settings, begun.checkpoint, begun.publisher
+        if checkpoint.is_local:
+            self.spark.use_local_files()
+        controller = settings.controller
+        _LOG.info("controller %s has epoch %d, mode %s", controller.name, begun.epoch, controller.mode)
+        forget_after_s = ClusterSettingsSource(settings).forget_after_s
+        batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
+        runs = Runs(
+            self.spark, settings, self.begin, checkpoint=checkpoint, publisher=publisher, batches=batches
+        )
+        self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
+        self.beats.beat_now()
+        with refused(settings):
+            if skip_lost:
+                runs.skip(waiting_out(lambda: self._said_gaps(begun)))
+            with Watch(lambda: look(settings, begun.ids, checkpoint.is_there)) as watch:
+                QueryLoop(
+                    settings=settings,
+                    runs=runs,
+                    publisher=publisher,
+                    checkpoint=checkpoint,
+                    watch=watch,
+                    batches=batches,
+                    metrics=self.metrics,
+                    watchdog=self.watchdog,
+                    readiness=self.readiness,
+                    wait=self.wait,
+                    is_stopping=self.is_stopping,
+                ).run()
+
+    def _said_gaps(self, begun: Begun) -> list[SkippedRange]:
+        """What the input has lost since the checkpoint, once the audit topic says so."""
+        gaps = skipping.find_lost(self.settings, begun.checkpoint.places())
+        if gaps:
+            skipping.say(self.settings, gaps, epoch=begun.epoch)
+        _LOG.warning("--skip-lost: %s", gaps or "nothing was lost")
+        return gaps

@@ -1,0 +1,160 @@
+"""A standby: it waits, warm, for its turn to lead, and stands by again when it is superseded.
+
+While it waits it runs no query and fences nobody. Twice a minute it keeps Spark warm, and looks whether it could go on with
+the leader's checkpoint. One that could not says so, in its beats, its log and ``/readyz``, and does not try to lead.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from streaming.contract.beat import Beat
+from streaming.controller.election import Election
+from streaming.controller.leading import Leading, WaitingOut, refused
+from streaming.controller.listening import Listener
+from streaming.controller.outages import outage_of
+from streaming.controller.watchdog import START_S
+from streaming.ports.publishing import Fenced
+from streaming.ports.reading import Reader
+from streaming.process.exits import NotReached, Refused
+from streaming.settings import Settings
+from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.errors import spark_errors
+from streaming.spark.warmth import KEEP_EVERY_S, keep_warm, warm_up
+from streaming.systems.input import input_ids
+from streaming.systems.publisher import publisher_of
+from streaming.systems.reading import output_reader
+
+__all__ = ["StandingBy"]
+
+_LOG = logging.getLogger(__name__)
+
+_BEATS_S = 3600
+"""How far back beats are heard; their topic holds no more."""
+_TURN_S = 1.0
+"""How soon a stop that was asked for is seen."""
+_SURE_COUNT = 2
+"""What is wrong once may be a checkpoint that is just changing hands."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True, kw_only=True)
+class StandingBy:
+    """The turns of one process: stand by, lead, stand by."""
+
+    settings: Settings
+    leading: Leading
+    waiting_out: WaitingOut
+    _problem: str = field(init=False, default="")
+    """Why it could not lead; empty where it could."""
+    _wrong_count: int = field(init=False, default=0)
+
+    def run(self) -> None:
+        """Until a stop is asked for. Raises ``Refused`` from leading, or ``SparkError``."""
+        with spark_errors():
+            self._show("warming up")
+            warm_up(self.leading.spark, self.settings)
+            while self._stand_by():
+                self._lead()
+
+    def _lead(self) -> None:
+        """One turn, if it can be had: whoever is faster leads, and this one stands by again."""
+        leading = self.leading
+        with ExitStack() as stack:
+            try:
+                begun = stack.enter_context(leading.taken_over(_at_once))
+            except Fenced as error:
+                _LOG.warning("%s, or was faster: this one stands by again", error)
+                return
+            except NotReached as error:
+                _LOG.warning("it cannot lead now, and stands by again: %s", error.message)
+                return
+            except Refused as error:
+                self._note(error.message, is_sure=True)
+                return
+            try:
+                leading.lead(begun, self.waiting_out)
+            except Fenced as error:
+                _LOG.warning("%s. It stands by again", error)
+
+    def _stand_by(self) -> bool:
+        """Wait for a turn; False when a stop is asked for."""
+        leading, controller = self.leading, self.settings.controller
+        leading.duty.stand_by(self._problem)
+        leading.beats.beat_now()
+        instance, session_s = leading.duty.instance, controller.session_s
+        election = Election(name=controller.name, instance=instance, session_s=session_s)
+        _LOG.info("standing by as %s of controller %s", instance, controller.name)
+        # What was just refused is not tried again at once.
+        due_s = time.monotonic() + (KEEP_EVERY_S if self._problem else 0.0)
+        with Listener(self._reader, election, session_s=session_s) as listener:
+            while not leading.is_stopping():
+                problem = self._problem or listener.problem
+                self._show(_standing(listener.leader), problem)
+                if time.monotonic() >= due_s:
+                    keep_warm(leading.spark)
+                    self._look()
+                    due_s = time.monotonic() + KEEP_EVERY_S
+                elif problem:
+                    leading.wait(_TURN_S)
+                elif listener.reason is not None:
+                    _LOG.warning("trying to lead: %s", listener.reason)
+                    return True
+                else:
+                    listener.wait(_TURN_S)
+        return False
+
+    def _look(self) -> None:
+        """Whether it could go on where the leader is; what cannot be known now stays as it was."""
+        settings, spark = self.settings, self.leading.spark.spark
+        try:
+            with publisher_of(settings) as publisher, refused(settings):
+                ids = _at_once(partial(input_ids, settings))
+                location = settings.spark.checkpoint
+                checkpoint = _at_once(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
+                _at_once(lambda: publisher.check(lambda: checkpoint.look(settings, fresh=False)))
+        except Refused as error:
+            self._note(error.message)
+        except NotReached as error:
+            _LOG.info("whether it could lead is not known now: %s", error.message)
+        else:
+            if self._problem:
+                _LOG.info("it could lead again")
+            self._problem, self._wrong_count = "", 0
+
+    def _note(self, problem: str, *, is_sure: bool = False) -> None:
+        self._wrong_count = _SURE_COUNT if is_sure else self._wrong_count + 1
+        if self._wrong_count < _SURE_COUNT:
+            return
+        if problem != self._problem:
+            _LOG.error("this standby could not take over: %s", problem)
+        self._problem = problem
+
+    def _show(self, text: str, problem: str = "") -> None:
+        leading = self.leading
+        leading.watchdog.begin(text, START_S)
+        leading.readiness.stand_by(text, problem)
+        leading.duty.stand_by(problem)
+
+    def _reader(self) -> Reader:
+        begin_ms = round((time.time() - _BEATS_S) * 1000)
+        return output_reader(self.settings, self.settings.topics.beats, begin=begin_ms)
+
+
+def _at_once(step: Callable[[], Value]) -> Value:
+    """What the step returns. Raises ``NotReached`` where somebody does not answer: the standby waits, not the step."""
+    try:
+        return step()
+    except Exception as error:
+        if outage_of(error) is None:
+            raise
+        raise NotReached(str(error)) from error
+
+
+def _standing(leader: Beat | None) -> str:
+    return "standing by: " + ("no leader was heard" if leader is None else f"{leader.instance} leads")
