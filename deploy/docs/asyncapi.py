@@ -8,6 +8,7 @@ from typing import Any
 from deploy.docs.kinds import KINDS, MessageKind
 from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.messages import CLUSTER_PATTERN
+from streaming.contract.published import LeaderMessage, SkippedMessage
 from streaming.kafka.topic_specs import specs_of
 from streaming.settings.catalog import members
 from streaming.settings.sections import ControllerSettings, TopicNames
@@ -38,6 +39,7 @@ _HEADERS = {
     },
 }
 _KEY = {"type": "string", "pattern": CLUSTER_PATTERN, "description": "The cluster's name."}
+_EMPTY_KEY = {"type": "string", "const": "", "description": "Empty: it is about no cluster in particular."}
 _REJECTED_KEY = {"type": "string", "description": "The record's cluster, empty where that is not valid."}
 
 
@@ -106,8 +108,14 @@ def _operation(name: str) -> Json:
     }
 
 
+def _key(kind: MessageKind) -> Json:
+    if kind.message in (LeaderMessage, SkippedMessage):
+        return _EMPTY_KEY
+    return _REJECTED_KEY if "dead_letter" in kind.topics else _KEY
+
+
 def _message(kind: MessageKind) -> Json:
-    key = _REJECTED_KEY if "dead_letter" in kind.topics else _KEY
+    key = _key(kind)
     return {
         "name": kind.type,
         "title": kind.type,

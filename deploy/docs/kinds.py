@@ -7,6 +7,7 @@ import msgspec
 
 from streaming.contract.messages import INPUT_TYPES, ControlMessage, type_of
 from streaming.contract.published import (
+    LeaderMessage,
     RejectedMessage,
     RoundMessage,
     SkippedMessage,
@@ -47,6 +48,7 @@ KINDS = (
     MessageKind(message=UnloadMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=SplitMessage, topics=("actions", "actions_dry_run"), is_read=False),
     MessageKind(message=ThrottleMessage, topics=("actions", "actions_dry_run"), is_read=False),
+    MessageKind(message=LeaderMessage, topics=("actions",), is_read=False),
     MessageKind(message=RoundMessage, topics=("audit",), is_read=False),
     MessageKind(message=SkippedMessage, topics=("audit",), is_read=False),
     MessageKind(message=RejectedMessage, topics=("dead_letter",), is_read=False),

@@ -114,6 +114,7 @@ def _of_controller() -> Metrics:
     for event in _rounds():
         metrics.observe_round(event, published_s=event.time_s)
     metrics.observe_events(_EVENTS)
+    metrics.show_leader("trimtab", leads=True)
     return metrics
 
 

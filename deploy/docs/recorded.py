@@ -18,6 +18,7 @@ import msgspec
 from deploy.docs.kafka_example import kafka_example
 from state.engine.closing import ROUND_TYPE, Identity
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.leader import encode_leader
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
@@ -36,6 +37,7 @@ from streaming.contract.messages import (
     type_of,
 )
 from streaming.contract.published import (
+    LeaderMessage,
     RejectedMessage,
     RoundMessage,
     SkippedMessage,
@@ -119,16 +121,24 @@ def replay_recording(repository: Path) -> Recorded:
     )
     return Recorded(
         inputs=(*story.inputs, *made.values(), *asked),
-        outputs=(*outputs, split, _skipped_example(), *kafka_outputs),
+        outputs=(*outputs, split, _leader_example(), _skipped_example(), *kafka_outputs),
         examples={
             **story.find_example(),
             **made,
             SplitMessage: split,
             RejectedMessage: rejected[0],
+            LeaderMessage: _leader_example(),
             SkippedMessage: _skipped_example(),
             **of_kafka,
         },
     )
+
+
+def _leader_example() -> Event:
+    """What a controller says that has taken over."""
+    said_at = datetime(2026, 11, 21, 13, 20, tzinfo=UTC)
+    epoch, said_ms = int(said_at.timestamp()), round(said_at.timestamp() * 1000)
+    return dict(json.loads(encode_leader("trimtab", epoch=epoch, time_ms=said_ms)))
 
 
 def _skipped_example() -> Event:

@@ -59,6 +59,25 @@ def _running() -> list[Stat]:
             never_zero=True,
         ),
         number(
+            "Leader",
+            "Which process leads; the others stand by for it, or start.",
+            Query(
+                or_word(f"max by (instance) ({select(families.LEADER)}) == 1", "instance", "nobody leads"),
+                "{{instance}}",
+            ),
+            unit=units.Short,
+            runbook="no-leader",
+            named=True,
+            never_zero=True,
+        ),
+        number(
+            "Standing by",
+            "Processes that do not lead; one that starts counts, too.",
+            Query(or_zero(f"sum({select(families.LEADER)} == bool 0)")),
+            unit=units.Short,
+            runbook="no-leader",
+        ),
+        number(
             "Up for",
             "Time since the process started.",
             Query(age(families.START, by="instance"), "{{instance}}"),

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
 
 UNLOAD = "trimtab.action.unload.v1"
 ADMIN_TIMEOUT_S = 20
@@ -32,27 +33,43 @@ class Gate:
     """Which actions may be carried out, as far as the record itself tells."""
 
     cluster: str
-    highest_epoch: dict[str, int] = field(default_factory=dict)
+    highest_epoch: dict[tuple[str, int], int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     def refusal(self, record: ConsumerRecord, event: dict[str, Any]) -> str | None:
-        """Why an action must not be carried out; None if it may be."""
+        """Why an action must not be carried out; None if it may be. Records of a partition have to come in their order."""
+        epoch, highest = self.hear(record, event)
         if event["cluster"] != self.cluster:
             return "another cluster's"
         if event["type"] != UNLOAD:
             return f"{event['type']} is not for us"
         if event["data"]["dry_run"]:
             return "dry-run"
-        epoch = int(dict(record.headers)["trimtab-epoch"])
-        highest = self.highest_epoch.setdefault(event["source"], epoch)
         if epoch < highest:
             return f"epoch {epoch} is stale, {highest} has spoken"
-        self.highest_epoch[event["source"]] = epoch
         if event["id"] in self.seen:
             return "duplicate"
         if datetime.fromisoformat(event["data"]["expires_at"]) <= datetime.now(UTC):
             return f"expired at {event['data']['expires_at']}"
         return None
+
+    def hear(self, record: ConsumerRecord, event: dict[str, Any]) -> tuple[int, int]:
+        """Epoch of a record of whatever type and cluster, and the highest so far of its source in its partition."""
+        epoch, at = int(dict(record.headers)["trimtab-epoch"]), (event["source"], record.partition)
+        self.highest_epoch[at] = max(epoch, self.highest_epoch.get(at, epoch))
+        return epoch, self.highest_epoch[at]
+
+    def committed(self, partition: int) -> str:
+        """What to commit beside the position in a partition."""
+        return json.dumps(
+            {source: epoch for (source, at), epoch in self.highest_epoch.items() if at == partition}
+        )
+
+    def begin(self, partition: int, metadata: str) -> None:
+        """Reading begins, or begins again, where this was committed."""
+        before = {at: epoch for at, epoch in self.highest_epoch.items() if at[1] != partition}
+        known = {(source, partition): epoch for source, epoch in json.loads(metadata or "{}").items()}
+        self.highest_epoch = before | known
 
 
 class Control:
@@ -150,11 +167,20 @@ def result(action: dict[str, Any], outcome: str, reason: str) -> bytes:
     return json.dumps(event).encode()
 
 
-def actions(consumer: KafkaConsumer) -> Iterator[tuple[ConsumerRecord, dict[str, Any]]]:
-    """Every action; its offset is committed once it is dealt with, so a crash repeats the last one at most."""
+def actions(consumer: KafkaConsumer, gate: Gate) -> Iterator[tuple[ConsumerRecord, dict[str, Any]]]:
+    """Every record; its offset is committed once it is dealt with, so a crash repeats the last one at most.
+
+    The epochs heard in its partition are committed with it: whoever goes on there knows whose actions are out of date.
+    """
+    begun: set[TopicPartition] = set()
     for record in consumer:
+        at = TopicPartition(record.topic, record.partition)
+        if at not in begun:
+            begun.add(at)
+            committed = consumer.committed(at, metadata=True)
+            gate.begin(at.partition, "" if committed is None else committed.metadata)
         yield record, json.loads(record.value)
-        consumer.commit()
+        consumer.commit({at: OffsetAndMetadata(record.offset + 1, gate.committed(at.partition), -1)})
 
 
 def main() -> None:
@@ -199,7 +225,7 @@ def serve(options: argparse.Namespace, gate: Gate) -> None:
 def deal_with_all(
     consumer: KafkaConsumer, producer: KafkaProducer, control: Control, gate: Gate, input_topic: str
 ) -> None:
-    for record, action in actions(consumer):
+    for record, action in actions(consumer, gate):
         refusal = gate.refusal(record, action)
         held = control.refusal(action) if refusal is None else None
         if held is not None:

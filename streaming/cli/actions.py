@@ -16,8 +16,9 @@ from streaming.operators.action_events import (
     epoch_of,
     has_id,
     read_action,
+    read_leader,
 )
-from streaming.operators.action_text import tail_text, why_text
+from streaming.operators.action_text import leader_text, tail_text, why_text
 from streaming.operators.round_events import Round, is_round_of, read_round
 from streaming.ports.reading import Begin
 from streaming.process.exits import NotFound, WrongUse
@@ -45,8 +46,13 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
     epochs = Epochs()
 
     def text_of(record: "TopicRecord") -> str:
-        action, epoch = read_action(record.value or b""), epoch_of(record.headers)
-        return tail_text(action, epoch=epoch, stale=epochs.is_stale(action, epoch))
+        value, epoch = record.value or b"", epoch_of(record.headers)
+        leader = read_leader(value)
+        if leader is not None:
+            epochs.is_stale(leader.source, record.partition, epoch)
+            return leader_text(leader)
+        action = read_action(value)
+        return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
 
     print_topic(lambda topics: topics.actions_dry_run if dry_run else topics.actions, text_of, **options)
 

@@ -243,6 +243,11 @@ INPUT_BEHIND = _gauge(
     "Records of the input and control topics that the last micro-batch left for the next, in the partition that was "
     "furthest behind; NaN: no batch yet.",
 )
+LEADER = _gauge(
+    "leader",
+    "Whether this process leads the controller of its name: 1, or 0 while it starts or stands by.",
+    "controller",
+)
 START = _gauge("start_timestamp_seconds", "Start of this process (Unix time).")
 BUILD_INFO = _gauge("build_info", "Versions in use; always 1.", "version", "pyspark", "python")
 

@@ -15,6 +15,7 @@ from state.outputs import RoundSummary, Split, Unload
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
 from state.throttle_outputs import Throttle
 from streaming.contract.encode import REJECTED_TYPE, RejectedData
+from streaming.contract.leader import LEADER_TYPE, LeaderData
 from streaming.contract.messages import CLUSTER_PATTERN, Cluster, Text
 from streaming.contract.skipped import SKIPPED_TYPE, SkippedData
 
@@ -37,7 +38,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     id: Id
     """Hash of the canonical `data`: the same decision has the same id, wherever and whenever it is computed."""
     source: Source
-    """`/trimtab/` and the controller's name. Keep the highest `trimtab-epoch` of each source and cluster."""
+    """`/trimtab/` and the controller's name. Keep the highest `trimtab-epoch` of each source in each partition."""
     datacontenttype: Literal["application/json"]
 
 
@@ -105,3 +106,17 @@ class SkippedMessage(Published, frozen=True, kw_only=True, tag=SKIPPED_TYPE):
     cluster: Literal[""]
     """Always empty, and so is the record's key: nobody knows whose records they were."""
     data: SkippedData
+
+
+class LeaderMessage(Published, frozen=True, kw_only=True, tag=LEADER_TYPE):
+    """A controller has taken over: in each partition, actions of its source with a lower epoch that follow are not to be obeyed.
+
+    It is no decision, and those that came before it stay valid.
+    """
+
+    subject: Literal["leader"]
+    time: Time
+    """When it took over."""
+    cluster: Literal[""]
+    """Always empty, and so is the record's key: it is said in every partition, for all clusters."""
+    data: LeaderData

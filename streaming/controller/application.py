@@ -63,6 +63,7 @@ class Application:
             KNOWN_LABELS, version=version("trimtab"), pyspark_version=session.SPARK_VERSION
         )
         self._metrics.show_start(at_s=time.time())
+        self._metrics.show_leader(settings.controller.name, leads=False)
         self._stopping = False
         self._start: session.Start | None = None
         """Of Spark, while it is being started."""

@@ -100,6 +100,7 @@ class Leading:
                 )
             yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
         finally:
+            self.metrics.show_leader(settings.controller.name, leads=False)
             publisher.close()
 
     def lead(self, begun: Begun, waiting_out: WaitingOut, *, skip_lost: bool = False) -> None:
@@ -116,6 +117,7 @@ class Leading:
         )
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
+        self.metrics.show_leader(controller.name, leads=True)
         with refused(settings):
             if skip_lost:
                 runs.skip(waiting_out(lambda: self._said_gaps(begun)))

@@ -119,6 +119,7 @@ class Metrics:
         for gauge in self._progress:
             gauge.set(math.nan)
         self._known_clusters = self._gauge(families.CLUSTERS)
+        self._leader = self._gauge(families.LEADER)
         self._start = self._gauge(families.START)
         self._start.set(math.nan)
 
@@ -243,6 +244,10 @@ class Metrics:
         for gauge, value in zip(self._progress, values, strict=True):
             gauge.set(math.nan if value is None else value)
 
+    def show_leader(self, controller: str, *, leads: bool) -> None:
+        """Show whether this process leads the controller of this name."""
+        self._leader.labels(controller).set(leads)
+
     def show_start(self, *, at_s: float) -> None:
         """Show when this process started (Unix time)."""
         self._start.set(at_s)
@@ -280,6 +285,13 @@ class Metrics:
         for metric in self._by_cluster:
             metric.remove_by_labels({"cluster": cluster})
         self._throttles.forget(cluster)
+
+    def forget_all(self) -> None:
+        """As if this process had just started, but for what it has counted: another one has the clusters now."""
+        for cluster in sorted(self._clusters):
+            self.forget(cluster)
+        for gauge in self._progress:
+            gauge.set(math.nan)
 
     def _introduce(self, cluster: str) -> None:
         """Make a cluster's series, once."""

@@ -87,6 +87,7 @@ class StandingBy:
         leading, controller = self.leading, self.settings.controller
         leading.duty.stand_by(self._problem)
         leading.beats.beat_now()
+        leading.metrics.forget_all()
         instance, session_s = leading.duty.instance, controller.session_s
         election = Election(name=controller.name, instance=instance, session_s=session_s)
         _LOG.info("standing by as %s of controller %s", instance, controller.name)

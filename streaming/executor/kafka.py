@@ -14,7 +14,7 @@ from streaming.executor.kafka_carry_out import Paced, ThrottleExecutor
 from streaming.executor.kafka_orders import ThrottleOrder, read_throttle_order
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Held, Skip
+from streaming.executor.orders import Held, Skip, Voice
 from streaming.kafka.admin import cluster_of
 from streaming.kafka.connection import ClusterError
 from streaming.ports.actions import ActionRecord, Actions, Epochs
@@ -62,8 +62,8 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
         self._target = target
         self._sweep_due_s = 0.0
 
-    def _read(self, record: ActionRecord) -> ThrottleOrder | None:
-        return read_throttle_order(record.value, cluster=self._cluster, epoch_header=record.epoch_header)
+    def _read(self, record: ActionRecord, voice: Voice) -> ThrottleOrder | None:
+        return read_throttle_order(record.value, voice, cluster=self._cluster)
 
     def _deal_with(self, orders: Iterable[ThrottleOrder]) -> None:
         for order in orders:

@@ -11,7 +11,7 @@ from policies.throttle.rates import BrokerRole
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import Time, type_of
 from streaming.contract.published import ThrottleMessage
-from streaming.executor.orders import BadOrder, Concerns, epoch_of
+from streaming.executor.orders import BadOrder, Concerns, Voice
 
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
 """At 0 nothing would ever move, and Kafka takes it."""
@@ -76,11 +76,12 @@ class ThrottleAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An action with who said it; ``epoch`` is None where its record carries none."""
+    """An action with who said it, and with what voice."""
 
     id: str
     source: str
     epoch: int | None
+    highest_epoch: int | None
     action: ThrottleAction
 
     @property
@@ -99,7 +100,7 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
 _action = msgspec.json.Decoder(ThrottleAction)
 
 
-def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> ThrottleOrder | None:
+def read_throttle_order(value: bytes, voice: Voice, *, cluster: str) -> ThrottleOrder | None:
     """The action in a record; None for another cluster's and for kinds that are not Kafka's. Raises ``BadOrder``."""
     try:
         envelope = read_envelope(value)
@@ -110,7 +111,8 @@ def read_throttle_order(value: bytes, *, cluster: str, epoch_header: bytes | Non
             for text in (*lists.leader.values(), *lists.follower.values()):
                 entries_of(text)
         _ = action.rates
-        epoch = epoch_of(epoch_header)
     except (msgspec.MsgspecError, ValueError, BadList) as error:
         raise BadOrder(str(error)) from error
-    return ThrottleOrder(id=envelope.id, source=envelope.source, epoch=epoch, action=action)
+    return ThrottleOrder(
+        id=envelope.id, source=envelope.source, epoch=voice.epoch, highest_epoch=voice.highest, action=action
+    )

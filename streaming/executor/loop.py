@@ -23,7 +23,7 @@ import msgspec
 from streaming.contract.encode import encode_event
 from streaming.contract.messages import ActionResultData, ActionResultMessage, type_of
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import BadOrder, Gated, Held, Skip, gate
+from streaming.executor.orders import BadOrder, Gated, Held, Skip, Voice, gate, hear
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -104,7 +104,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         return self._pulse.liveness()
 
     @abstractmethod
-    def _read(self, record: ActionRecord) -> OrderKind | None:
+    def _read(self, record: ActionRecord, voice: Voice) -> OrderKind | None:
         """The order in a record; None for another executor's. Raises ``BadOrder``."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _orders(self, records: Iterable[ActionRecord]) -> Iterable[OrderKind]:
         for record in records:
             try:
-                order = self._read(record)
+                order = self._read(record, hear(record, self._epochs))
             except BadOrder as error:
                 self.metrics.count_unreadable()
                 _LOG.error("a record on the actions topic is no action: %s: %.200r", error, record.value)
@@ -224,7 +224,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             except PublishError as error:  # the others of the batch need not wait for it, too
                 self._lost = error
                 raise
-            skip = gate(order, epochs=self._epochs, control=control, now=self._now())
+            skip = gate(order, control=control, now=self._now())
         if skip is not None:
             raise Held(skip)
 

@@ -9,7 +9,7 @@ import msgspec
 from streaming.contract.envelope import read_envelope
 from streaming.contract.messages import ControlData, Time, type_of
 from streaming.contract.published import SplitMessage, UnloadMessage
-from streaming.ports.actions import Epochs
+from streaming.ports.actions import ActionRecord, Epochs
 from streaming.pulsar.admin.bundles import BundleName
 
 __all__ = [
@@ -21,8 +21,9 @@ __all__ = [
     "SkipReason",
     "SplitOrder",
     "UnloadOrder",
-    "epoch_of",
+    "Voice",
     "gate",
+    "hear",
     "read_order",
 ]
 
@@ -91,13 +92,22 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
     boundaries: list[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A record's epoch, None where it carries none, and the highest of its source so far in its partition."""
+
+    epoch: int | None
+    highest: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An action with who said it; ``epoch`` is None where its record carries none."""
+    """An action with who said it, and with what voice."""
 
     id: str
     source: str
     epoch: int | None
+    highest_epoch: int | None = None
     action: UnloadOrder | SplitOrder
     bundle: BundleName
 
@@ -126,12 +136,18 @@ _unload = msgspec.json.Decoder(UnloadOrder)
 _split = msgspec.json.Decoder(SplitOrder)
 
 
-def epoch_of(header: bytes | None) -> int | None:
-    """The controller's epoch in a record's header. Raises ``ValueError``."""
-    return None if header is None else int(header)
+def hear(record: ActionRecord, epochs: Epochs) -> Voice:
+    """Remember whose record it is, whatever its type and cluster. Records of a partition in their order. Raises ``BadOrder``."""
+    if record.epoch_header is None:
+        return Voice(None, None)
+    try:
+        source, epoch = read_envelope(record.value).source, int(record.epoch_header)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadOrder(str(error)) from error
+    return Voice(epoch, epochs.hear(record.partition, source, epoch))
 
 
-def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Order | None:
+def read_order(value: bytes, voice: Voice, *, cluster: str) -> Order | None:
     """The action in a record; None for another cluster's and for kinds that are not Pulsar's. Raises ``BadOrder``."""
     try:
         envelope = read_envelope(value)
@@ -144,12 +160,18 @@ def read_order(value: bytes, *, cluster: str, epoch_header: bytes | None) -> Ord
         else:
             return None
         bundle = BundleName.parse(action.bundle)
-        epoch = epoch_of(epoch_header)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BadOrder(str(error)) from error
     if bundle.range != action.precondition.range.lower():
         raise BadOrder(f"bundle {bundle} and precondition range {action.precondition.range} disagree")
-    return Order(id=envelope.id, source=envelope.source, epoch=epoch, action=action, bundle=bundle)
+    return Order(
+        id=envelope.id,
+        source=envelope.source,
+        epoch=voice.epoch,
+        highest_epoch=voice.highest,
+        action=action,
+        bundle=bundle,
+    )
 
 
 class Expiring(Protocol):
@@ -182,20 +204,23 @@ class Gated(Protocol):
     @property
     def epoch(self) -> int | None: ...
     @property
+    def highest_epoch(self) -> int | None: ...
+    @property
     def action(self) -> Expiring: ...
     @property
     def concerns(self) -> "Concerns": ...
 
 
-def gate(order: Gated, *, epochs: Epochs, control: ControlData | None, now: datetime) -> Skip | None:
-    """Why an action may not even be tried now; None where it may. Remembers its epoch."""
-    if order.epoch is None:
+def gate(order: Gated, *, control: ControlData | None, now: datetime) -> Skip | None:
+    """Why an action may not even be tried now; None where it may."""
+    epoch, highest = order.epoch, order.highest_epoch
+    if epoch is None:
         return Skip(
             "no-epoch", "its record has no trimtab-epoch header, so nobody knows whether it is the newest"
         )
-    if not epochs.observe(order.source, order.epoch):
-        newest = epochs.highest[order.source]
-        return Skip("old-epoch", f"{order.source} had epoch {order.epoch} then and has {newest} now")
+    if highest is not None and epoch < highest:
+        detail = f"{order.source} says it with epoch {epoch}, after {highest} has spoken"
+        return Skip("old-epoch", detail)
     if order.action.dry_run:
         return Skip("dry-run", "it was only to be shown")
     if now >= order.action.expires_at:

@@ -15,7 +15,7 @@ from streaming.contract.messages import ActionResultData
 from streaming.executor.carry_out import Done, Executor
 from streaming.executor.loop import ActionLoop
 from streaming.executor.metrics import ExecutorMetrics
-from streaming.executor.orders import Order, Skip, read_order
+from streaming.executor.orders import Order, Skip, Voice, read_order
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.control import ControlView
 from streaming.ports.events import EventSink
@@ -63,8 +63,8 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         """Wait for the actions in progress."""
         self._pool.shutdown()
 
-    def _read(self, record: ActionRecord) -> Order | None:
-        return read_order(record.value, cluster=self._cluster, epoch_header=record.epoch_header)
+    def _read(self, record: ActionRecord, voice: Voice) -> Order | None:
+        return read_order(record.value, voice, cluster=self._cluster)
 
     def _deal_with(self, orders: Iterable[Order]) -> None:
         """All that was begun has ended when this raises: what is left of the batch comes again."""

@@ -1,6 +1,6 @@
 """The executor's view of the actions topic on Kafka: each action at least once and in order.
 
-Positions are committed after the results of a batch are written, together with the highest epoch of each controller:
+Positions are committed after the results of a batch are written, together with the highest epochs heard in the partition:
 a restart neither skips an action nor forgets whose are out of date. Standbys of the same cluster share a consumer
 group, so one of them acts. Who drops out of the group (frozen, or cut off for longer than its session lasts) loses the
 batch it had: nothing of it is committed, and after joining again it begins where the group is then.
@@ -89,7 +89,11 @@ class ActionsTopic(Closing):
             if not batches:
                 self._look()
         return [
-            ActionRecord(value=record.value, epoch_header=dict(record.headers).get(EPOCH_HEADER))
+            ActionRecord(
+                value=record.value,
+                epoch_header=dict(record.headers).get(EPOCH_HEADER),
+                partition=record.partition,
+            )
             for partition in sorted(batches)
             for record in batches[partition]
         ]
@@ -104,11 +108,10 @@ class ActionsTopic(Closing):
     def commit(self) -> None:
         """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
         self._require_kept()
-        metadata = json.dumps(self._epochs.highest, separators=(",", ":"))
         with self._explain_errors(f"the position in {self._topic} could not be committed"):
             self._consumer.commit(
                 {
-                    partition: OffsetAndMetadata(self._position(partition), metadata, -1)
+                    partition: OffsetAndMetadata(self._position(partition), self._heard(partition), -1)
                     for partition in self._consumer.assignment()
                 },
                 timeout_ms=_REQUEST_TIMEOUT_MS,
@@ -147,15 +150,20 @@ class ActionsTopic(Closing):
     def _begin_at(self, partition: TopicPartition) -> None:
         committed = self._consumer.committed(partition, metadata=True, timeout_ms=_REQUEST_TIMEOUT_MS)
         if committed is not None:
-            self._epochs.merge(json.loads(committed.metadata or "{}"))
+            self._epochs.begin(partition.partition, json.loads(committed.metadata or "{}"))
             self._consumer.seek(partition, committed.offset)
             return
+        self._epochs.begin(partition.partition, {})
         asked = {partition: self._start_ms}
         found = self._consumer.offsets_for_times(asked, timeout_ms=_REQUEST_TIMEOUT_MS)[partition]
         if found is None:
             self._consumer.seek_to_end(partition)
         else:
             self._consumer.seek(partition, found.offset)
+
+    def _heard(self, partition: TopicPartition) -> str:
+        """What is committed beside the position: whose actions are out of date there."""
+        return json.dumps(self._epochs.heard(partition.partition), separators=(",", ":"))
 
     def _look(self) -> None:
         if time.monotonic() - self._looked_s < _LOOK_INTERVAL_S:

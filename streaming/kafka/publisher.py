@@ -7,7 +7,8 @@ the claim: whoever has the highest epoch on the commits topic is the controller,
 process tells a successor (it must end) from a transaction that timed out or a newcomer that refused to start
 (it may go on).
 
-Every record carries the epoch in the header `trimtab-epoch`. Consumers must read with `read_committed`.
+A record of the take-over goes to every partition of the actions topic in the transaction of the claim, so that consumers hear
+of it before the first decision. Every record carries the epoch in the header `trimtab-epoch`. Consumers must read with `read_committed`.
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
@@ -26,6 +27,7 @@ from kafka.errors import (
 from kafka.producer.future import FutureRecordMetadata
 
 from streaming.contract.envelope import EPOCH_HEADER, LARGEST_RECORD_BYTES
+from streaming.contract.leader import encode_leader
 from streaming.kafka.ending import end
 from streaming.kafka.marker_topic import MarkerTopic
 from streaming.kafka.permissions import Subject, acl_command
@@ -58,7 +60,8 @@ _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 class KafkaPublisher(Closing):
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
-    `ran_with` is noted with each batch. `client_options` are passed to every Kafka client (security); `principal` is who
+    `announce_on` is the topic of actions, where each take-over is said in every partition. `ran_with` is noted with each
+    batch. `client_options` are passed to every Kafka client (security); `principal` is who
     they make us there. `timeout_s` bounds each wait for the broker
     while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
     publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
@@ -71,6 +74,7 @@ class KafkaPublisher(Closing):
         *,
         name: str,
         commits_topic: str,
+        announce_on: str | None = None,
         ran_with: RanWith = UNNAMED,
         client_options: Mapping[str, object] = MappingProxyType({}),
         principal: str = "User:ANONYMOUS",
@@ -80,6 +84,7 @@ class KafkaPublisher(Closing):
         self._bootstrap = bootstrap
         self._name = name
         self._commits_topic = commits_topic
+        self._announce_on = announce_on
         self._ran_with = ran_with
         self._options = client_options
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
@@ -119,7 +124,7 @@ class KafkaPublisher(Closing):
         try:
             marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
             claim = next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
-            self._commit((), claim)
+            self._commit((), claim, announces=True)
         except Exception:
             self.close()
             raise
@@ -264,20 +269,22 @@ class KafkaPublisher(Closing):
     def _timeout_ms(self) -> int:
         return round(self._timeout_s * 1000)
 
-    def _commit(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+    def _commit(self, records: Sequence[OutboundRecord], marker: Marker, *, announces: bool = False) -> None:
         """One transaction of the records and the marker; raises `Fenced` or `PublishError`."""
         try:
-            self._transact(records, marker)
+            self._transact(records, marker, announces=announces)
         except KafkaError as error:
             self._drop_producer()
             self._explain(error, marker)
         self._marker = marker
 
-    def _transact(self, records: Sequence[OutboundRecord], marker: Marker) -> None:
+    def _transact(self, records: Sequence[OutboundRecord], marker: Marker, *, announces: bool) -> None:
         producer = self._producer
         assert producer is not None, "a producer is opened before anything is published"
         headers = [(EPOCH_HEADER, str(marker.epoch).encode())]
         producer.begin_transaction()
+        if announces and self._announce_on is not None:
+            self._announce(producer, self._announce_on, marker.epoch, headers)
         for piece in pieces(records):
             self._wait_for(
                 producer.send(record.topic, key=record.key.encode(), value=record.value, headers=headers)
@@ -291,6 +298,16 @@ class KafkaPublisher(Closing):
             within(self._timeout_s, producer.commit_transaction, what="commit")
         except TimeoutError as error:
             raise KafkaTimeoutError(str(error)) from error
+
+    def _announce(
+        self, producer: KafkaProducer, topic: str, epoch: int, headers: Sequence[tuple[str, bytes]]
+    ) -> None:
+        """Say in every partition whose actions count from here on."""
+        value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
+        self._wait_for(
+            producer.send(topic, key=b"", value=value, partition=number, headers=headers)
+            for number in sorted(producer.partitions_for(topic))
+        )
 
     def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
         """Until the broker has all of them; a piece has ``timeout_s``, so a batch is never too large to be sent in time."""

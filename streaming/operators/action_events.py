@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
+from streaming.contract.leader import LEADER_TYPE, LeaderData
 
 ACTION_PREFIX = "trimtab.action."
 
@@ -41,6 +42,7 @@ class UnreadableEvent(Exception):
     """A record is not what its topic should hold; the text says what it is."""
 
 
+_leaders = msgspec.json.Decoder(ReadEnvelope[LeaderData])
 _actions = msgspec.json.Decoder(Action)
 
 
@@ -56,11 +58,21 @@ def read_action(value: bytes) -> Action:
 
 
 def has_id(value: bytes, beginning: str) -> bool:
-    """Whether a record is an event whose id begins so."""
+    """Whether a record is an action whose id begins so."""
     try:
-        return read_envelope(value).id.startswith(beginning)
+        event = read_envelope(value)
     except msgspec.MsgspecError:
         return False
+    return event.type.startswith(ACTION_PREFIX) and event.id.startswith(beginning)
+
+
+def read_leader(value: bytes) -> ReadEnvelope[LeaderData] | None:
+    """Who has taken over; None for a record that says something else."""
+    try:
+        event = _leaders.decode(value)
+    except msgspec.MsgspecError:
+        return None
+    return event if event.type == LEADER_TYPE else None
 
 
 def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
@@ -71,14 +83,14 @@ def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
 
 @dataclass(slots=True)
 class Epochs:
-    """The highest epoch seen, for each (source, cluster)."""
+    """The highest epoch seen, for each source in each partition."""
 
-    _highest: dict[tuple[str, str], int] = field(default_factory=dict)
+    _highest: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def is_stale(self, action: Action, epoch: int | None) -> bool:
-        """Whether a newer controller of the same source has spoken before; such an action must not be obeyed."""
+    def is_stale(self, source: str, partition: int, epoch: int | None) -> bool:
+        """Whether a newer controller of the same source has spoken before there; such an action must not be obeyed."""
         if epoch is None:
             return False
-        at = (action.source, action.cluster)
+        at = (source, partition)
         highest = self._highest[at] = max(epoch, self._highest.get(at, epoch))
         return epoch < highest

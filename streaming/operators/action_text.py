@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from state.outputs import RoundSummary
+from streaming.contract.envelope import ReadEnvelope
+from streaming.contract.leader import LeaderData
 from streaming.operators.action_events import Action
 from streaming.operators.round_text import circumstances_lines, looked_at_lines
 from streaming.operators.text import table_lines, value_text
@@ -19,6 +21,12 @@ def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
     return (
         f"{action.time} {action.cluster} {headline(action)}{marked} ({action.id})\n    {action.data.reason}\n"
     )
+
+
+def leader_text(leader: ReadEnvelope[LeaderData]) -> str:
+    """Who has taken over, in a line."""
+    data = leader.data
+    return f"{leader.time} controller {data.controller} has a new leader, epoch {data.epoch}\n"
 
 
 def headline(action: Action) -> str:

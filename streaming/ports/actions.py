@@ -17,25 +17,35 @@ class ActionRecord:
 
     value: bytes
     epoch_header: bytes | None
+    partition: int = 0
 
 
 @dataclass(slots=True)
 class Epochs:
-    """The highest epoch heard of each source: an older controller's actions are not obeyed any more."""
+    """The highest epoch heard of each source in each partition: it counts for what follows there.
 
-    highest: dict[str, int] = field(default_factory=dict)
+    What an older controller said before it stays valid, also where that is carried out later.
+    """
 
-    def observe(self, source: str, epoch: int) -> bool:
-        """Whether the epoch is the highest so far; remembers it if so."""
-        if epoch < self.highest.get(source, 0):
-            return False
-        self.highest[source] = epoch
-        return True
+    _highest: dict[int, dict[str, int]] = field(default_factory=dict)
 
-    def merge(self, others: Mapping[str, int]) -> None:
-        """Learn what was heard before."""
-        for source, epoch in others.items():
-            self.observe(source, epoch)
+    def hear(self, partition: int, source: str, epoch: int) -> int:
+        """The highest epoch of the source so far, with this one, which the next record of the partition has."""
+        heard = self._highest.setdefault(partition, {})
+        heard[source] = max(epoch, heard.get(source, epoch))
+        return heard[source]
+
+    def heard(self, partition: int) -> Mapping[str, int]:
+        """The highest epoch of each source in a partition."""
+        return self._highest.get(partition, {})
+
+    def forget(self) -> None:
+        """Everything is read again from before."""
+        self._highest.clear()
+
+    def begin(self, partition: int, heard: Mapping[str, int]) -> None:
+        """Reading of a partition begins (again) at a place before which this was heard."""
+        self._highest[partition] = dict(heard)
 
 
 class Actions(Protocol):

@@ -21,7 +21,7 @@ from streaming.pulsar.admin.http import CredentialsError
 from streaming.pulsar.clients import close
 from streaming.pulsar.denied import explain_denied
 from streaming.pulsar.link import PulsarLink
-from streaming.pulsar.topic_names import topic_path
+from streaming.pulsar.topic_names import partition_index, topic_path
 
 __all__ = ["PulsarActions"]
 
@@ -58,7 +58,6 @@ class PulsarActions(Closing):
         """Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link
         self._topic = link.full_name(topic)
-        self._cluster = cluster
         self._epochs = epochs
         self._records_max = records_max
         self._subscription = f"trimtab-execute-{cluster}"
@@ -84,7 +83,10 @@ class PulsarActions(Closing):
         if found:
             self._hear_before(self._connection, found[0].message_id())
         self._taken += found
-        return [ActionRecord(value=each.data(), epoch_header=_epoch_of(each)) for each in found]
+        return [
+            ActionRecord(value=each.data(), epoch_header=_epoch_of(each), partition=_partition_of(each))
+            for each in found
+        ]
 
     def stay(self) -> None:
         """The client does that by itself."""
@@ -127,6 +129,7 @@ class PulsarActions(Closing):
             )
             log = client.create_reader(self._topic, pulsar.MessageId.earliest)
             log.seek(self._begin_ms)
+            self._epochs.forget()
         except pulsar.PulsarException as error:
             close(client)
             raise self._unreadable(error) from error
@@ -176,8 +179,8 @@ class PulsarActions(Closing):
         epoch = _epoch_of(message)
         try:
             envelope = read_envelope(message.data())
-            if epoch is not None and envelope.cluster == self._cluster:
-                self._epochs.observe(envelope.source, int(epoch))
+            if epoch is not None:
+                self._epochs.hear(_partition_of(message), envelope.source, int(epoch))
         except (msgspec.MsgspecError, ValueError):
             return  # it was told to be unreadable when it was taken up
 
@@ -189,6 +192,10 @@ class PulsarActions(Closing):
 def _epoch_of(message: pulsar.Message) -> bytes | None:
     text = message.properties().get(EPOCH_HEADER)
     return None if text is None else text.encode()
+
+
+def _partition_of(message: pulsar.Message) -> int:
+    return max(partition_index(message.topic_name()), 0)
 
 
 def _place(id_: pulsar.MessageId) -> tuple[int, int, int]:

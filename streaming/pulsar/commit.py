@@ -14,6 +14,7 @@ from streaming.ports.publishing import CheckpointMismatch
 
 __all__ = [
     "Commit",
+    "announcer_name",
     "begin_batch",
     "claim_name",
     "decode_commit",
@@ -87,6 +88,15 @@ def finish(commit: Commit) -> Commit:
 def producer_name(name: str, commit: Commit) -> str:
     """Name of the producers of the outputs; the broker lets one of a name be connected to a topic."""
     return f"{name}/{commit.lineage}"
+
+
+def announcer_name(name: str) -> str:
+    """Name of the producer that says a take-over, with the epoch as its sequence id.
+
+    Not that of the outputs: their ids rise with the batches, and an epoch among them would make the broker drop the rest of a
+    batch that was begun.
+    """
+    return f"{name}/leader"
 
 
 def sequence_id(batch_id: int, place: int) -> int:

@@ -121,6 +121,15 @@ class Producers:
             properties={EPOCH_HEADER: str(epoch)},
         )
 
+    def announce(self, topic: str, value: bytes, *, name: str, epoch: int, wait_s: float) -> None:
+        """Send one message to every partition of a topic, under a name and with a sequence id of its own; wait for the broker."""
+        deadline, sent = Deadline(wait_s), Acknowledged()
+        for partition in self._client.get_topic_partitions(topic):
+            producer = self._take(partition, name, deadline)
+            sent.sending()
+            producer.send_async(value, sent.answer, sequence_id=epoch, properties={EPOCH_HEADER: str(epoch)})
+        sent.wait(timeout_s=self._timeout_s)
+
     def close(self) -> None:
         """Close without waiting: what is not answered by now must not be sent any more."""
         close(self._client)

@@ -20,6 +20,7 @@ from operator import attrgetter
 
 import pulsar
 
+from streaming.contract.leader import encode_leader
 from streaming.ports.marker import (
     UNNAMED,
     BatchState,
@@ -34,6 +35,7 @@ from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, P
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
     Commit,
+    announcer_name,
     begin_batch,
     claim_name,
     encode_commit,
@@ -57,7 +59,8 @@ def commits_topic_of(commits_topic: str, name: str) -> str:
 class PulsarPublisher(Closing):
     """The exactly-once sink of the controller `name`; topics are in the namespace of `link`.
 
-    `ran_with` is noted with each batch. `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
+    `announce_on` is the topic of actions, where each take-over is said in every partition. `ran_with` is noted with each
+    batch. `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
     claim, `handover_s` how long one waits for its predecessor to let go of the outputs. `publish` is for one thread at a
     time; `is_superseded` may be called from another.
     """
@@ -68,6 +71,7 @@ class PulsarPublisher(Closing):
         *,
         name: str,
         commits_topic: str,
+        announce_on: str | None = None,
         ran_with: RanWith = UNNAMED,
         timeout_s: float = 20.0,
         claim_wait_s: float = 5.0,
@@ -75,6 +79,7 @@ class PulsarPublisher(Closing):
     ) -> None:
         self._link = link
         self._name = name
+        self._announce_on = None if announce_on is None else link.full_name(announce_on)
         self._ran_with = ran_with
         self._commits_topic = link.full_name(commits_topic_of(commits_topic, name))
         self._timeout_s = timeout_s
@@ -103,8 +108,8 @@ class PulsarPublisher(Closing):
         try:
             before = self._markers.newest()
             claim = claim_name(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
-            write = partial(self._write, self._producers, claim)
-            self._attempt(write, epoch=claim.marker.epoch, what="the start marker")
+            begin = partial(self._begin, self._producers, claim)
+            self._attempt(begin, epoch=claim.marker.epoch, what="the start marker")
         except Exception:
             self.close()
             raise
@@ -199,6 +204,23 @@ class PulsarPublisher(Closing):
                     )
                 sent.wait(timeout_s=self._timeout_s)
         self._write(producers, finish(begin))
+
+    def _begin(self, producers: Producers, claim: Commit) -> None:
+        """Claim, and say in every partition of the actions whose count from here on.
+
+        What is left of a batch that was begun is sent again under the names of its outputs. Whoever still holds them could
+        send of it after that word; the broker would then drop ours as a duplicate, and consumers his as out of date.
+        """
+        self._write(producers, claim)
+        topic = self._announce_on
+        if topic is None:
+            return
+        if not claim.is_whole:
+            producers.take_names({topic: producer_name(self._name, claim)}, wait_s=self._handover_s)
+        epoch = claim.marker.epoch
+        value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
+        name = announcer_name(self._name)
+        producers.announce(topic, value, name=name, epoch=epoch, wait_s=self._handover_s)
 
     def _write(self, producers: Producers, commit: Commit) -> None:
         producers.commit(self._name, encode_commit(commit))

@@ -20,7 +20,13 @@ def publisher_of(settings: Settings) -> Publisher:
     if pulsar is not None:
         from streaming.pulsar.publisher import PulsarPublisher  # noqa: PLC0415  loads Pulsar's client
 
-        return PulsarPublisher(pulsar, name=name, commits_topic=commits_topic, ran_with=ran_with)
+        return PulsarPublisher(
+            pulsar,
+            name=name,
+            commits_topic=commits_topic,
+            announce_on=settings.topics.actions,
+            ran_with=ran_with,
+        )
     from streaming.kafka.publisher import KafkaPublisher  # noqa: PLC0415
 
     link = output_link(settings)
@@ -28,6 +34,7 @@ def publisher_of(settings: Settings) -> Publisher:
         link.bootstrap,
         name=name,
         commits_topic=commits_topic,
+        announce_on=settings.topics.actions,
         ran_with=ran_with,
         client_options=link.client_options(),
         principal=link.principal,

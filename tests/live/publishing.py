@@ -27,12 +27,18 @@ class Setting:
     commits: str
 
     def publisher(
-        self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+        self,
+        *,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        ran_with: RanWith = UNNAMED,
+        announces: bool = False,
     ) -> KafkaPublisher:
         return KafkaPublisher(
             self.bootstrap,
             name=self.name,
             commits_topic=self.commits,
+            announce_on=self.actions if announces else None,
             timeout_s=timeout_s,
             claim_wait_s=claim_wait_s,
             ran_with=ran_with,

@@ -122,11 +122,11 @@ class Stage:
             self._producer.flush()
 
     def read(self, topic: str) -> list[ConsumerRecord]:
-        """Every committed record of an output topic, in order, up to now."""
+        """Every committed record of an output topic, in order, up to now; but for what is said at a take-over."""
         follower = self._followers.get(topic)
         if follower is None:
             follower = self._followers[topic] = Follower(self.bootstrap, topic)
-        return follower.read()
+        return [record for record in follower.read() if not is_leader(record.value)]
 
     def values(self, topic: str) -> list[bytes]:
         """Values alone."""
@@ -234,6 +234,11 @@ class Outputs:
     @property
     def rounds_count(self) -> int:
         return sum(map(len, self.rounds.values()))
+
+
+def is_leader(value: bytes | None) -> bool:
+    """Whether it says who has taken over, which is no decision."""
+    return b'"trimtab.leader.v1"' in (value or b"")
 
 
 def cluster_of(value: bytes) -> str:

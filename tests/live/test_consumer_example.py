@@ -19,6 +19,7 @@ from kafka import KafkaProducer
 from deploy.local.kafka import LocalKafka
 from streaming.contract.decode import decode
 from streaming.contract.envelope import EPOCH_HEADER
+from streaming.contract.leader import encode_leader
 from tests.live.driving import ROOT, Child, until
 from tests.live.stage import Stage
 from tests.streaming.events import control
@@ -117,6 +118,8 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
         (5, unload("moved", bundle="shop/orders/0x00000000_0x20000000"), "skipped: 127.0.0.1"),
         (5, unload("refused", destination_broker="nowhere:8080"), "failed: HTTP Error 409"),
         (6, unload("successor"), "succeeded: asked"),
+        (7, json.loads(encode_leader("trimtab", epoch=7, time_ms=0)), "left alone: another cluster's"),
+        (6, unload("zombie"), "left alone: epoch 6 is stale, 7 has spoken"),
     ]
     producer = KafkaProducer(bootstrap_servers=stage.bootstrap, acks="all")
 
@@ -139,7 +142,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
             assert line.startswith(f"{event['id']}: {wanted}"), line
         pause = control(time_s=datetime.now(UTC).timestamp(), cluster="lab", data={"paused": True})
         stage.send([pause], to=stage.topics.control)
-        publish(6, unload("while paused"))
+        publish(7, unload("while paused"))
         until(
             lambda: "while paused: skipped: paused" in example.output,
             what="the pause to hold",
@@ -150,7 +153,7 @@ def test_it_carries_out_what_it_should_once_and_leaves_the_rest_alone(
             time_s=now.timestamp(), id="z", cluster="lab", data={"paused": True, "until": now.isoformat()}
         )
         stage.send([ended], to=stage.topics.control)
-        publish(6, unload("after its end"))
+        publish(7, unload("after its end"))
         until(lambda: "after its end: succeeded" in example.output, what="its end", running=[example])
     producer.close()
 

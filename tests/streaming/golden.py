@@ -21,7 +21,7 @@ from deploy.docs.recorded import replay_recording
 from state.events import Rejection
 from streaming.contract.decode import decode
 from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import read_order
+from streaming.executor.orders import Voice, read_order
 from streaming.operators.action_events import ACTION_PREFIX, read_action
 from streaming.operators.round_events import is_round_of, read_round
 
@@ -30,6 +30,8 @@ GOLDEN = Path(__file__).with_name("golden_messages")
 KIND_OF = {kind.type: kind for kind in KINDS}
 
 Event = dict[str, Any]
+
+VOICE = Voice(7, 7)
 
 
 def version() -> str:
@@ -69,8 +71,8 @@ def _read(event: Event, value: bytes) -> Iterator[tuple[str, object]]:
         yield "controller", {"cluster": key, "event": found}
     elif event["type"].startswith(ACTION_PREFIX):
         yield "commands", read_action(value)
-        yield "executor of pulsar", read_order(value, cluster=cluster, epoch_header=b"7")
-        yield "executor of kafka", read_throttle_order(value, cluster=cluster, epoch_header=b"7")
+        yield "executor of pulsar", read_order(value, VOICE, cluster=cluster)
+        yield "executor of kafka", read_throttle_order(value, VOICE, cluster=cluster)
     elif event["type"] == "trimtab.round.v1":
         assert is_round_of(value, cluster=cluster, number=event["data"]["round"])
         yield "commands", read_round(value)

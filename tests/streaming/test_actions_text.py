@@ -2,11 +2,11 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 
 from state.outputs import RoundSummary
+from streaming.contract.leader import encode_leader
 from streaming.operators.action_events import (
     Action,
     Epochs,
@@ -14,8 +14,9 @@ from streaming.operators.action_events import (
     epoch_of,
     has_id,
     read_action,
+    read_leader,
 )
-from streaming.operators.action_text import tail_text, why_text
+from streaming.operators.action_text import leader_text, tail_text, why_text
 from streaming.operators.round_events import is_round_of, read_round
 from tests.streaming.golden import folders, messages
 
@@ -158,15 +159,20 @@ def test_the_epoch_is_read_from_its_header(headers: list[tuple[str, bytes]], epo
     assert epoch_of(headers) == epoch
 
 
-def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_cluster() -> None:
+def test_an_epoch_is_stale_only_below_the_highest_of_its_source_and_partition() -> None:
     epochs = Epochs()
-    elsewhere: dict[str, Any] = UNLOAD | {"source": "/trimtab/other"}
-    other = read_action(json.dumps(elsewhere).encode())
-    seen = [epochs.is_stale(action(), 2), epochs.is_stale(other, 1), epochs.is_stale(action(), 3)]
-    assert seen == [False, False, False]
-    assert epochs.is_stale(action(), 2)
-    assert not epochs.is_stale(action(), 3)
-    assert not epochs.is_stale(action(), None)
+    said = [("a", 0, 2), ("other", 0, 1), ("a", 0, 3), ("a", 1, 2), ("a", 0, 2), ("a", 0, 3), ("a", 0, None)]
+    assert [epochs.is_stale(*each) for each in said] == [False, False, False, False, True, False, False]
+
+
+def test_a_take_over_is_told_in_a_line_and_is_no_action() -> None:
+    value = encode_leader("main", epoch=7, time_ms=0)
+    leader = read_leader(value)
+    assert leader is not None
+    assert leader_text(leader) == "1970-01-01T00:00:00.000Z controller main has a new leader, epoch 7\n"
+    assert not has_id(value, leader.id), "`actions why` looks for actions"
+    assert read_leader(json.dumps(UNLOAD).encode()) is None
+    assert read_leader(b"junk") is None
 
 
 def test_an_action_is_found_by_the_beginning_of_its_id() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from streaming.contract.leader import encode_leader
 from streaming.contract.messages import ControlData
 from streaming.executor.carry_out import Done
 from streaming.executor.metrics import ExecutorMetrics
@@ -27,6 +28,10 @@ class Topic:
     """An actions topic as the loop sees it."""
 
     values: list[bytes] = field(default_factory=list)
+    epochs: dict[bytes, bytes] = field(default_factory=dict)
+    """By value, where it is another than 1."""
+    epochs_heard: Epochs | None = None
+    """The loop's, to begin anew with what was committed."""
     position: int = 0
     committed: int = 0
     commits_failing: int = 0
@@ -37,7 +42,7 @@ class Topic:
         del timeout_s
         self.is_lost = False
         found, self.position = self.values[self.position :], len(self.values)
-        return [ActionRecord(value=value, epoch_header=b"1") for value in found]
+        return [ActionRecord(value=value, epoch_header=self.epochs.get(value, b"1")) for value in found]
 
     def stay(self) -> None:
         self.stays += 1
@@ -52,6 +57,8 @@ class Topic:
 
     def drop(self) -> None:
         self.position = self.committed
+        if self.epochs_heard is not None:
+            self.epochs_heard.begin(0, {})
 
     def is_at_end(self) -> bool:
         return self.position == len(self.values)
@@ -221,6 +228,22 @@ def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_n
         "slow": "skipped expired",
         "behind it": "skipped expired",
     }
+
+
+def test_a_predecessors_actions_are_carried_out_up_to_the_word_of_its_successor_and_refused_after_it(
+    world: World,
+) -> None:
+    """Also when the batch is taken up again after a failure."""
+    world.say("before")
+    world.topic.values.append(leader := encode_leader("c", epoch=2, time_ms=0).replace(b"/trimtab/c", b"/c"))
+    world.topic.epochs[leader] = b"2"
+    world.say("zombie")
+    world.topic.commits_failing = 1
+    world.topic.epochs_heard = world.loop._epochs
+    with world.running():
+        wait_for(lambda: world.topic.committed == 3)
+    assert world.called == ["before", "before"]
+    assert world.outcomes() == {"before": "succeeded", "zombie": "skipped old-epoch"}
 
 
 def test_a_pause_is_obeyed_between_the_actions_of_one_namespace(world: World) -> None:

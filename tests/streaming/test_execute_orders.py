@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.leader import encode_leader
 from streaming.contract.messages import PAUSED_REASON, ControlData, SpellData
-from streaming.executor.orders import BadOrder, Order, gate, read_order
-from streaming.ports.actions import Epochs
+from streaming.executor.orders import BadOrder, Order, Voice, gate, hear, read_order
+from streaming.ports.actions import ActionRecord, Epochs
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+VOICE = Voice(1, 1)
 BUNDLE = "t/n/0x00000000_0x40000000"
 
 
@@ -28,7 +30,11 @@ def record(type_: str = UNLOAD_TYPE, *, cluster: str = "east-1", **data: object)
 
 
 def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
-    found = read_order(record(**data), cluster="east-1", epoch_header=epoch)
+    heard = Epochs()
+    heard.begin(0, {"/trimtab/c": 3, "/trimtab/other": 9})
+    value = record(**data)
+    voice = hear(ActionRecord(value=value, epoch_header=epoch), heard)
+    found = read_order(value, voice, cluster="east-1")
     assert found is not None
     return found
 
@@ -90,31 +96,60 @@ def order(*, epoch: bytes | None = b"3", **data: object) -> Order:
 def test_an_action_is_taken_up_only_when_nothing_is_against_it(
     changed: dict[str, object], control: ControlData | None, reason: str | None
 ) -> None:
-    epochs = Epochs({"/trimtab/c": 3, "/trimtab/other": 9})
-    skip = gate(order(**changed), epochs=epochs, control=control, now=NOW)  # type: ignore[arg-type]
+    skip = gate(order(**changed), control=control, now=NOW)  # type: ignore[arg-type]
     assert (skip and skip.reason) == reason
 
 
 def test_a_pause_is_named_so_that_a_finding_can_tell_one_that_has_ended() -> None:
     skips = [
-        gate(order(), epochs=Epochs(), control=control, now=NOW)
+        gate(order(), control=control, now=NOW)
         for control in (ControlData(paused=True), ControlData(mode="dry-run"))
     ]
     assert [str(skip).startswith(PAUSED_REASON) for skip in skips] == [True, False]
 
 
-def test_another_controllers_epochs_do_not_count_and_the_highest_is_kept() -> None:
+def heard(epochs: Epochs, *records: tuple[int, str, int]) -> list[bool]:
+    """Whether each record, of (partition, source, epoch), has the highest epoch there so far."""
+    return [epochs.hear(partition, source, epoch) == epoch for partition, source, epoch in records]
+
+
+def test_the_highest_epoch_of_a_source_counts_for_what_follows_in_the_same_partition() -> None:
     epochs = Epochs()
-    assert [epochs.observe("a", 2), epochs.observe("b", 1), epochs.observe("a", 1), epochs.observe("a", 2)] == [
-        True, True, False, True,
+    assert heard(epochs, (0, "a", 2), (0, "b", 1), (0, "a", 1), (1, "a", 1), (0, "a", 2)) == [
+        True, True, False, True, True,
     ]  # fmt: skip
-    epochs.merge({"a": 1, "b": 5})
-    assert epochs.highest == {"a": 2, "b": 5}
+    assert epochs.heard(0) == {"a": 2, "b": 1}
+    assert epochs.heard(1) == {"a": 1}
+    assert epochs.heard(2) == {}
+
+
+def test_a_partition_that_is_read_again_begins_with_what_was_heard_before_that_place() -> None:
+    epochs = Epochs()
+    heard(epochs, (0, "a", 2), (1, "a", 2))
+    epochs.begin(0, {"a": 1})
+    assert heard(epochs, (0, "a", 1), (1, "a", 1)) == [True, False]
+    epochs.forget()
+    assert heard(epochs, (1, "a", 1)) == [True]
+
+
+def test_a_new_leader_is_heard_before_its_first_action_and_whatever_the_type_and_the_cluster_of_a_record() -> (
+    None
+):
+    epochs = Epochs()
+    leader = encode_leader("c", epoch=5, time_ms=0)
+    before, after = (ActionRecord(value=record(), epoch_header=b"4") for _ in range(2))
+    voices = [hear(each, epochs) for each in (before, ActionRecord(value=leader, epoch_header=b"5"), after)]
+    assert voices == [Voice(4, 4), Voice(5, 5), Voice(4, 5)]
+    assert read_order(leader, voices[1], cluster="east-1") is None
+
+    elsewhere = ActionRecord(value=record(cluster="west"), epoch_header=b"6")
+    assert hear(elsewhere, epochs) == Voice(6, 6)
+    assert hear(before, epochs) == Voice(4, 6)
 
 
 def test_what_is_for_somebody_else_is_left_alone() -> None:
-    assert read_order(record(cluster="west"), cluster="east-1", epoch_header=b"1") is None
-    assert read_order(record("trimtab.action.throttle.v1"), cluster="east-1", epoch_header=b"1") is None
+    assert read_order(record(cluster="west"), VOICE, cluster="east-1") is None
+    assert read_order(record("trimtab.action.throttle.v1"), VOICE, cluster="east-1") is None
 
 
 @pytest.mark.parametrize(
@@ -130,4 +165,4 @@ def test_what_is_for_somebody_else_is_left_alone() -> None:
 )
 def test_what_cannot_be_read_is_said_with_the_reason(value: bytes, header: bytes, message: str) -> None:
     with pytest.raises(BadOrder, match=message):
-        read_order(value, cluster="east-1", epoch_header=header)
+        read_order(value, hear(ActionRecord(value=value, epoch_header=header), Epochs()), cluster="east-1")

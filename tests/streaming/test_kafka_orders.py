@@ -8,9 +8,11 @@ import pytest
 from policies.throttle.lists import ThrottledLists
 from policies.throttle.rates import BrokerRole
 from streaming.executor.kafka_orders import read_throttle_order
-from streaming.executor.orders import BadOrder
+from streaming.executor.orders import BadOrder, Voice
 
 CLUSTER = "kafka-1"
+
+VOICE = Voice(7, 7)
 
 
 def order(*, type_: str = "trimtab.action.throttle.v1", cluster: str = CLUSTER, **data: Any) -> bytes:
@@ -32,9 +34,9 @@ def order(*, type_: str = "trimtab.action.throttle.v1", cluster: str = CLUSTER, 
 
 
 def test_lists_rates_and_the_epoch_are_read() -> None:
-    found = read_throttle_order(order(), cluster=CLUSTER, epoch_header=b"7")
+    found = read_throttle_order(order(), VOICE, cluster=CLUSTER)
     assert found is not None
-    assert (found.id, found.epoch) == ("a", 7)
+    assert (found.id, found.epoch, found.highest_epoch) == ("a", 7, 7)
     assert found.action.add == ThrottledLists(leader={"t": "0:1"}, follower={"t": "0:3"})
     assert found.action.rates == {BrokerRole("leader", 1): 5, BrokerRole("follower", 3): 6}
     assert found.action.clear == (BrokerRole("leader", 2),)
@@ -42,7 +44,7 @@ def test_lists_rates_and_the_epoch_are_read() -> None:
 
 @pytest.mark.parametrize("value", [order(cluster="other"), order(type_="trimtab.action.unload.v1")])
 def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes) -> None:
-    assert read_throttle_order(value, cluster=CLUSTER, epoch_header=b"7") is None
+    assert read_throttle_order(value, VOICE, cluster=CLUSTER) is None
 
 
 @pytest.mark.parametrize(
@@ -57,4 +59,4 @@ def test_what_is_another_clusters_or_of_another_kind_is_passed_over(value: bytes
 )
 def test_what_cannot_be_an_order_is_refused_by_name(data: dict[str, Any], why: str) -> None:
     with pytest.raises(BadOrder, match=why):
-        read_throttle_order(order(**data), cluster=CLUSTER, epoch_header=b"7")
+        read_throttle_order(order(**data), VOICE, cluster=CLUSTER)

@@ -35,12 +35,18 @@ class Setting:
         self.client = connected(self.lab.pulsar)
 
     def publisher(
-        self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+        self,
+        *,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        ran_with: RanWith = UNNAMED,
+        announces: bool = False,
     ) -> PulsarPublisher:
         return PulsarPublisher(
             self.link,
             name=self.name,
             commits_topic=COMMITS,
+            announce_on=ACTIONS if announces else None,
             timeout_s=timeout_s,
             claim_wait_s=claim_wait_s,
             ran_with=ran_with,

@@ -1,5 +1,6 @@
 """What every publisher promises: each output once, over re-runs, hand-overs and checkpoints that do not fit."""
 
+import json
 import time
 from typing import Protocol
 
@@ -19,9 +20,14 @@ class PublisherSetting(Protocol):
     """Topics and a controller name of one test's own."""
 
     def publisher(
-        self, *, timeout_s: float = 20.0, claim_wait_s: float = 5.0, ran_with: RanWith = UNNAMED
+        self,
+        *,
+        timeout_s: float = 20.0,
+        claim_wait_s: float = 5.0,
+        ran_with: RanWith = UNNAMED,
+        announces: bool = False,
     ) -> Publisher:
-        """Not yet connected; a context manager."""
+        """Not yet connected; a context manager. ``announces`` on the topic of actions."""
 
     def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
         """Actions of one round."""
@@ -36,6 +42,11 @@ class PublisherSetting(Protocol):
 def values(number: int, text: str = "batch") -> list[str]:
     """Of a batch."""
     return [f"{text} {number}.{place}" for place in range(3)]
+
+
+def _told(value: str) -> str:
+    """The type of an event, or the value itself."""
+    return str(json.loads(value)["type"]) if value.startswith("{") else value
 
 
 def opened(setting: PublisherSetting, *, last_batch_id: int | None = None, **options: float) -> Publisher:
@@ -122,6 +133,23 @@ class PublisherSuite:
         assert epochs == sorted(set(epochs))
         assert epochs[0] >= began_s
         assert [epoch for _, epoch in setting.visible()] == [str(epoch) for epoch in epochs]
+
+    def test_each_take_over_is_said_before_its_first_action_and_a_batch_that_is_out_stays_so(
+        self, setting: PublisherSetting
+    ) -> None:
+        epochs = []
+        for start in range(2):
+            with setting.publisher(announces=True) as publisher:
+                query_id, newest = (None, None) if start == 0 else (QUERY, 1)
+                epochs.append(publisher.open(at(query_id, newest)))
+                for number in (start, start + 1):
+                    publisher.publish(number, QUERY, setting.batch(number))
+        found = [(_told(value), int(epoch)) for value, epoch in setting.visible()]
+        first, second = epochs
+        assert found == [
+            *[(told, first) for told in ("trimtab.leader.v1", *values(0), *values(1))],
+            *[(told, second) for told in ("trimtab.leader.v1", *values(2))],
+        ]
 
     @pytest.mark.parametrize(
         ("query_id", "last_batch_id", "explanation"),

@@ -1,0 +1,33 @@
+"""What a controller says on the topic of actions when it has taken over, before anything else: whose actions count from here on."""
+
+import msgspec
+
+from state.outputs import canonical, content_id
+from streaming.contract.encode import encode_event, source_of
+
+__all__ = ["LEADER_TYPE", "LeaderData", "encode_leader"]
+
+LEADER_TYPE = "trimtab.leader.v1"
+
+
+class LeaderData(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` of a `trimtab.leader.v1`."""
+
+    controller: str
+    """Name of the controller."""
+    epoch: int
+    """Its epoch from now on, which its `trimtab-epoch` header says as well."""
+
+
+def encode_leader(name: str, *, epoch: int, time_ms: int) -> bytes:
+    """The statement of the controller of that name as a CloudEvent; it is the same for every partition of the topic."""
+    data = canonical(LeaderData(controller=name, epoch=epoch))
+    return encode_event(
+        type_=LEADER_TYPE,
+        id_=content_id(data),
+        source=source_of(name),
+        subject="leader",
+        time_ms=time_ms,
+        cluster="",
+        data=data,
+    )
