@@ -199,7 +199,7 @@ _PLACES = {
     "doctor": _Place(_doctor, "Look at everything a person would, and say what is wrong."),
     "drain": _Place(_drain, "Empty a broker, and keep it empty."),
     "execute": _Place(_execute, "Carry decisions out on a cluster and verify them."),
-    "explain": _Place(_explain, "Say why a bundle or a broker is left alone, and what would change that."),
+    "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),

@@ -8,7 +8,7 @@ from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["BEATS_S", "Running", "Standby", "newest_beats", "newest_standbys"]
+__all__ = ["BEATS_S", "Running", "Standby", "aged_beats", "is_silent", "newest_beats", "newest_standbys"]
 
 BEATS_S = 3600
 """How far back beats are looked for; their topic holds no more."""
@@ -35,7 +35,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def runs(self) -> bool:
         """Whether it beats."""
-        return not self.has_left and self.beat_age_s <= _SILENT_AFTER_SESSIONS * self.session_s
+        return not self.has_left and not is_silent(self.beat_age_s, self.session_s)
 
 
 class Standby(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Standby(msgspec.Struct, frozen=True, kw_only=True):
 def newest_beats(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Running]:
     """Leaders by the controller's name; one that another process has replaced does not count. What is no beat is passed over."""
     found: dict[str, Running] = {}
-    for beat, age_s in _beats(records, now_ms):
+    for beat, age_s in aged_beats(records, now_ms=now_ms):
         before = found.get(beat.name)
         if beat.role == "leader" and (before is None or beat.epoch >= before.epoch):
             found[beat.name] = Running(
@@ -69,18 +69,23 @@ def newest_beats(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Ru
 
 def newest_standbys(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, list[Standby]]:
     """Those that stand by now, by the controller's name and in the order of their instances."""
-    newest = {(beat.name, beat.instance): (beat, age_s) for beat, age_s in _beats(records, now_ms)}
+    newest = {(beat.name, beat.instance): (beat, age_s) for beat, age_s in aged_beats(records, now_ms=now_ms)}
     found: dict[str, list[Standby]] = {}
     for (name, instance), (beat, age_s) in sorted(newest.items()):
-        is_here = not beat.is_leaving and age_s <= _SILENT_AFTER_SESSIONS * beat.session_s
+        is_here = not beat.is_leaving and not is_silent(age_s, beat.session_s)
         if beat.role == "standby" and is_here:
             standby = Standby(instance=instance, version=beat.version, beat_age_s=age_s, problem=beat.problem)
             found.setdefault(name, []).append(standby)
     return found
 
 
-def _beats(records: Iterable[TopicRecord], now_ms: int) -> Iterator[tuple[Beat, float]]:
-    """Each with its age in seconds."""
+def is_silent(age_s: float, session_s: float) -> bool:
+    """Whether so old a beat says that its process runs no more."""
+    return age_s > _SILENT_AFTER_SESSIONS * session_s
+
+
+def aged_beats(records: Iterable[TopicRecord], *, now_ms: int) -> Iterator[tuple[Beat, float]]:
+    """Each with its age in seconds. What is no beat is passed over."""
     for record in records:
         try:
             said = beats.decode(record.value or b"")

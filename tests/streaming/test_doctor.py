@@ -535,7 +535,7 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
     records = [
         beat("a:1", appended_ms=NOW_MS - 60_000),
         beat("a:1", appended_ms=NOW_MS - 2_000),
-        beat("b:2", appended_ms=NOW_MS - 21_000),
+        beat("b:2", appended_ms=NOW_MS - 51_000),
         beat("c:3", appended_ms=NOW_MS - 21_000, session_s=30.0, role="standby"),
         beat("d:4", appended_ms=NOW_MS - 1_000, is_leaving=True),
         TopicRecord(key=None, value=b"junk", timestamp=NOW_MS, partition=0, offset=0, headers=[]),
