@@ -120,7 +120,7 @@ def _query_id(files: Listing, location: str, start: Start) -> str | None:
 
 def refuse_strangers(files: Listing, location: str) -> None:
     """A directory that holds something else is not ours to write into. Raises ``CheckpointError``."""
-    if any(not starts.is_start(name) for name in files.names()):
+    if any(not (starts.is_start(name) or name.startswith(starts.PROBE)) for name in files.names()):
         raise CheckpointError(
             f"{location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
             f"set spark.checkpoint to a directory of its own"

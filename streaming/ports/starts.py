@@ -7,9 +7,23 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["CARD", "Listing", "Start", "all_starts", "is_start", "newest_number", "newest_start"]
+__all__ = [
+    "CARD",
+    "CLAIM",
+    "PROBE",
+    "Listing",
+    "Start",
+    "all_starts",
+    "is_start",
+    "newest_number",
+    "newest_start",
+]
 
 CARD = "trimtab.json"
+CLAIM = "claim"
+"""Of the process that works in a start's directory; made before everything else in it."""
+PROBE = ".trimtab-probe-"
+"""How the names begin of what a start tries the store with; one that was killed may leave some."""
 _NAME = re.compile(r"start-(\d+)")
 
 

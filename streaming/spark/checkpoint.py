@@ -31,6 +31,7 @@ from streaming.settings.kept import kept_digest
 from streaming.spark import starts
 from streaming.spark.files import Files
 from streaming.spark.offsets import decode_progress
+from streaming.spark.stores import UnsafeStore, require_promises
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class CheckpointDirectory:
         self._own: Start | None = None
         self._copied_commit: int | None = None
         self._is_alone = False
+        self._is_safe = False
         self._others: Mapping[str, Mapping[str, Any]] = {}
         with self._usable():
             self._files = Files(spark, location)
@@ -96,10 +98,11 @@ class CheckpointDirectory:
     def look(self, settings: Settings, *, fresh: bool) -> Checkpoint:
         """What it says, if it is this controller's and fits the settings; with ``fresh``, whatever is there.
 
-        Changes nothing but that its directory is made. Raises CheckpointError.
+        Changes nothing but that its directory is made, and a file is made and deleted in it. Raises CheckpointError.
         """
         with self._usable():
             self._files.make_root()
+            self._require_promises()
             newest = newest_start(self._files)
             try:
                 checkpoint: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
@@ -110,6 +113,16 @@ class CheckpointDirectory:
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
         return checkpoint
+
+    def _require_promises(self) -> None:
+        """Once: later looks happen when nobody else may begin."""
+        if self._is_safe:
+            return
+        try:
+            require_promises(self._files)
+        except UnsafeStore as error:
+            raise CheckpointError(f"the checkpoint {self.location} cannot be used: {error}") from error
+        self._is_safe = True
 
     def begin(self, settings: Settings, marker: Marker, *, fresh: bool) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.

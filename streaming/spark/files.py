@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 __all__ = ["Files"]
+
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+"""Of Hadoop's ``createFile`` (HADOOP-19256); file systems that do not know it need none, or are found out."""
 
 
 class Files:
@@ -67,6 +71,48 @@ class Files:
         if not self.rename(part, name):
             raise OSError(f"{self.address(part)} could not be renamed to {name}")
 
+    def write_new(self, name: str, content: bytes) -> None:
+        """Make a file with the directories above it; raises ``FileExistsError`` where somebody has made it, also just now."""
+        if self.is_local:
+            disk = self.disk(name)
+            disk.parent.mkdir(parents=True, exist_ok=True)
+            with disk.open("xb") as made:  # Hadoop looks first and creates afterwards
+                made.write(content)
+            return
+        try:
+            stream = self._create_alone(name)
+            stream.write(content)
+            stream.close()
+        except Py4JJavaError as error:
+            if self.exists(name):
+                raise FileExistsError(f"{self.address(name)} was made by somebody else") from error
+            raise
+
+    def creates_exclusively(self, name: str) -> bool:
+        """Whether, of two who create a file at the same moment, the store lets one alone have it."""
+        if self.is_local:
+            self.write_new(name, b"first")
+            try:
+                self.write_new(name, b"second")
+            except FileExistsError:
+                return True
+            return False
+        first = self._create_alone(name)
+        try:
+            second = self._create_alone(name)
+            first.close()
+            second.close()
+        except Py4JJavaError:
+            return True
+        finally:
+            first.close()
+        return False
+
+    def _create_alone(self, name: str) -> JavaObject:
+        """A stream; stores that show a file once it is closed refuse then, where they are asked for a conditional write."""
+        builder = self._fs.createFile(self._path(name))
+        return builder.overwrite(False).recursive().opt(_CONDITIONAL, True).build()
+
     def rename(self, name: str, to: str) -> bool:
         """Give a file another name; False where the file system does not."""
         return bool(self._fs.rename(self._path(name), self._path(to)))
@@ -77,7 +123,7 @@ class Files:
         On a disk without Hadoop, which starts a process for every file to set its permissions.
         """
         if self.is_local:
-            _copy(self._disk(name), self._disk(to))
+            _copy(self.disk(name), self.disk(to))
             return
         one, other = self._path(name), self._path(to)
         copied = self._jvm.org.apache.hadoop.fs.FileUtil.copy(
@@ -105,7 +151,8 @@ class Files:
     def _path(self, name: str) -> JavaObject:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
 
-    def _disk(self, name: str) -> Path:
+    def disk(self, name: str) -> Path:
+        """The path of something on a file system of this machine."""
         return Path(str(self._path(name).toUri().getPath()))
 
 

@@ -10,7 +10,7 @@ import re
 
 from py4j.protocol import Py4JJavaError
 
-from streaming.ports.starts import CARD, Start, all_starts, newest_number, newest_start
+from streaming.ports.starts import CARD, CLAIM, Start, all_starts, newest_number, newest_start
 from streaming.spark.files import Files
 
 __all__ = ["begin", "drop_older"]
@@ -29,6 +29,7 @@ def begin(files: Files, own: Start, card: bytes) -> None:
     """
     for attempt in range(1, _ATTEMPTS + 1):
         before = newest_start(files)
+        _claim(files, own)
         try:
             if before is not None:
                 _copy(files, before, own)
@@ -41,6 +42,17 @@ def begin(files: Files, own: Start, card: bytes) -> None:
                 raise
         files.delete(own.directory)
     raise OSError(f"{files.address('')} is changed by somebody else while it is copied")
+
+
+def _claim(files: Files, own: Start) -> None:
+    """Only one process works in a directory, even where two have the same epoch because their commits topics are not the same."""
+    try:
+        files.write_new(own.file(CLAIM), b"")
+    except FileExistsError as error:
+        raise OSError(
+            f"{files.address(own.directory)} belongs to another process with the same epoch: do two controllers with "
+            "different brokers share this checkpoint?"
+        ) from error
 
 
 def drop_older(files: Files, own: Start) -> None:

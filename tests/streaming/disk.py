@@ -15,6 +15,13 @@ class Disk(Files):
     def __init__(self, root: Path) -> None:
         self.root = root
 
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def disk(self, name: str) -> Path:
+        return self.root / name
+
     def address(self, name: str) -> str:
         return f"file:{self.root / name}"
 

@@ -38,7 +38,7 @@ def test_what_was_planned_behind_a_commit_that_came_while_it_was_copied_is_plann
 def test_a_first_start_has_nothing_to_copy(disk: Disk) -> None:
     starts.begin(disk, Start(9), b"card")
     assert newest_start(disk) == Start(9)
-    assert disk.names("start-9") == [CARD]
+    assert sorted(disk.names("start-9")) == ["claim", CARD]
 
 
 def test_a_start_that_is_killed_while_it_writes_its_card_does_not_count(
@@ -105,3 +105,12 @@ def test_older_ones_go_and_what_is_not_ours_or_newer_stays(disk: Disk) -> None:
     disk.write("letters.txt", b"mine")
     starts.drop_older(disk, Start(8))
     assert sorted(disk.names()) == ["letters.txt", "start-8", "start-9"]
+
+
+def test_a_directory_that_another_process_has_claimed_is_left_to_it(disk: Disk) -> None:
+    lay_out(disk, Start(7), planned=3, committed=2)
+    disk.write("start-9/claim", b"")
+    with pytest.raises(OSError, match="start-9 belongs to another process with the same epoch"):
+        starts.begin(disk, Start(9), b"card")
+    assert disk.names("start-9") == ["claim"]
+    assert newest_start(disk) == Start(7)

@@ -1,0 +1,77 @@
+"""Whether a checkpoint may be where it is: what a store must promise, asked of the store itself at every start.
+
+A start goes on in a directory of its own (``starts``), which it makes by a file that nobody else has made. So the store has to
+refuse a file that is there already, also to two who create it at the same moment; it has to show a file whole, under one name,
+as soon as it is written. HDFS, local disks and NFS do; so do object stores with conditional writes. Whatever does not is refused
+before anybody is fenced.
+"""
+
+from pathlib import Path
+from uuid import uuid4
+
+from streaming.ports.starts import PROBE
+from streaming.spark.files import Files
+
+__all__ = ["UnsafeStore", "require_promises", "unsafe_mount"]
+
+_MOUNTS = Path("/proc/mounts")
+_OBJECT_STORE_MOUNTS = frozenset(
+    {"blobfuse", "blobfuse2", "gcsfuse", "goofys", "mount-s3", "mountpoint-s3", "rclone", "s3fs"}
+)
+"""Object stores as directories: two machines do not see each other's files at once, and a rename is a copy. s3fs-fuse's README
+names both among its limitations."""
+_INSTEAD = (
+    "Set spark.checkpoint to HDFS, a disk, NFS, or the URL of an object store with conditional writes "
+    "(docs/scaling.md, Where the checkpoint may be)"
+)
+
+
+class UnsafeStore(Exception):
+    """The store breaks a promise; the text says which, and what to do."""
+
+
+def require_promises(files: Files) -> None:
+    """Raises ``UnsafeStore``, and what ``files`` raises. It leaves nothing behind."""
+    if files.is_local:
+        mount = unsafe_mount(files.disk(""), _MOUNTS.read_text() if _MOUNTS.exists() else "")
+        if mount is not None:
+            raise UnsafeStore(
+                f"it lies on a mount of {mount}, which does not keep what a checkpoint needs. {_INSTEAD}"
+            )
+    probe = f"{PROBE}{uuid4().hex}"
+    renamed = f"{probe}-renamed"
+    try:
+        broken = _broken(files, probe, renamed)
+    finally:
+        for name in (probe, renamed):
+            files.delete(name)
+    if broken is not None:
+        raise UnsafeStore(f"its store {broken}. {_INSTEAD}")
+
+
+def _broken(files: Files, probe: str, renamed: str) -> str | None:
+    if not files.creates_exclusively(probe):
+        return "lets two who create a file at the same moment both have it"
+    files.delete(probe)
+    content = probe.encode()
+    files.write(probe, content)
+    if probe not in files.names() or files.read(probe) != content:
+        return "does not show a file that was just written"
+    if not files.rename(probe, renamed):
+        return "does not rename a file"
+    if files.exists(probe) or files.read(renamed) != content:
+        return "does not show a renamed file whole under its new name alone"
+    return None
+
+
+def unsafe_mount(path: Path, mounts: str) -> str | None:
+    """What a path of this machine lies on, by the lines of ``/proc/mounts``, if that is no file system for a checkpoint."""
+    resolved = path.resolve()
+    best: tuple[int, str, str] = (-1, "", "")
+    for line in mounts.splitlines():
+        source, point, kind, *_ = line.split()
+        at = Path(point.replace("\\040", " "))
+        if resolved.is_relative_to(at):
+            best = max(best, (len(at.parts), source, kind), key=lambda each: each[0])
+    found = {best[1], best[2].removeprefix("fuse.")} & _OBJECT_STORE_MOUNTS
+    return min(found, default=None)

@@ -1,0 +1,182 @@
+"""Which stores a checkpoint may be in: those that keep their promises, whatever they are called."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.ports.checkpoint import CheckpointError
+from streaming.settings import Settings
+from streaming.spark import checkpoint
+from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.stores import UnsafeStore, require_promises, unsafe_mount
+from tests.streaming.disk import Disk
+
+RACERS, ROUNDS = 4, 200
+
+
+class LetsBoth(Disk):
+    """As an object store without conditional writes: who closes last has the file."""
+
+    def creates_exclusively(self, name: str) -> bool:
+        self.write(name, b"first")
+        self.write(name, b"second")
+        return False
+
+
+class ListsLate(Disk):
+    """As an object store of before 2020, or a mount with a cache."""
+
+    def names(self, name: str = "") -> list[str]:
+        return [each for each in super().names(name) if not each.startswith(".trimtab-probe")]
+
+
+class RenamesNothing(Disk):
+    """As mountpoint-s3."""
+
+    def rename(self, name: str, to: str) -> bool:  # noqa: ARG002  the same signature
+        return False
+
+
+class RenamesByCopy(Disk):
+    """And leaves the source there for a while."""
+
+    def rename(self, name: str, to: str) -> bool:
+        self.copy(name, to)
+        return True
+
+
+def test_a_disk_keeps_its_promises_and_nothing_is_left_of_the_trial(tmp_path: Path) -> None:
+    require_promises(Disk(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("store", "why"),
+    [
+        (LetsBoth, "lets two who create a file at the same moment both have it"),
+        (ListsLate, "does not show a file that was just written"),
+        (RenamesNothing, "does not rename a file"),
+        (RenamesByCopy, "does not show a renamed file whole under its new name alone"),
+    ],
+)
+def test_a_store_that_breaks_one_is_refused_with_the_remedy_before_anything_is_begun(
+    store: type[Disk], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: store(tmp_path))
+    directory = CheckpointDirectory(None, "s3a://b/c")  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError) as refusal:
+        directory.look(Settings(), fresh=False)
+    assert str(refusal.value).startswith(
+        f"the checkpoint s3a://b/c cannot be used: its store {why}. Set spark"
+    )
+    assert "docs/scaling.md" in str(refusal.value)
+    assert list(tmp_path.iterdir()) == [], "the trial is cleared away"
+
+
+def test_a_store_is_tried_once_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
+    directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
+    directory.look(Settings(), fresh=False)
+
+    def never(_: object) -> None:
+        raise UnsafeStore("asked again")
+
+    monkeypatch.setattr(checkpoint, "require_promises", never)
+    directory.look(Settings(), fresh=False)
+
+
+def test_what_a_killed_trial_left_behind_makes_the_directory_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".trimtab-probe-1").write_bytes(b"")
+    monkeypatch.setattr(checkpoint, "Files", lambda _spark, _location: Disk(tmp_path))
+    directory = CheckpointDirectory(None, "checkpoint")  # type: ignore[arg-type]
+    assert directory.look(Settings(), fresh=False).query_id is None
+
+
+MOUNTS = """\
+/dev/vda1 / ext4 rw 0 0
+nas:/export /nfs nfs4 rw 0 0
+s3fs /buckets/a fuse.s3fs rw 0 0
+mountpoint-s3 /buckets/b fuse rw 0 0
+/dev/vdb1 /buckets/a/disk xfs rw 0 0
+gcsfuse /with\\040space fuse.gcsfuse rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "mount"),
+    [
+        ("/var/lib/trimtab/checkpoint", None),
+        ("/nfs/checkpoint", None),
+        ("/buckets/a/checkpoint", "s3fs"),
+        ("/buckets/b/checkpoint", "mountpoint-s3"),
+        ("/buckets/a/disk/checkpoint", None),
+        ("/buckets/another", None),
+        ("/with space/checkpoint", "gcsfuse"),
+    ],
+)
+def test_a_mount_of_an_object_store_is_told_from_a_file_system(path: str, mount: str | None) -> None:
+    assert unsafe_mount(Path(path), MOUNTS) == mount
+
+
+def test_where_no_mounts_are_listed_nothing_is_refused_for_them() -> None:
+    assert unsafe_mount(Path("/var/lib"), "") is None
+
+
+RACE = """
+import sys
+from pathlib import Path
+from tests.streaming.disk import Disk
+
+root, rounds = Path(sys.argv[1]), int(sys.argv[2])
+disk = Disk(root)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(rounds):
+    try:
+        disk.write_new(f"start-{number}/claim", b"")
+    except FileExistsError:
+        continue
+    print(number, flush=True)
+"""
+
+
+@pytest.fixture
+def racers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that wait for a line."""
+    command = [sys.executable, "-c", RACE, str(tmp_path), str(ROUNDS)]
+    started = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        for _ in range(RACERS)
+    ]
+    yield started
+    for process in started:
+        process.kill()
+        process.wait(30)
+
+
+def test_of_processes_that_begin_in_the_same_directory_of_a_shared_disk_one_alone_has_it(
+    racers: list[subprocess.Popen[str]],
+) -> None:
+    for process in racers:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    had: list[str] = []
+    for process in racers:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in racers:
+        had += process.communicate(timeout=60)[0].split()
+    assert sorted(map(int, had)) == list(range(ROUNDS))
