@@ -22,8 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it)
-	@$(PYTHON) -m deploy.local.demo
+demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it); STANDBY=1: two, and one is killed
+	@$(PYTHON) -m deploy.local.demo $(if $(STANDBY),--standby)
 
 demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it)
 	@$(PYTHON) -m deploy.local.demo_pulsar

@@ -17,7 +17,8 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
             5 the cluster, its topics or the checkpoint do not allow a start,
               or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
-            7 what was asked for was written, and no round obeyed it while --wait waited, or a drain cannot end
+            7 what was asked for was written, and nobody obeyed it while --wait waited,
+              or a drain cannot end
 """
 
 
@@ -92,6 +93,12 @@ def _forget() -> click.Command:
     from streaming.cli.control import forget_command
 
     return forget_command
+
+
+def _handover() -> click.Command:
+    from streaming.cli.handover import handover_command
+
+    return handover_command
 
 
 def _maintenance() -> click.Command:
@@ -202,6 +209,7 @@ _PLACES = {
     "explain": _Place(_explain, "Say why a bundle or a broker is left alone."),
     "feed": _Place(_feed, "Play a recording, or a made-up fleet, to the input topic."),
     "forget": _Place(_forget, "Begin anew with what is remembered of a cluster."),
+    "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),

@@ -37,6 +37,7 @@ _BEATS_S = 3600
 """How far back beats are heard; their topic holds no more."""
 _TURN_S = 1.0
 """How soon a stop that was asked for is seen."""
+_LOOK_AGAIN_S = 2.0
 _SURE_COUNT = 2
 """What is wrong once may be a checkpoint that is just changing hands."""
 
@@ -100,7 +101,8 @@ class StandingBy:
                 if time.monotonic() >= due_s:
                     keep_warm(leading.spark)
                     self._look()
-                    due_s = time.monotonic() + KEEP_EVERY_S
+                    is_unsure = 0 < self._wrong_count < _SURE_COUNT
+                    due_s = time.monotonic() + (_LOOK_AGAIN_S if is_unsure else KEEP_EVERY_S)
                 elif problem:
                     leading.wait(_TURN_S)
                 elif listener.reason is not None:

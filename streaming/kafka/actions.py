@@ -14,6 +14,8 @@ from types import MappingProxyType
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
@@ -27,6 +29,8 @@ from streaming.process.closing import Closing
 
 __all__ = ["ActionsTopic"]
 
+_ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
+"""Whoever joins leaves partitions where they are; the second is what executors of before know."""
 _REQUEST_TIMEOUT_MS = 20_000
 _STAY_MS = 200
 """Long enough to join the group again, in a few turns, while a batch is worked on."""
@@ -62,6 +66,7 @@ class ActionsTopic(Closing):
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 max_poll_records=records_max,
+                partition_assignment_strategy=_ASSIGNORS,
                 bootstrap_timeout_ms=_REQUEST_TIMEOUT_MS,
                 metrics_enabled=False,
                 **client_options,

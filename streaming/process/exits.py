@@ -21,7 +21,7 @@ REFUSED = 5
 UNREACHABLE = 6
 """Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; starting again is right."""
 NOT_ACKNOWLEDGED = 7
-"""A control event was written, and no round obeyed it while ``--wait`` waited."""
+"""A control event or a hand-over was written, and nobody obeyed it while ``--wait`` waited."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
 """What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
@@ -69,7 +69,7 @@ class NotFound(_Exit):
 
 
 class NotAcknowledged(_Exit):
-    """No round obeys what was written."""
+    """Nobody obeys what was written."""
 
     exit_code = NOT_ACKNOWLEDGED
 

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Protocol
 
 from tests.bench.end_to_end import measure_burst, measure_end_to_end
+from tests.bench.failover import measure_failover
 from tests.bench.idle import measure_idle
 from tests.bench.ingest import measure_ingest
 from tests.bench.kafka_rounds import measure_kafka_rounds
@@ -45,6 +46,7 @@ PARTS: Mapping[str, Part] = {
     "pulsar": measure_pulsar,
     "throttle-live": measure_throttle_live,
     "idle": measure_idle,
+    "failover": measure_failover,
 }
 
 

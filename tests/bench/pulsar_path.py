@@ -13,7 +13,7 @@ from deploy.local.pulsar import StandalonePulsar
 from tests.bench.end_to_end import closing, first_round
 from tests.bench.loads import BUNDLES_COUNT, CLUSTER, ROUND_MS, Fleet
 from tests.bench.report import Row, Section
-from tests.bench.running import Clients, Controller, System, local_kafka, running, wait_for
+from tests.bench.running import Clients, Controller, System, is_leader, local_kafka, running, wait_for
 from tests.bench.timing import percentile
 
 _BROKERS_COUNT = 20
@@ -51,7 +51,7 @@ class PulsarClients(System):
         """A decision that has become readable; waits a moment for one."""
         del controller
         found = self._next(_POLL_MS)
-        return [] if found is None else [found]
+        return [] if found is None or is_leader(found) else [found]
 
     def _next(self, wait_ms: int) -> bytes | None:
         try:

@@ -30,6 +30,7 @@ _SETTINGS = """\
 [controller]
 name = "{name}"
 mode = "act"
+{controller}
 {input}
 [topics]
 input = "{name}.input"
@@ -100,11 +101,26 @@ def running(
     command: Sequence[str] = TRIMTAB,
 ) -> Iterator[Controller]:
     """``trimtab run`` with topics of its own, ready; ``command`` may be another program with the same arguments."""
+    settings = prepared(broker, directory, name=name, trigger_interval_s=trigger_interval_s)
+    with started(settings, directory / "run.log", name=name, command=command) as controller:
+        yield controller
+
+
+def prepared(
+    broker: LocalKafka | StandalonePulsar,
+    directory: Path,
+    *,
+    name: str,
+    trigger_interval_s: float,
+    controller: str = "",
+) -> Path:
+    """A settings file in a directory of its own, with its topics made; ``controller`` is more of that section."""
     directory.mkdir(parents=True)
     settings = directory / "trimtab.toml"
     settings.write_text(
         _SETTINGS.format(
             name=name,
+            controller=controller,
             input=_input(broker),
             directory=directory,
             trigger_interval_s=trigger_interval_s,
@@ -112,7 +128,15 @@ def running(
     )
     create = [*TRIMTAB, "topics", "create", "--config", str(settings)]
     subprocess.run(create, cwd=directory, env=_environment(directory), check=True, stdout=subprocess.DEVNULL)
-    log = directory / "run.log"
+    return settings
+
+
+@contextmanager
+def started(
+    settings: Path, log: Path, *, name: str, ready: str = "has epoch", command: Sequence[str] = TRIMTAB
+) -> Iterator[Controller]:
+    """A process with these settings; waits until its log says that it is ready."""
+    directory = settings.parent
     with log.open("ab") as out:
         process = subprocess.Popen(
             [*command, "run", "--config", str(settings), "--from", "earliest"],
@@ -125,7 +149,7 @@ def running(
         )
     controller = Controller(name=name, process=process, log=log)
     try:
-        wait_for(lambda: "has epoch" in log.read_text(errors="replace"), controller)
+        wait_for(lambda: ready in log.read_text(errors="replace"), controller)
         yield controller
     finally:
         _stop(process)
@@ -211,7 +235,13 @@ class Clients(System):
             for at, records in found.items()
             if at.topic == controller.actions
             for record in records
+            if not is_leader(record.value)
         ]
+
+
+def is_leader(value: bytes) -> bool:
+    """Whether it says who has taken over, which is no decision."""
+    return b'"trimtab.leader.v1"' in value
 
 
 def wait_for(condition: Callable[[], bool], controller: Controller) -> None:

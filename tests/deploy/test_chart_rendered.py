@@ -136,6 +136,41 @@ def test_with_everything_on_it_is_valid_and_says_what_the_values_say(tmp_path: P
     assert "volumeClaimTemplates" not in only(manifests, "StatefulSet")["spec"]
 
 
+@pytest.mark.parametrize(
+    ("persistence", "checkpoint"),
+    [
+        ({"enabled": False}, "s3a://bucket/trimtab/checkpoint"),
+        ({"enabled": True, "existingClaim": "shared"}, "/var/lib/trimtab/checkpoint"),
+    ],
+)
+def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spread(
+    tmp_path: Path, persistence: dict[str, Any], checkpoint: str
+) -> None:
+    values = {
+        "replicas": 2,
+        "persistence": persistence,
+        "settings": {"spark": {"checkpoint": checkpoint}},
+    }
+    manifests = render(values_file(tmp_path, values))
+    check_valid(manifests)
+    check_commands(manifests)
+    stateful = only(manifests, "StatefulSet")["spec"]
+    assert (stateful["replicas"], stateful["podManagementPolicy"]) == (2, "Parallel")
+    pod = stateful["template"]["spec"]
+    assert pod["containers"][0]["args"][:2] == ["run", "--standby"]
+    assert pod["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+    assert "volumeClaimTemplates" not in stateful
+    budget = only(manifests, "PodDisruptionBudget")["spec"]
+    assert budget["selector"] == stateful["selector"]
+
+
+def test_two_controllers_with_a_volume_each_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    values = values_file(tmp_path, {"replicas": 2})
+    done = helm("template", "trimtab", CHART, "--kube-version", KUBERNETES, "--values", values)
+    assert done.returncode != 0
+    assert "persistence.existingClaim" in done.stderr
+
+
 def test_secrets_appear_as_references_only() -> None:
     (pod,) = pods(render(EVERYTHING))
     (container,) = pod["containers"]

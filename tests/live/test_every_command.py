@@ -16,11 +16,12 @@ from tests.live.stage import QUICK, Stage
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ELSEWHERE = {
+    "handover": "test_run_standby.py",
     "run": "test_run_damage.py",
     "collect pulsar": "pulsar/test_balance.py",
     "execute pulsar": "pulsar/test_balance.py",
 }
-"""Commands that need a Pulsar or a while, and the tests that start each as a process."""
+"""Commands that need a Pulsar, two controllers or a while, and the tests that start each as a process."""
 MOVE = {
     "partition": 0,
     "current_replicas": [1],

@@ -94,6 +94,33 @@ def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_aga
         assert ([record.value for record in found] or polled(first, second)) == [b"a1"]
 
 
+def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) -> None:
+    """Each waits its turn in the group; whoever has the partition keeps it, and only its end passes it on."""
+    with ExitStack() as stack:
+        with ExitStack() as own:
+            first = consumer(stage, own)
+            say(stage, b"a1")
+            assert polled(first) == [b"a1"]
+            first.commit()
+            second = consumer(stage, stack)
+            until(lambda: _has_joined(second, first), what="the other one to join")
+            for value in (b"a2", b"a3"):
+                say(stage, value)
+                until(lambda: first.poll(timeout_s=0.3), what="the next action")
+                first.commit()
+                assert second.poll(timeout_s=0.3) == []
+        say(stage, b"a4")
+        assert polled(second) == [b"a4"]
+
+
+def _has_joined(second: ActionsTopic, first: ActionsTopic) -> bool:
+    """Both poll, until the group has settled with both."""
+    polled_by = [each.poll(timeout_s=0.3) for each in (first, second)]
+    assert polled_by == [[], []]
+    members = second._consumer._coordinator._generation.member_id, second._consumer._coordinator.state
+    return bool(members[0]) and "STABLE" in str(members[1]).upper() and bool(first._consumer.assignment())
+
+
 def test_a_dropped_batch_comes_again_to_the_same_executor(stage: Stage) -> None:
     with ExitStack() as stack:
         actions = consumer(stage, stack)

@@ -1,13 +1,16 @@
 """Two controllers of one name: one leads, the other stands by and takes over, and nothing is lost, repeated or altered."""
 
+import json
+import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.live.driving import TRIMTAB, Child, ask, until
+from streaming.process.exits import REFUSED
+from tests.live.driving import TRIMTAB, Child, ask, command, members, until, wait_until_unready
 from tests.live.loads import played
 from tests.live.stage import Stage, replayed
 
@@ -16,11 +19,19 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 SESSION_S = 3.0
 
 
-def standing(stage: Stage, stack: ExitStack, name: str, config: Path | None = None) -> Child:
+def standing(stage: Stage, stack: ExitStack, name: str, build: Sequence[str] = TRIMTAB) -> Child:
     """A controller that stands by, or leads where nobody does."""
-    config = config or stage.settings(controller__standby=True, controller__session_s=SESSION_S)
-    command = (*TRIMTAB, "run", "--config", str(config), "--from", "earliest")
-    return stack.enter_context(Child(command, stage.directory / f"{name}.log"))
+    config = stage.settings(controller__standby=True, controller__session_s=SESSION_S)
+    run = (*build, "run", "--config", str(config), "--from", "earliest")
+    return stack.enter_context(Child(run, stage.directory / f"{name}.log"))
+
+
+_RAISED = (
+    "import state.engine.layouts as layouts; layouts.UPGRADES[layouts.VERSION] = lambda kind, body: body; "
+    "layouts.VERSION += 1; from streaming.cli import main; main(prog_name='trimtab')"
+)
+RAISED = (sys.executable, "-c", _RAISED)
+"""A build whose checkpoints this one cannot read."""
 
 
 def leads(child: Child) -> bool:
@@ -32,11 +43,13 @@ def stands_by(child: Child) -> bool:
     return answer.status == 200 and "leads" in answer.body and "standing by" in answer.body
 
 
-def pair(stage: Stage, stack: ExitStack, config: Path | None = None) -> tuple[Child, Child]:
+def pair(
+    stage: Stage, stack: ExitStack, *, leader_build: Sequence[str] = TRIMTAB, build: Sequence[str] = TRIMTAB
+) -> tuple[Child, Child]:
     """A leader, and a standby that is ready for it."""
-    leader = standing(stage, stack, "leader", config)
+    leader = standing(stage, stack, "leader", leader_build)
     until(lambda: leads(leader), what="one to lead", running=[leader])
-    standby = standing(stage, stack, "standby", config)
+    standby = standing(stage, stack, "standby", build)
     until(lambda: stands_by(standby), what="the other to stand by", running=[leader, standby])
     return leader, standby
 
@@ -62,3 +75,69 @@ def test_a_standby_goes_on_where_a_leader_ended(stage: Stage, ending: signal.Sig
     assert stage.published() == replayed(config, played(range(6)))
     first, second = sorted(set(stage.epochs(stage.topics.audit)))
     assert stage.epochs(stage.topics.audit) == [first] * 3 + [second] * 3
+
+
+def signalled(child: Child, number: signal.Signals) -> None:
+    """The process, Spark's JVM and the Python workers."""
+    for each in members(child.process.pid):
+        os.kill(each.pid, number)
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_frozen_finds_its_successor_and_says_nothing_any_more(stage: Stage) -> None:
+    with ExitStack() as stack:
+        leader, standby = pair(stage, stack)
+        stage.send(played(range(3)))
+        rounds(stage, 3, leader, standby)
+        signalled(leader, signal.SIGSTOP)
+        until(lambda: leads(standby), what="the standby to lead", running=[standby])
+        stage.send(played(range(3, 5)))
+        rounds(stage, 5, standby)
+        signalled(leader, signal.SIGCONT)
+        until(lambda: stands_by(leader), what="the old leader to stand by", running=[leader, standby])
+        stage.send(played(range(5, 7)))
+        rounds(stage, 7, leader, standby)
+        assert leads(standby)
+        assert [each.terminate() for each in (leader, standby)] == [0, 0]
+    assert stage.published() == replayed(stage.directory / "trimtab.toml", played(range(7)))
+    first, second = sorted(set(stage.epochs(stage.topics.audit)))
+    assert stage.epochs(stage.topics.audit) == [first] * 3 + [second] * 4
+
+
+@pytest.mark.slow
+def test_leadership_goes_to_and_fro_between_two_processes_and_nothing_is_lost_repeated_or_altered(
+    stage: Stage,
+) -> None:
+    with ExitStack() as stack:
+        one, other = pair(stage, stack)
+        config = ("--config", str(stage.directory / "trimtab.toml"))
+        for turn in range(4):
+            stage.send(played(range(2 * turn, 2 * turn + 2)))
+            rounds(stage, 2 * turn + 2, one, other)
+            assert "leads with epoch" in command("handover", *config).output
+            one, other = other, one
+            until(lambda: leads(one) and stands_by(other), what="both to have changed", running=[one, other])  # noqa: B023
+        (shown,) = json.loads(command("status", *config, "-o", "json").output)
+        assert shown["beat"]["instance"].endswith(f":{one.process.pid}")
+        assert [each["instance"].rpartition(":")[2] for each in shown["standbys"]] == [str(other.process.pid)]
+        assert [each.terminate() for each in (other, one)] == [0, 0]
+    assert stage.published() == replayed(stage.directory / "trimtab.toml", played(range(8)))
+    assert len(set(stage.epochs(stage.topics.audit))) == 4
+
+
+@pytest.mark.slow
+def test_an_upgrade_has_no_gap_and_the_older_build_then_says_that_it_could_not_lead(stage: Stage) -> None:
+    with ExitStack() as stack:
+        older, newer = pair(stage, stack, build=RAISED)
+        config = ("--config", str(stage.directory / "trimtab.toml"))
+        stage.send(played(range(2)))
+        rounds(stage, 2, older, newer)
+        assert "leads with epoch" in command("handover", *config).output
+        until(lambda: leads(newer), what="the new build to lead", running=[newer])
+        stage.send(played(range(2, 4)))
+        rounds(stage, 4, older, newer)
+        wait_until_unready(older, because="newer")
+        assert "COULD NOT LEAD" in command("status", *config).output
+        assert "no standby" in command("handover", *config, code=REFUSED).output
+        assert older.terminate() == 0
+    assert stage.published() == replayed(stage.directory / "trimtab.toml", played(range(4)))

@@ -12,8 +12,9 @@ from kafka.errors import KafkaError
 from deploy.local.demo.child import ROOT, SETTINGS, ChildError, Trimtab, free_metrics_port
 from deploy.local.demo.fleet import Fleet
 from deploy.local.demo.link import Closed, Link
+from deploy.local.demo.pair import SESSION_S, Pair
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Demo, Limits, View
+from deploy.local.demo.view import Asked, Demo, Limits, View
 from deploy.local.kafka import LocalKafka, LocalKafkaError
 from policies.shedding import fleet_planner
 from streaming.settings import Settings, load
@@ -34,6 +35,8 @@ class Stage:
 
     kafka: LocalKafka
     trimtab: Trimtab
+    """The one that was started first."""
+    pair: Pair | None
     link: Link
     fleet: Fleet
     story: Story
@@ -42,26 +45,32 @@ class Stage:
     def check(self) -> None:
         """Raise LocalKafkaError or ChildError if Kafka or trimtab has ended by itself."""
         self.kafka.check()
-        self.trimtab.check()
+        (self.pair or self.trimtab).check()
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
     """Start Kafka, the topics and trimtab, in this order, and stop them in the reverse one."""
     settings = load(file=SETTINGS, flags={}, environ={}).settings
     with ExitStack() as stack:
         kafka = LocalKafka(directory / "kafka")
         with view.doing("starting Kafka"):
             stack.enter_context(kafka)
-        port = free_metrics_port() if metrics_port is None else metrics_port
-        trimtab = Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=port)
-        stack.enter_context(trimtab)
+        port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
+        trimtab = stack.enter_context(_trimtab(directory, kafka, port, standby=asked.standby))
         with view.doing("creating the topics"):
             trimtab.create_topics()
         with view.doing("starting trimtab on Spark"):
             trimtab.start()
             link = stack.enter_context(Link(kafka.bootstrap, settings))
             _wait_until_ready(trimtab)
+        pair = None
+        if asked.standby:
+            second = _trimtab(directory, kafka, free_metrics_port(), standby=True, log="standby.log")
+            pair = Pair(trimtab, stack.enter_context(second))
+            with view.doing("starting a second trimtab, which stands by"):
+                second.start()
+                _wait_until_ready(second)
         fleet = Fleet()
         story = Story(
             acceptable_points=settings.pulsar.of_policy(fleet_planner.POLICY).acceptable_spread_points,
@@ -70,7 +79,23 @@ def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterato
             bootstrap=kafka.bootstrap,
             settings_file=str(SETTINGS.relative_to(ROOT)),
         )
-        yield Stage(kafka=kafka, trimtab=trimtab, link=link, fleet=fleet, story=story, settings=settings)
+        yield Stage(
+            kafka=kafka, trimtab=trimtab, pair=pair, link=link, fleet=fleet, story=story, settings=settings
+        )
+
+
+def _trimtab(
+    directory: Path, kafka: LocalKafka, port: int, *, standby: bool, log: str | None = None
+) -> Trimtab:
+    """Not yet started."""
+    paired = {"TRIMTAB_CONTROLLER__STANDBY": "true", "TRIMTAB_CONTROLLER__SESSION_S": str(SESSION_S)}
+    return Trimtab(
+        directory,
+        bootstrap=kafka.bootstrap,
+        metrics_port=port,
+        log=log,
+        environment=paired if standby else {},
+    )
 
 
 def _wait_until_ready(trimtab: Trimtab) -> None:
@@ -91,6 +116,8 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):
             stage.check()
             _hear(stage)
+            if stage.pair is not None:
+                stage.pair.look(stage.story)
             if time.time() >= next_sweep_s:
                 sweep = stage.fleet.sweep(round(time.time() * 1000))
                 stage.link.report(sweep)
@@ -127,6 +154,7 @@ def main() -> int:
         plain_seconds=PLAIN_SECONDS,
         staged=_set_stage,
         play=_play,
+        has_standby=True,
         errors=(LocalKafkaError, ChildError, JarError, JavaError, KafkaError),
     ).main()
 

@@ -15,10 +15,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 ROOT = Path(__file__).parents[3]
@@ -53,10 +53,13 @@ class Trimtab:
         metrics_port: int,
         settings: Path = SETTINGS,
         command: Sequence[str] = ("run",),
+        log: str | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._command = tuple(command)
         self._settings = str(settings)
-        self._log = directory / ("trimtab.log" if self._command == ("run",) else f"{self._command[0]}.log")
+        usual = "trimtab.log" if self._command == ("run",) else f"{self._command[0]}.log"
+        self._log = directory / (log or usual)
         self._directory = directory
         self._url = f"http://127.0.0.1:{metrics_port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,6 +72,7 @@ class Trimtab:
             "TRIMTAB_METRICS__COLLECTOR_PORT": str(metrics_port),
             "TRIMTAB_METRICS__EXECUTOR_PORT": str(metrics_port),
             "TRIMTAB_SPARK__CHECKPOINT": str(directory / "checkpoint"),
+            **environment,
         }
 
     @property
@@ -119,6 +123,17 @@ class Trimtab:
         """Raise ChildError with the end of its log if it has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise ChildError(self._note_end(f"trimtab {' '.join(self._command)}", self._process.returncode))
+
+    def kill(self) -> None:
+        """As the loss of its machine would: SIGKILL to all of its session."""
+        if self._process is None:
+            return
+        session = self._process.pid
+        for member in members(session):
+            with suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        self._process.wait(STOP_TIMEOUT_S)
+        self._process = None
 
     def stop(self) -> None:
         """SIGTERM, and SIGKILL after 10 s; nothing of its session is left (without `/proc`: of its process group)."""

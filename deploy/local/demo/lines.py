@@ -20,6 +20,7 @@ class Lines:
     _fates: dict[str, Fate] = field(default_factory=dict)
     _rounds_count: int = 0
     _fleet_shown: bool = False
+    _happenings_count: int = 0
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
@@ -47,6 +48,9 @@ class Lines:
             self._line(
                 f"{len(story.now)} brokers, {story.bundles_count} bundles at the start: {_loads(story)}"
             )
+        for text in story.happenings[self._happenings_count :]:
+            self._line(text)
+        self._happenings_count = len(story.happenings)
         for decision in story.decisions:
             if self._fates.get(decision.action_id) != decision.fate:
                 self._decision(decision, is_new=decision.action_id not in self._fates)

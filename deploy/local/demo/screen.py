@@ -104,7 +104,7 @@ def save_picture(story: Story, file: Path) -> None:
 def render(story: Story, *, width: int, height: int) -> RenderableType:
     """The whole screen, at most ``height`` lines."""
     brokers_lines = len(story.now) + _LINES_BESIDE_BROKERS + _BORDER_LINES
-    decisions_lines = max(3, height - _HEADER_LINES - _FOOTER_LINES - brokers_lines)
+    decisions_lines = max(3, height - _HEADER_LINES - _FOOTER_LINES - len(story.happenings) - brokers_lines)
     return Group(
         _header(story, width),
         _brokers(story, width),
@@ -246,6 +246,7 @@ def _footer(story: Story) -> list[Text]:
     summary = story.last_round
     last = "none yet" if summary is None else wording.outcome(summary)
     return [
+        *(_line((f" {text}", "bold red")) for text in story.happenings),
         _line(
             (" rounds ", "dim"),
             str(story.rounds_count),

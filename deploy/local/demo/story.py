@@ -74,6 +74,8 @@ class Story:
     calm_rounds_count: int = 0
     began_at: float = 0.0
     """Unix time of the first sweep."""
+    happenings: list[str] = field(default_factory=list)
+    """What was done to trimtab itself, and what it made of that."""
     balanced_after_s: float | None = None
     """From the first sweep to the first moment it was balanced."""
 

@@ -22,7 +22,7 @@ from deploy.local.demo.screen import Screen, save_picture
 from deploy.local.demo.story import Story
 from deploy.local.processes import interrupt_once
 
-__all__ = ["Demo", "Limits", "View"]
+__all__ = ["Asked", "Demo", "Limits", "View"]
 
 
 class View(Protocol):
@@ -57,6 +57,16 @@ StageT = TypeVar("StageT", bound=_Stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How the stage is to be."""
+
+    metrics_port: int | None = None
+    """Of the metrics page; None is any."""
+    standby: bool = False
+    """Whether a second controller stands by, and the first one is killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demo(Generic[StageT]):
     """A demo that can be run from a shell."""
 
@@ -64,8 +74,10 @@ class Demo(Generic[StageT]):
     description: str
     plain_seconds: float
     """Without a terminal it ends after so long, start-up not counted."""
-    staged: Callable[[Path, View, int | None], AbstractContextManager[StageT]]
-    """Starts everything in a directory, with the port of the metrics page or None for any, and stops it."""
+    staged: Callable[[Path, View, Asked], AbstractContextManager[StageT]]
+    """Starts everything in a directory, and stops it."""
+    has_standby: bool = False
+    """Whether it can run two controllers."""
     play: Callable[[StageT, View, Limits], None]
     errors: tuple[type[Exception], ...]
     """What may go wrong; each says what to do."""
@@ -82,7 +94,8 @@ class Demo(Generic[StageT]):
         seconds = args.seconds if args.seconds is not None or on_terminal else self.plain_seconds
         try:
             limits = Limits(seconds=seconds, until_balanced=not on_terminal)
-            story = self._run(view, limits, args.picture, args.metrics_port)
+            asked = Asked(metrics_port=args.metrics_port, standby=args.standby)
+            story = self._run(view, limits, args.picture, asked)
         except self.errors as error:
             print(f"the demo failed: {error}", file=sys.stderr)
             return 1
@@ -90,14 +103,12 @@ class Demo(Generic[StageT]):
             return 0
         return 0 if story is not None and story.is_balanced else 1
 
-    def _run(
-        self, view: View, limits: Limits, picture: Path | None, metrics_port: int | None
-    ) -> Story | None:
+    def _run(self, view: View, limits: Limits, picture: Path | None, asked: Asked) -> Story | None:
         """The story as far as it came, None if Ctrl-C was faster. Its directory stays after a failure."""
         directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
         story = None
         try:
-            with self.staged(directory, view, metrics_port) as stage:
+            with self.staged(directory, view, asked) as stage:
                 story = stage.story
                 self.play(stage, view, limits)
         except self.interruptions:
@@ -122,5 +133,13 @@ class Demo(Generic[StageT]):
             type=int,
             help=f"serve metrics here (default: {METRICS_PORT}, where Prometheus looks, or another if it is taken)",
         )
+        if self.has_standby:
+            parser.add_argument(
+                "--standby",
+                action="store_true",
+                help="run two controllers, and kill the one that leads after some rounds",
+            )
+        else:
+            parser.set_defaults(standby=False)
         parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
         return parser.parse_args()

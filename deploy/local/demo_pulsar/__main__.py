@@ -14,7 +14,7 @@ from deploy.local.demo.child import ROOT, ChildError, Trimtab, free_metrics_port
 from deploy.local.demo.fleet import Result
 from deploy.local.demo.link import Closed, Decided
 from deploy.local.demo.story import Story
-from deploy.local.demo.view import Demo, Limits, View
+from deploy.local.demo.view import Asked, Demo, Limits, View
 from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
@@ -54,7 +54,7 @@ class Stage:
 
 
 @contextmanager
-def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterator[Stage]:
+def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
     """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
     with ExitStack() as stack:
         pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT)
@@ -70,7 +70,7 @@ def _set_stage(directory: Path, view: View, metrics_port: int | None) -> Iterato
             stack.enter_context(shop.busy(directory / "traffic.log"))
         file = _settings_file(directory, pulsar)
         settings = load(file=file, flags={}, environ={}).settings
-        port = free_metrics_port() if metrics_port is None else metrics_port
+        port = free_metrics_port() if asked.metrics_port is None else asked.metrics_port
         children = [
             stack.enter_context(
                 Trimtab(directory, bootstrap=kafka.bootstrap, metrics_port=at, settings=file, command=command)

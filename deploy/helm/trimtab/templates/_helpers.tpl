@@ -63,6 +63,9 @@ reach it as floats; a value in JSON is one in TOML, too. Of a key that is null n
 {{- else if not (contains "://" $checkpoint) -}}
 {{- fail (printf "persistence.enabled is false and settings.spark.checkpoint is %q, which ends with the pod: give the URL of a store that every start reaches" $checkpoint) -}}
 {{- end -}}
+{{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}
+{{- fail (printf "replicas is %d and each of them would have a volume of its own: a standby needs the leader's checkpoint. Set persistence.existingClaim to a claim with ReadWriteMany, or persistence.enabled: false with a URL in settings.spark.checkpoint" (int .Values.replicas)) -}}
+{{- end -}}
 {{- $metrics := .Values.settings.metrics | default dict -}}
 {{- if has ($metrics.host | default "127.0.0.1") (list "127.0.0.1" "localhost" "::1") -}}
 {{- fail "settings.metrics.host is loopback, where no probe reaches it: set 0.0.0.0" -}}
@@ -119,6 +122,16 @@ spec:
     - name: topics
       args: [topics, create, --config, /etc/trimtab/settings/trimtab.toml]
       {{- include "trimtab.container" . | nindent 6 }}
+  {{- end }}
+  {{- if and (eq .component "controller") (gt (int $root.Values.replicas) 1) }}
+  topologySpreadConstraints: # a lost node takes one of them
+    - topologyKey: kubernetes.io/hostname
+      maxSkew: 1
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "trimtab.selector" $root | nindent 10 }}
+          app.kubernetes.io/component: controller
   {{- end }}
   containers:
     - name: {{ .component }}

@@ -1,0 +1,120 @@
+"""From the end of a leader to the next decision, and what the standby costs that waits for it."""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from deploy.local.kafka import LocalKafka
+from tests.bench.loads import ROUND_MS, Fleet, tick
+from tests.bench.report import Limit, Row, Section
+from tests.bench.running import Clients, Controller, local_kafka, prepared, started, wait_for
+
+_TRIGGER_S = 1.0
+_LEADS, _STANDS = "has epoch", "standing by as"
+_TRIES = "trying to lead"
+
+
+@dataclass(slots=True)
+class _Pair:
+    """A leader and a standby of one name, each time with a new standby."""
+
+    stack: ExitStack
+    settings: Path
+    leader: Controller = field(init=False)
+    standby: Controller = field(init=False)
+    _numbers: Iterator[int] = field(init=False, default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.leader = self._start(_LEADS)
+        self.standby = self._start(_STANDS)
+
+    def end(self, number: signal.Signals) -> float:
+        """End the leader; returns when. A kill takes Spark's JVM and its workers, too, as the loss of a machine would."""
+        ended = list(self.leader.cpu_s()) if number == signal.SIGKILL else [self.leader.process.pid]
+        began_s = time.perf_counter()
+        for process in ended:
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+        return began_s
+
+    def begin_again(self) -> None:
+        """The standby leads; another one stands by for it."""
+        self.leader.process.wait()
+        self.leader, self.standby = self.standby, self._start(_STANDS)
+
+    def _start(self, ready: str) -> Controller:
+        log = self.settings.with_name(f"run-{next(self._numbers)}.log")
+        return self.stack.enter_context(
+            started(self.settings, log, name=self.settings.parent.name, ready=ready)
+        )
+
+
+def measure_failover(*, quick: bool) -> Section:
+    """Every fail-over has a standby of its own; the first of them idles for a while."""
+    idle_s, trials = (5.0, 1) if quick else (120.0, 2)
+    rows = []
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))
+        kafka = stack.enter_context(local_kafka(directory))
+        for session_s, limit_s in ((10.0, 12.0), (3.0, 5.0)):
+            pair = _pair(stack, kafka, directory, session_s)
+            if not rows:
+                rows.append(_cost(pair, idle_s))
+            killed = _after(kafka, pair, signal.SIGKILL, trials)
+            rows.append(_row(f"kill -9, session of {session_s:g} s", killed, limit_s))
+        rows.append(_row("SIGTERM", _after(kafka, pair, signal.SIGTERM, trials), 3.0))
+    return Section(
+        title="Fail-over",
+        method="A leader and a standby on one machine, with a checkpoint that both reach, on one Kafka on loopback. From the "
+        "signal to the next decision that a `read_committed` consumer reads; its reports and closing tick are sent at once, "
+        f"after SIGTERM when the standby tries to lead. The slowest of {trials}, each with a new standby; the first one had idled "
+        f"for {idle_s:g} s, in which its CPU was measured (driver, JVM and Python workers; 100 % is one core).",
+        rows=rows,
+    )
+
+
+def _pair(stack: ExitStack, kafka: LocalKafka, directory: Path, session_s: float) -> _Pair:
+    name = f"session-{session_s:g}"
+    controller = f"standby = true\nsession_s = {session_s}"
+    settings = prepared(
+        kafka, directory / name, name=name, trigger_interval_s=_TRIGGER_S, controller=controller
+    )
+    return _Pair(stack, settings)
+
+
+def _cost(pair: _Pair, idle_s: float) -> Row:
+    time.sleep(idle_s)  # for the JVM to compile what it will
+    begun, before_s = time.perf_counter(), pair.standby.cpu_s()
+    time.sleep(idle_s)
+    used_s = sum(after_s - before_s.get(process, 0.0) for process, after_s in pair.standby.cpu_s().items())
+    share = used_s / (time.perf_counter() - begun)
+    return Row(name="CPU of a standby", value=100 * share, unit="%", limit=Limit(value=2.0))
+
+
+def _after(kafka: LocalKafka, pair: _Pair, number: signal.Signals, trials: int) -> list[float]:
+    found = []
+    with Clients(kafka, pair.leader) as clients:
+        for _ in range(trials):
+            now = round(time.time()) * 1000 // ROUND_MS - 60
+            clients.send(pair.leader, Fleet(brokers_count=10).reports(time_ms=now * ROUND_MS))
+            clients.answered_s(pair.leader, tick(time_ms=(now + 2) * ROUND_MS))
+            clients.drain()
+            began_s = pair.end(number)
+            if number != signal.SIGKILL:
+                wait_for(lambda: _TRIES in pair.standby.log.read_text(errors="replace"), pair.standby)
+            clients.send(pair.standby, Fleet(brokers_count=10).reports(time_ms=(now + 3) * ROUND_MS))
+            clients.answered_s(pair.standby, tick(time_ms=(now + 5) * ROUND_MS))
+            found.append(time.perf_counter() - began_s)
+            pair.begin_again()
+            time.sleep(ROUND_MS / 1000)  # the next trial's rounds are later ones
+    return found
+
+
+def _row(name: str, found_s: list[float], limit_s: float) -> Row:
+    return Row(name=name, value=max(found_s), unit="s", limit=Limit(value=limit_s))
