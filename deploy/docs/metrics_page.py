@@ -96,6 +96,7 @@ def _used_families() -> CollectorRegistry:
     )
     collector.observe_sweep(brokers_count=3, ended_s=0.0, duration_s=1.0)
     collector.show_balancers(shedding_count=0, splitting_count=0)
+    collector.show_load_managers({"ModularLoadManagerImpl": 1})
     executor = ExecutorMetrics(_CLUSTER, kinds=(*KINDS, THROTTLE_KIND))
     executor.show_poll(0.0)
     registry = CollectorRegistry()

@@ -48,8 +48,9 @@ class LocalPulsar(Local):
         cluster: str = "lab",
         load_manager: LoadManager = "modular",
         extra: Mapping[str, object] = MappingProxyType({}),
+        lock: Path = PULSAR_LOCK,
     ) -> None:
-        super().__init__(directory)
+        super().__init__(directory, lock=lock)
         self._extra = extra
         self.cluster = cluster
         self._numbers = range(1, brokers + 1)
@@ -85,6 +86,12 @@ class LocalPulsar(Local):
         self._broker(number).launch()
         self._wait_until_ready()
 
+    def use_load_manager(self, load_manager: LoadManager) -> None:
+        """Brokers that are started from now on run another load manager."""
+        self._load_manager = load_manager
+        for number in self._numbers:
+            self._write_broker(number)
+
     def _broker(self, number: int) -> Process:
         return self.processes[f"broker{number}"]
 
@@ -119,6 +126,10 @@ class LocalPulsar(Local):
         )
 
     def _broker_process(self, number: int) -> Process:
+        file, main = self._write_broker(number), "org.apache.pulsar.PulsarBrokerStarter"
+        return self.process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+
+    def _write_broker(self, number: int) -> str:
         port, web_port = self._ports[number]
         values = settings.broker(
             cluster=self.cluster,
@@ -128,9 +139,7 @@ class LocalPulsar(Local):
             load_manager=self._load_manager,
             extra=self._extra,
         )
-        file = self.write(f"broker{number}.conf", values)
-        main = "org.apache.pulsar.PulsarBrokerStarter"
-        return self.process(f"broker{number}", main, "--broker-conf", file, heap_mb=256, direct_mb=256)
+        return self.write(f"broker{number}.conf", values)
 
     def groups(self) -> Iterable[list[Process]]:
         each = list(self.processes.values())

@@ -21,9 +21,11 @@ from deploy.local import pulsar_settings as settings
 from deploy.local.processes import LOGGING, end_of, spawn
 from streaming.spark.jars import ensure, find_java
 
-__all__ = ["PULSAR_LOCK", "READY_TIMEOUT_S", "Local", "LocalPulsarError", "Process"]
+__all__ = ["NEWEST_PULSAR_LOCK", "PULSAR_LOCK", "READY_TIMEOUT_S", "Local", "LocalPulsarError", "Process"]
 
 PULSAR_LOCK = Path(__file__).with_name("locks") / "pulsar.lock"
+NEWEST_PULSAR_LOCK = PULSAR_LOCK.with_name("pulsar-4.2.lock")
+"""The newest release that the live tests run on."""
 READY_TIMEOUT_S = 120.0
 """Three brokers need 15 s on two idle cores."""
 STOP_TIMEOUT_S = 30.0
@@ -76,8 +78,10 @@ class Process:
 class Local:
     """Processes in one directory that start one after the other and end in the opposite order."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, lock: Path = PULSAR_LOCK) -> None:
+        """`lock` names the jars, and so the version of Pulsar."""
         self.directory = directory.absolute()
+        self._lock = lock
         self.processes: dict[str, Process] = {}
 
     def start(self) -> None:
@@ -164,7 +168,7 @@ class Local:
 
     @cached_property
     def _java(self) -> list[str]:
-        jars = os.pathsep.join(str(jar) for jar in ensure(PULSAR_LOCK))
+        jars = os.pathsep.join(str(jar) for jar in ensure(self._lock))
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}"
         return [str(find_java()), *settings.JVM, logging, "-cp", jars]
 

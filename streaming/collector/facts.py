@@ -6,31 +6,9 @@ from concurrent.futures import Executor
 
 from streaming.collector.own_topics import OwnTopics, read_own_topics
 from streaming.contract.messages import IsolationPolicyFacts, PulsarBrokerFacts, PulsarClusterData
-from streaming.pulsar.admin import AdminError, BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.admin import AdminError, PulsarAdmin
 
-__all__ = ["WrongLoadManager", "read_facts", "require_reports"]
-
-_NO_REPORTS = {
-    "ExtensibleLoadManagerImpl": "publishes no load reports of whole bundles (only of the heaviest), and balances by "
-    "itself (TransferShedder)",
-    "NoopLoadManager": "makes no load reports",
-    "SimpleLoadManagerImpl": "makes load reports of a form that is long out of use",
-}
-
-
-class WrongLoadManager(Exception):
-    """The cluster's load manager makes no reports a collector could read; the text says which and what to do."""
-
-
-def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
-    """Raises ``WrongLoadManager`` for a load manager that is known to make no full reports."""
-    why = _NO_REPORTS.get(found.load_manager)
-    if why is not None:
-        raise WrongLoadManager(
-            f"cluster {cluster}: its brokers run {found.load_manager}, which {why}. There is nothing to collect: set "
-            "loadManagerClassName=org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl at every broker, "
-            "with loadBalancerSheddingEnabled=false and loadBalancerAutoBundleSplitEnabled=false"
-        )
+__all__ = ["read_facts"]
 
 
 def read_facts(

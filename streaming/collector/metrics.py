@@ -1,6 +1,6 @@
 """Prometheus metrics of a collector of one cluster; every label value exists from the first scrape."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry
@@ -9,8 +9,8 @@ from streaming.contract import families
 from streaming.process.instruments import counter, gauge, histogram
 from streaming.pulsar.admin import Failure
 
-READ_RESULTS = ("ok", "foreign-report", "unfinished", *get_args(Failure))
-EVENTS = ("load-report", "topic-stats", "tick", "cluster")
+READ_RESULTS = ("ok", "foreign-report", "no-load-data", "unfinished", *get_args(Failure))
+EVENTS = ("load-report", "broker-load", "topic-stats", "tick", "cluster")
 
 
 class CollectorMetrics:
@@ -25,9 +25,11 @@ class CollectorMetrics:
         self._events = counter(registry, families.COLLECTOR_EVENTS)
         self._brokers = gauge(registry, families.COLLECTOR_BROKERS)
         self._balancers = gauge(registry, families.COLLECTOR_BALANCERS)
+        self._managers = gauge(registry, families.COLLECTOR_LOAD_MANAGERS)
         self._finished = gauge(registry, families.COLLECTOR_LAST_SWEEP)
         self._duration = histogram(registry, families.COLLECTOR_SWEEP_DURATION)
         self._cluster = cluster
+        self._managers_seen: set[str] = set()
         for result in ("complete", "no-brokers", "not-written"):
             self._sweeps.labels(cluster, result)
         for result in results:
@@ -54,6 +56,12 @@ class CollectorMetrics:
     def count_failed_sweep(self, result: str) -> None:
         """A sweep was ``no-brokers`` or ``not-written``."""
         self._sweeps.labels(self._cluster, result).inc()
+
+    def show_load_managers(self, counts: Mapping[str, int]) -> None:
+        """How many brokers run each load manager, by its class; one that nobody runs any more is 0."""
+        self._managers_seen |= counts.keys()
+        for manager in self._managers_seen:
+            self._managers.labels(self._cluster, manager).set(counts.get(manager, 0))
 
     def show_balancers(self, *, shedding_count: int, splitting_count: int) -> None:
         """At how many brokers Pulsar balances by itself."""

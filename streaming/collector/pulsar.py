@@ -11,14 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 from streaming.collector.cadence import Cadence
 from streaming.collector.collector import Collector
-from streaming.collector.facts import WrongLoadManager, read_facts, require_reports
+from streaming.collector.facts import read_facts
+from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.own_topics import OwnTopics
 from streaming.collector.sweep import Speaker, Sweeper
 from streaming.ports.events import EventSink
 from streaming.ports.publishing import PublishError
-from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.admin import AdminError, BrokerConfiguration, HttpClient, PulsarAdmin
 from streaming.pulsar.admin.http import CredentialsError
+from streaming.pulsar.load_data import LoadData
 from streaming.settings import ClusterSettingsSource, PulsarTarget, Settings
 
 __all__ = ["PulsarCollector", "StartRefused"]
@@ -57,7 +59,10 @@ class PulsarCollector(Collector):
         )
         self._target = target
         self._own = OwnTopics.of(settings)
-        self._http, self._admin, self._pulsar_cluster = self._connect()
+        self._http, self._admin, found = self._connect()
+        self._pulsar_cluster = found.cluster_name
+        self._managers = LoadManagers(self._admin, self.metrics, cluster=cluster, first=found.load_manager)
+        self._load_data = LoadData(self._admin, self._http, target)
         self._speaker = Speaker(
             sink, self.metrics, cluster=cluster, clock_ms=lambda: int(1000 * self._clock_s())
         )
@@ -68,6 +73,8 @@ class PulsarCollector(Collector):
             target=target,
             limits=decisions.split,
             pulsar_cluster=self._pulsar_cluster,
+            managers=self._managers,
+            load_data=self._load_data,
         )
         self._facts_due_s = 0.0
         self._facts_reader: threading.Thread | None = None
@@ -97,9 +104,10 @@ class PulsarCollector(Collector):
     def close(self) -> None:
         """Close connections."""
         self._sweeper.close()
+        self._load_data.close()
         self._http.close()
 
-    def _connect(self) -> tuple[HttpClient, PulsarAdmin, str]:
+    def _connect(self) -> tuple[HttpClient, PulsarAdmin, BrokerConfiguration]:
         try:
             http = HttpClient(self._target)
         except CredentialsError as error:
@@ -112,7 +120,7 @@ class PulsarCollector(Collector):
         except (AdminError, CredentialsError, WrongLoadManager) as error:
             http.close()
             raise StartRefused(str(error)) from error
-        return http, admin, found.cluster_name
+        return http, admin, found
 
     def _begin_facts(self, brokers: Sequence[str]) -> None:
         """Read the facts beside the sweeps: a cluster with thousands of namespaces takes a while."""
@@ -129,6 +137,7 @@ class PulsarCollector(Collector):
                     self._admin, pool, self._own, pulsar_cluster=self._pulsar_cluster, brokers=brokers
                 )
             self._speaker.facts(facts)
+            self._managers.note({broker: each.load_manager for broker, each in facts.brokers.items()})
         except WrongLoadManager as error:
             self._refusal = StartRefused(str(error))
             return

@@ -6,7 +6,7 @@ complete here.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -15,21 +15,34 @@ import msgspec
 from policies.splitting.settings import SplitSettings
 from streaming.collector.cadence import Patience
 from streaming.collector.events import EventWriter
+from streaming.collector.managers import LoadManagers
 from streaming.collector.metrics import CollectorMetrics
-from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
+from streaming.collector.published import broker_load, read_published
+from streaming.collector.reports import (
+    ForeignReport,
+    LoadReportAnswer,
+    read_report,
+    topic_traffic,
+    wanted_bundles,
+)
 from streaming.contract.messages import (
+    BrokerLoadMessage,
     LoadReportMessage,
     PulsarClusterData,
     PulsarClusterMessage,
     TopicStatsMessage,
+    Traffic,
     type_of,
 )
 from streaming.pulsar.admin import AdminError, PulsarAdmin
+from streaming.pulsar.load_data import LoadData, NoLoadData
 from streaming.settings.targets import PulsarTarget
 
 __all__ = ["Speaker", "Sweep", "Sweeper"]
 
 _LOG = logging.getLogger(__name__)
+_PUBLISHED_RATIO = 0.5
+"""Part of a sweep's patience for a broker to publish its load again, after a move or at the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +59,10 @@ class Speaker(EventWriter):
     def load_report(self, broker: str, report: bytes) -> None:
         """A broker's load report, verbatim."""
         self.say("load-report", type_of(LoadReportMessage), broker, report)
+
+    def broker_load(self, broker: str, data: bytes) -> None:
+        """What a broker published, with what it owns."""
+        self.say("broker-load", type_of(BrokerLoadMessage), broker, data)
 
     def topic_stats(self, broker: str, traffic: object) -> None:
         """Traffic of a broker's topics by bundle."""
@@ -68,8 +85,12 @@ class Sweeper:
         target: PulsarTarget,
         limits: SplitSettings,
         pulsar_cluster: str,
+        managers: LoadManagers,
+        load_data: LoadData,
     ) -> None:
         self._admin = admin
+        self._managers = managers
+        self._load_data = load_data
         self._speaker = speaker
         self._metrics = metrics
         self._target = target
@@ -77,6 +98,9 @@ class Sweeper:
         self._pulsar_cluster = pulsar_cluster
         self._pool = ThreadPoolExecutor(target.concurrent_calls_count, thread_name_prefix="broker")
         self._patience = Patience()
+        self._wait_s = 0.0
+        self._following: Future[None] = Future()
+        self._following.set_result(None)
         self._running: dict[str, Future[str | None]] = {}
 
     def sweep(self, *, within_s: float) -> Sweep:
@@ -86,9 +110,12 @@ class Sweeper:
         """
         brokers = self._admin.brokers(self._pulsar_cluster)
         self._patience.keep_only(brokers)
+        self._managers.begin_sweep(brokers)
+        self._follow(brokers)
         failed = {
             broker: "still failing; asked again soon" for broker in brokers if self._patience.skips(broker)
         }
+        self._wait_s = _PUBLISHED_RATIO * within_s
         asked = {broker: self._start(broker) for broker in brokers if broker not in failed}
         wait(asked.values(), timeout=within_s)
         for broker, future in asked.items():
@@ -101,6 +128,16 @@ class Sweeper:
     def close(self) -> None:
         """Do not wait for brokers that are still being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, brokers: Sequence[str]) -> None:
+        """Follow what the brokers publish, where one of them does, beside the sweep: to connect may take long."""
+        if not self._following.done():
+            return
+        self._load_data.keep_only(brokers)
+        if any(map(self._managers.is_extensible, brokers)):
+            self._following = self._pool.submit(self._load_data.follow)
+        else:
+            self._load_data.close()
 
     def _start(self, broker: str) -> "Future[str | None]":
         running = self._running.get(broker)
@@ -125,23 +162,54 @@ class Sweeper:
     def _read(self, broker: str) -> str | None:
         """Read one broker and say it; returns why that failed. Raises ``PublishError``."""
         try:
+            self._managers.ask_if_due(broker)
             self._read_and_say(broker)
         except AdminError as error:
-            self._metrics.count_read(error.failure)
-            return str(error)
+            return self._failed(broker, error.failure, error)
         except ForeignReport as error:
-            self._metrics.count_read("foreign-report")
-            return str(error)
+            return self._failed(broker, "foreign-report", error)
+        except NoLoadData as error:
+            return self._failed(broker, "no-load-data", error)
         self._metrics.count_read("ok")
         return None
 
+    def _failed(self, broker: str, result: str, error: Exception) -> str:
+        """Why a broker failed; one whose load manager was changed fails once, because it was read in the wrong way."""
+        self._metrics.count_read(result)
+        if self._managers.ask(broker):
+            return f"its load manager has changed to {self._managers.of(broker)}; it is read so from the next sweep on"
+        return str(error)
+
     def _read_and_say(self, broker: str) -> None:
+        if self._managers.is_extensible(broker):
+            self._say_published(broker)
+        else:
+            self._say_report(broker)
+
+    def _say_report(self, broker: str) -> None:
         answer = self._admin.load_report(broker)
         report = read_report(answer)
         self._speaker.load_report(broker, answer)
+        self._say_topics(broker, self._topics(broker, report))
+
+    def _say_published(self, broker: str) -> None:
+        found = read_published(self._load_data.of(broker, within_s=self._wait_s))
+        owned = self._admin.owned_bundles(self._pulsar_cluster, broker)
+        topics = self._topics(broker, LoadReportAnswer(lastStats=found.bundles))
+        everything = topics if self._target.topic_stats == "all" else {}
+        self._speaker.broker_load(broker, broker_load(found, owned, everything))
+        self._say_topics(broker, topics)
+
+    def _topics(self, broker: str, report: LoadReportAnswer) -> dict[str, dict[str, Traffic]]:
+        """Topics that are to be reported, by bundle."""
         target = self._target
         wanted = wanted_bundles(
             report, wanted=target.topic_stats, ratio=target.topic_stats_ratio, limits=self._limits
         )
         if wanted is None or wanted:
-            self._speaker.topic_stats(broker, topic_traffic(self._admin.topic_stats(broker), wanted))
+            return topic_traffic(self._admin.topic_stats(broker), wanted)
+        return {}
+
+    def _say_topics(self, broker: str, topics: dict[str, dict[str, Traffic]]) -> None:
+        if topics or self._target.topic_stats == "all":
+            self._speaker.topic_stats(broker, topics)

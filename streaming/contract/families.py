@@ -266,6 +266,12 @@ COLLECTOR_BALANCERS = _gauge(
     "cluster",
     "kind",
 )
+COLLECTOR_LOAD_MANAGERS = _gauge(
+    "collector_load_managers",
+    "Brokers that run each of Pulsar's load managers, by its class.",
+    "cluster",
+    "manager",
+)
 COLLECTOR_LAST_SWEEP = _gauge(
     "collector_last_sweep_timestamp_seconds",
     "End of the last complete sweep (Unix time); 0: none yet.",

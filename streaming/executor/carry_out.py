@@ -15,7 +15,7 @@ the destination is a hint for one lookup, and a client's may come first) is unlo
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,7 +25,7 @@ from state.facts import Isolation
 from state.pulsar.groups import Groups
 from streaming.executor.orders import Held, Order, Skip, SplitOrder, UnloadOrder
 from streaming.process.deadline import Deadline
-from streaming.pulsar.admin import AdminError, BundleName, PulsarAdmin
+from streaming.pulsar.admin import EXTENSIBLE, AdminError, BundleName, PulsarAdmin
 from streaming.pulsar.admin.bundles import topic_hash
 
 __all__ = ["Done", "Executor"]
@@ -152,8 +152,44 @@ class Executor:
             return Skip(
                 "executor-dry-run", f"{bundle} would be cut into {', '.join(each.range for each in children)}"
             )
-        failure = self._insist(lambda: self._admin.split(bundle, boundaries), still)
+        if len(boundaries) > 1 and self._cuts_one_by_one(action.precondition.owner):
+            failure = self._split_one_by_one(bundle, boundaries, still)
+        else:
+            failure = self._insist(lambda: self._admin.split(bundle, boundaries), still)
         return self._cut(bundle, children, failure=failure)
+
+    def _cuts_one_by_one(self, owner: str) -> bool:
+        """Whether the owner's load manager refuses several boundaries at once, as Pulsar's extensible one does (apache/pulsar#22254)."""
+        return self._patiently(lambda: self._admin.configuration(owner)).load_manager == EXTENSIBLE
+
+    def _split_one_by_one(
+        self, bundle: BundleName, boundaries: Sequence[int], still: Callable[[], None]
+    ) -> AdminError | None:
+        """A cut at each boundary, the next one in what is left behind it once the one before is seen."""
+        rest = bundle
+        for boundary in boundaries:
+            try:
+                failure = self._cut_off(rest, boundary, still)
+            except Held as held:
+                if rest is bundle:
+                    raise
+                failure = AdminError("conflict", call=f"split {rest}", answer=str(held.skip))
+            if failure is not None:
+                return failure
+            rest = BundleName(bundle.namespace, boundary, bundle.high)
+        return None
+
+    def _cut_off(self, bundle: BundleName, boundary: int, still: Callable[[], None]) -> AdminError | None:
+        """Raises ``Held`` where nothing has been called."""
+        failure = self._insist(lambda: self._admin.split(bundle, [boundary]), still)
+        deadline = Deadline(self._verify_timeout_s)
+        while failure is None or failure.failure == "no-answer":
+            if boundary in self._patiently(lambda: self._admin.boundaries(bundle.namespace)):
+                return None
+            if deadline.is_over:
+                return failure or AdminError("no-answer", call=f"split {bundle}", answer=_NOT_CUT)
+            self._pause(_POLL_S)
+        return failure
 
     def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
         """Boundaries of the bundle's namespace, unless it is gone."""
@@ -337,7 +373,13 @@ class Executor:
             refused = blind is None and failure is not None and failure.failure != "no-answer"
             if refused or deadline.is_over:
                 why = str(failure or blind or _NOT_CUT)
-                return Done(outcome="failed", reason=f"the bundles are as before: {why}")
+                made = len(wanted & set(found) - {bundle.low, bundle.high})
+                there = (
+                    f"only {made} of {len(children) - 1} cuts were made"
+                    if made
+                    else "the bundles are as before"
+                )
+                return Done(outcome="failed", reason=f"{there}: {why}")
             self._pause(_POLL_S)
 
 

@@ -19,16 +19,22 @@ _OPERATION_TIMEOUT_S = 30
 
 
 def connect(
-    service_url: str, *, token_file: str | None, ca_file: str | None, timeout_s: float | None = None
+    service_url: str,
+    *,
+    token_file: str | None,
+    ca_file: str | None,
+    timeout_s: float | None = None,
+    authentication: pulsar.Authentication | None = None,
 ) -> pulsar.Client:
     """A client; connects when it is used. The token is read anew for every connection.
 
-    ``timeout_s``, rounded up to seconds, bounds the making of producers and readers.
+    ``timeout_s``, rounded up to seconds, bounds the making of producers and readers. ``authentication`` is
+    used where there is no token file.
     """
     token = None if token_file is None else pulsar.AuthenticationToken(lambda: _token(token_file))
     return pulsar.Client(
         service_url,
-        authentication=token,
+        authentication=token or authentication,
         operation_timeout_seconds=_OPERATION_TIMEOUT_S if timeout_s is None else math.ceil(timeout_s),
         tls_trust_certs_file_path=ca_file,
         tls_validate_hostname=True,

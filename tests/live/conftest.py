@@ -51,6 +51,8 @@ BY_FILE = {
     **dict.fromkeys(
         (
             "test_demo",
+            "test_extensible",
+            "test_extensible_switch",
             "test_faults",
             "test_local_kafka",
             "test_permissions_pulsar",

@@ -42,6 +42,8 @@ class Cluster:
     """How often still a question is answered with 500, by how its path begins."""
     still: Callable[[], None] = lambda: None
     """Asked right before each call."""
+    is_one_by_one: bool = False
+    """Whether it does what it answers well, and refuses several boundaries, as the extensible load manager does."""
     brokers: list[Broker] = field(init=False)
     owner: str = field(init=False)
     assigns_to: str | None = None
@@ -64,6 +66,9 @@ class Cluster:
             return self._change(asked)
         if self._stumbles(path):
             return refusal(500)
+        if path.endswith("/configuration/runtime"):
+            manager = "ExtensibleLoadManagerImpl" if self.is_one_by_one else "ModularLoadManagerImpl"
+            return self._json({"clusterName": "c", "loadManagerClassName": f"org.example.{manager}"})
         return self._said(path, at)
 
     def _stumbles(self, path: str) -> bool:
@@ -90,7 +95,9 @@ class Cluster:
 
     def _change(self, asked: Asked) -> Answer:
         self.changes.append(asked)
-        if len(self.changes) == self.takes:
+        if self.is_one_by_one and (len(json.loads(asked.body)) > 1 or len(self.changes) > len(self.answers)):
+            return refusal(412, "Split bundle failed due to invalid request")
+        if self.is_one_by_one or len(self.changes) == self.takes:
             if asked.path.partition("?")[0].endswith("/split"):
                 self.boundaries = sorted({*self.boundaries, *json.loads(asked.body)})
             else:
@@ -114,8 +121,8 @@ class Cluster:
     def unload(self) -> Done | Skip:
         return self.carry_out(UnloadOrder(**self._common(), destination_broker=self.ids[1]))
 
-    def split(self) -> Done | Skip:
-        return self.carry_out(SplitOrder(**self._common(), boundaries=[MIDDLE]))
+    def split(self, *boundaries: int) -> Done | Skip:
+        return self.carry_out(SplitOrder(**self._common(), boundaries=list(boundaries) or [MIDDLE]))
 
     def _common(self) -> dict[str, Any]:
         return {
@@ -130,7 +137,7 @@ class Cluster:
 def cluster() -> Iterator[Callable[..., Cluster]]:
     """A maker of clusters."""
     with http_brokers() as make:
-        yield lambda answers, takes: Cluster(make, answers, takes)
+        yield lambda answers, takes, **more: Cluster(make, answers, takes, **more)
 
 
 CASES = [
@@ -389,3 +396,40 @@ def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
         ("succeeded", ids[1], None),
         ("succeeded", ids[2], None),
     ]
+
+
+def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
+    cluster: Callable[..., Cluster],
+) -> None:
+    there = cluster(answers=[OK, OK, OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, 0x20000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded"
+    cuts = [
+        (asked.path.partition("/split")[0].rpartition("/")[2], json.loads(asked.body))
+        for asked in there.changes
+    ]
+    assert cuts == [
+        ("0x00000000_0x80000000", [0x10000000]),
+        ("0x10000000_0x80000000", [0x20000000]),
+        ("0x20000000_0x80000000", [MIDDLE]),
+    ]
+
+
+def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(
+    cluster: Callable[..., Cluster],
+) -> None:
+    there = cluster(answers=[OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "failed"
+    assert str(done.reason).startswith("only 1 of 2 cuts were made: ")
+    assert "412" in str(done.reason)
+
+
+def test_the_modular_load_manager_is_asked_for_all_cuts_at_once(cluster: Callable[..., Cluster]) -> None:
+    there = cluster(answers=[OK], takes=1)
+    done = there.split(0x10000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded"
+    assert [json.loads(asked.body) for asked in there.changes] == [[0x10000000, MIDDLE]]

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from policies.splitting.settings import SplitSettings
 from state.settings import RoundSettings
 from streaming.collector.cadence import BACKOFF_S_MAX, Cadence, Patience
-from streaming.collector.facts import WrongLoadManager, require_reports
+from streaming.collector.managers import LoadManagers, WrongLoadManager, require_reports
 from streaming.collector.metrics import CollectorMetrics
 from streaming.collector.reports import ForeignReport, read_report, topic_traffic, wanted_bundles
 from streaming.collector.sweep import Speaker, Sweeper
 from streaming.pulsar.admin import BrokerConfiguration, HttpClient, PulsarAdmin
+from streaming.pulsar.load_data import LoadData
 from streaming.settings import PulsarTarget
 from tests.streaming.http_broker import http_brokers
 
@@ -135,7 +136,7 @@ def test_topics_of_both_kinds_are_found_by_the_full_name_of_their_bundle() -> No
     assert set(topic_traffic(json.dumps(answer).encode(), None)) == {"t/n/0x0_0x1", "t/n/0x1_0x2"}
 
 
-@pytest.mark.parametrize("name", ["ExtensibleLoadManagerImpl", "NoopLoadManager", "SimpleLoadManagerImpl"])
+@pytest.mark.parametrize("name", ["NoopLoadManager", "SimpleLoadManagerImpl"])
 def test_a_load_manager_without_full_reports_is_refused_with_what_to_set(name: str) -> None:
     found = BrokerConfiguration(cluster_name="c", load_manager_class_name=f"org.example.{name}")
     with pytest.raises(WrongLoadManager, match=rf"{name}, which .*loadManagerClassName="):
@@ -164,13 +165,17 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
         ids = json.dumps(names).encode()
         target = PulsarTarget(admin_url=good.url, timeout_s=30)
         metrics = CollectorMetrics("east-1")
+        http = HttpClient(target)
+        admin = PulsarAdmin(http, target)
         sweeper = Sweeper(
-            PulsarAdmin(HttpClient(target), target),
+            admin,
             Speaker(Sink(), metrics, cluster="east-1", clock_ms=lambda: 1),
             metrics,
             target=target,
             limits=SplitSettings(),
             pulsar_cluster="c",
+            managers=LoadManagers(admin, metrics, cluster="east-1", first="ModularLoadManagerImpl"),
+            load_data=LoadData(admin, http, target),
         )
         sweeps = [sweeper.sweep(within_s=0.5) for _ in range(2)]
         assert len(silent.asked) == 1, "it is not asked again while it is being asked"

@@ -13,6 +13,7 @@ from tests.streaming.http_broker import Answer, Asked, Broker, http_brokers
 
 CLUSTER = "east-1"
 MODULAR = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl"
+NOOP = "org.apache.pulsar.broker.loadbalance.NoopLoadManager"
 EXTENSIBLE = "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl"
 
 
@@ -104,7 +105,7 @@ def test_a_load_manager_that_is_changed_under_it_ends_it_with_the_remedy(
 
     def changed(asked: Asked) -> Answer:
         status, headers, body = without_brokers(asked)
-        return status, headers, None if body is None else body.replace(MODULAR.encode(), EXTENSIBLE.encode())
+        return status, headers, None if body is None else body.replace(MODULAR.encode(), NOOP.encode())
 
     broker.answer = changed
     with pytest.raises(StartRefused, match="loadManagerClassName="):
@@ -182,3 +183,67 @@ def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
     rates = {"msgRateIn": 40.5, "msgRateOut": 0.0, "msgThroughputIn": 9e4, "msgThroughputOut": 0.0}
     assert on_pulsar == {f"{OWN}/0x00000000_0xffffffff": {IN: rates}}
     assert on_kafka == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [(MODULAR, EXTENSIBLE), (EXTENSIBLE, MODULAR)], ids=["to extensible", "to modular"]
+)
+def test_a_switch_of_load_managers_is_said_and_noticed_before_a_second_sweep_fails(
+    brokers: Callable[..., Broker], caplog: pytest.LogCaptureFixture, first: str, then: str
+) -> None:
+    running, found = [first], list[Broker]()
+
+    def one_broker(asked: Asked) -> Answer:
+        if asked.path.endswith("/configuration/runtime"):
+            return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": running[0]}).encode()
+        if asked.path == "/admin/v2/brokers/c":
+            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
+        if asked.path.endswith("/load-report"):
+            report = {"loadReportType": "LocalBrokerData", "lastStats": {}}
+            return (200, {}, json.dumps(report).encode()) if running[0] == MODULAR else (500, {}, b"{}")
+        if asked.path.startswith("/lookup/"):
+            return 404, {}, b'{"reason": "no such topic"}'
+        return without_brokers(asked)
+
+    found.append(brokers(one_broker))
+    collecting = collector(found[0], Heard())
+    assert collecting.sweep()
+    running[0] = then
+    assert collecting.sweep()
+    assert collecting.sweep()
+    collecting.join_facts()
+    collecting.close()
+    names = [each.rpartition(".")[2] for each in (then, first)]
+    broker = found[0].url.removeprefix("http://")
+    assert f"broker {broker} runs {names[0]} now, and ran {names[1]} before" in caplog.text
+    counts = [
+        collecting.metrics.registry.get_sample_value(
+            "trimtab_collector_load_managers", {"cluster": CLUSTER, "manager": name}
+        )
+        for name in names
+    ]
+    assert counts == [1, 0]
+
+
+def test_what_brokers_publish_that_cannot_be_followed_is_said_of_each_of_them(
+    brokers: Callable[..., Broker],
+) -> None:
+    heard, found = Heard(), list[Broker]()
+
+    def one_broker(asked: Asked) -> Answer:
+        if asked.path.endswith("/configuration/runtime"):
+            return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": EXTENSIBLE}).encode()
+        if asked.path == "/admin/v2/brokers/c":
+            return 200, {}, json.dumps([found[0].url.removeprefix("http://")]).encode()
+        if asked.path.startswith("/lookup/"):
+            return 403, {}, b'{"reason": "not a super-user"}'
+        return without_brokers(asked)
+
+    found.append(brokers(one_broker))
+    collecting = collector(found[0], heard)
+    assert collecting.sweep()
+    collecting.join_facts()
+    collecting.close()
+    (failed,) = heard.ticks[0]["failed"].values()  # type: ignore[index]
+    assert "nobody knows who has what the brokers publish" in failed
+    assert "not a super-user" in failed

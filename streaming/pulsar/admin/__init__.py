@@ -5,9 +5,17 @@ call ends in time, every failure is an ``AdminError`` that names the remedy. ``P
 typed answers. Nothing here decides anything. ``httpx`` is loaded with this package, so import it late.
 """
 
-from streaming.pulsar.admin.admin import BrokerConfiguration, PulsarAdmin
+from streaming.pulsar.admin.admin import EXTENSIBLE, BrokerConfiguration, PulsarAdmin
 from streaming.pulsar.admin.bundles import BundleName
 from streaming.pulsar.admin.errors import AdminError, Failure
 from streaming.pulsar.admin.http import HttpClient
 
-__all__ = ["AdminError", "BrokerConfiguration", "BundleName", "Failure", "HttpClient", "PulsarAdmin"]
+__all__ = [
+    "EXTENSIBLE",
+    "AdminError",
+    "BrokerConfiguration",
+    "BundleName",
+    "Failure",
+    "HttpClient",
+    "PulsarAdmin",
+]

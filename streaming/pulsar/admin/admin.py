@@ -7,7 +7,7 @@ reached is stepped over.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -18,9 +18,12 @@ from streaming.pulsar.admin.errors import AdminError
 from streaming.pulsar.admin.http import HttpClient, Method, addresses
 from streaming.settings.targets import PulsarTarget
 
-__all__ = ["BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
+__all__ = ["EXTENSIBLE", "BrokerConfiguration", "IsolationPolicy", "PulsarAdmin"]
 
 Value = TypeVar("Value")
+
+EXTENSIBLE: Final = "ExtensibleLoadManagerImpl"
+"""Pulsar's load manager of PIP-192."""
 
 
 class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
@@ -71,6 +74,9 @@ class _Bundles(msgspec.Struct, frozen=True):
 class _Lookup(msgspec.Struct, frozen=True):
     httpUrl: str | None = None  # noqa: N815  Pulsar's names
     httpUrlTls: str | None = None  # noqa: N815
+    brokerUrl: str | None = None  # noqa: N815
+    brokerUrlTls: str | None = None  # noqa: N815
+    brokerUrlSsl: str | None = None  # noqa: N815
 
 
 class PulsarAdmin:
@@ -140,10 +146,22 @@ class PulsarAdmin:
 
     def lookup(self, topic: str) -> str | None:
         """Address (``host:port``) of the broker that owns a topic's bundle; assigns it to one if nobody does."""
-        domain, _, name = topic.partition("://")
-        answer = self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
+        answer = self._lookup(topic)
         url = answer.httpUrlTls if self._scheme == "https" and answer.httpUrlTls else answer.httpUrl
         return None if url is None else url.partition("://")[2]
+
+    def service_url(self, topic: str) -> str:
+        """``pulsar://…``, or ``pulsar+ssl://…`` where the admin API is asked by https, of the broker that owns a topic's bundle."""
+        answer = self._lookup(topic)
+        encrypted = answer.brokerUrlTls or answer.brokerUrlSsl
+        url = encrypted if self._scheme == "https" and encrypted else answer.brokerUrl
+        if not url:
+            raise AdminError("not-pulsar", call=f"lookup of {topic}", answer="no address of a broker")
+        return url
+
+    def _lookup(self, topic: str) -> _Lookup:
+        domain, _, name = topic.partition("://")
+        return self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
 
     def unload(self, bundle: BundleName, *, destination: str | None) -> None:
         """Ask the owner to let go of a bundle. Answered at once: whether and where it went is to be looked up."""

@@ -55,7 +55,7 @@ class HttpClient(Closing):
         self._target = target
         self._environ = environ
         self._timeout_s = target.timeout_s
-        self._token()
+        self.token()
         self._client = httpx.Client(
             verify=_tls_of(target),
             trust_env=False,
@@ -141,10 +141,10 @@ class HttpClient(Closing):
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        token = self._token()
+        token = self.token()
         return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
-    def _token(self) -> str | None:
+    def token(self) -> str | None:
         """Read at every call: tokens expire, and whoever renews them replaces the file."""
         target = self._target
         if target.token_file is not None:

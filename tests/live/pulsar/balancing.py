@@ -127,11 +127,11 @@ class Trio:
 
 @contextmanager
 def controller(
-    pulsar: LocalPulsar, stage: Stage, warm: Warm, *, policy: str = "avg-shedder"
+    pulsar: LocalPulsar, stage: Stage, warm: Warm, *, policy: str = "avg-shedder", more: str = ""
 ) -> Iterator[WarmRun]:
-    """Begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
+    """With ``more`` settings; begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
-    config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{target}")
+    config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{more}\n{target}")
     with warm.start("run", "--config", str(config)) as running:
         yield running
         assert running.terminate() == 0

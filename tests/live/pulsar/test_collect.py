@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.pulsar import LocalPulsar, StandalonePulsar
+from deploy.local.pulsar import LocalPulsar
 from state.events import ClusterFacts, LoadReport, Tick, TopicStats
 from streaming.collector.pulsar import StartRefused
 from streaming.contract.decode import decode
@@ -202,15 +202,3 @@ def test_a_missing_topic_and_a_missing_target_are_refused_with_the_remedy(
     ):
         asked = ("collect", "pulsar", CLUSTER, "--config", str(settings), "--once")
         assert message in command(*asked, code=code).stderr
-
-
-@pytest.mark.slow  # a server of its own; what is said is tested without one, too
-def test_with_the_extensible_load_manager_it_says_that_there_are_no_full_reports_and_stops(
-    tmp_path: Path,
-) -> None:
-    config = tmp_path / "trimtab.toml"
-    with StandalonePulsar(tmp_path, load_manager="extensible") as standalone:
-        config.write_text(f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{standalone.admin_url}"\n')
-        done = command("collect", "pulsar", CLUSTER, "--config", str(config), "--stdout", code=5)
-    assert "ExtensibleLoadManagerImpl, which publishes no load reports of whole bundles" in done.stderr
-    assert "loadManagerClassName=" in done.stderr, "the remedy"

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.local.pulsar_jvms import PULSAR_LOCK
+from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from streaming.spark.jars import ensure, find_java
 from tests.policies.transfer_shedder.cases import Case, random_case
 
 HARNESS = Path(__file__).with_name("Harness.java")
 ANSWERS = Path(__file__).with_name("answers.ndjson.xz")
-LOCK = PULSAR_LOCK.with_name("pulsar-4.2.lock")
+LOCK = NEWEST_PULSAR_LOCK
 CASES_COUNT = 600
 _TIMEOUT_S = 300.0
 

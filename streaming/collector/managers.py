@@ -1,0 +1,115 @@
+"""Which load manager each broker of a cluster runs, noticed anew when it changes.
+
+A cluster is switched from one manager to the other by its dynamic configuration, all brokers at once, or by restarts, one broker
+after the other. So every sweep asks one broker, and a broker that cannot be read is asked itself.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from streaming.collector.metrics import CollectorMetrics
+from streaming.pulsar.admin import EXTENSIBLE, AdminError, BrokerConfiguration, PulsarAdmin
+
+__all__ = ["LoadManagers", "WrongLoadManager", "require_reports"]
+
+_LOG = logging.getLogger(__name__)
+
+_NO_REPORTS = {
+    "NoopLoadManager": "makes no load reports",
+    "SimpleLoadManagerImpl": "makes load reports of a form that is long out of use",
+}
+
+
+class WrongLoadManager(Exception):
+    """The cluster's load manager makes no reports a collector could read; the text says which and what to do."""
+
+
+def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
+    """Raises ``WrongLoadManager`` for a load manager that is known to make no full reports."""
+    why = _NO_REPORTS.get(found.load_manager)
+    if why is not None:
+        raise WrongLoadManager(
+            f"cluster {cluster}: its brokers run {found.load_manager}, which {why}. There is nothing to collect: set "
+            "loadManagerClassName=org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl or "
+            "…loadbalance.extensions.ExtensibleLoadManagerImpl at every broker, with loadBalancerSheddingEnabled=false "
+            "and loadBalancerAutoBundleSplitEnabled=false"
+        )
+
+
+class LoadManagers:
+    """Of one cluster. Thread-safe."""
+
+    def __init__(self, admin: PulsarAdmin, metrics: CollectorMetrics, *, cluster: str, first: str) -> None:
+        """``first`` is what any broker answered at the start; until it is known better, it is every broker's."""
+        self._admin = admin
+        self._metrics = metrics
+        self._cluster = cluster
+        self._common = first
+        self._own: dict[str, str] = {}
+        self._next = -1
+        self._due: set[str] = set()
+        self._has_changed = False
+        self._lock = threading.Lock()
+
+    def of(self, broker: str) -> str:
+        """Class of a broker's load manager, without the package."""
+        with self._lock:
+            return self._own.get(broker, self._common)
+
+    def is_extensible(self, broker: str) -> bool:
+        """Whether a broker publishes its load instead of answering with a report."""
+        return self.of(broker) == EXTENSIBLE
+
+    def begin_sweep(self, brokers: Sequence[str]) -> None:
+        """One of the brokers, the next one each time, is due to be asked; all of them after one has changed."""
+        with self._lock:
+            self._next += 1
+            self._due = (
+                set(brokers)
+                if self._has_changed
+                else {brokers[self._next % len(brokers)]}
+                if brokers
+                else set()
+            )
+            self._has_changed = False
+        self._metrics.show_load_managers(Counter(map(self.of, brokers)))
+
+    def ask_if_due(self, broker: str) -> None:
+        """Ask a broker itself where it is due in this sweep."""
+        with self._lock:
+            is_due = broker in self._due
+            self._due.discard(broker)
+        if is_due:
+            self.ask(broker)
+
+    def ask(self, broker: str) -> bool:
+        """Ask a broker itself; whether it runs another manager than was thought. One that does not answer says nothing."""
+        try:
+            found = self._admin.configuration(broker).load_manager
+        except AdminError:
+            return False
+        return self._note(broker, found)
+
+    def note(self, found: Mapping[str, str | None]) -> None:
+        """What brokers said of themselves; None: nothing."""
+        for broker, manager in found.items():
+            if manager is not None:
+                self._note(broker, manager)
+
+    def _note(self, broker: str, found: str) -> bool:
+        before = self.of(broker)
+        if not found or found == before:
+            return False
+        with self._lock:
+            self._own[broker] = found
+            self._has_changed = True
+        _LOG.warning(
+            "the load manager of %s has changed: broker %s runs %s now, and ran %s before",
+            self._cluster,
+            broker,
+            found,
+            before,
+        )
+        return True

@@ -1,0 +1,77 @@
+"""What a broker published, what it owns and what its topics carry, as one event."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from streaming.collector.reports import BundleLoad
+from streaming.contract.messages import Traffic
+from streaming.pulsar.load_data import NoLoadData, PublishedLoad
+
+__all__ = ["PublishedAnswer", "broker_load", "read_published"]
+
+_RATES = Traffic.__struct_fields__
+
+
+class _Top(msgspec.Struct, frozen=True):
+    bundleName: str  # noqa: N815  Pulsar's names
+    stats: BundleLoad
+
+
+class _TopBundles(msgspec.Struct, frozen=True):
+    topBundlesLoadData: list[_Top] = []  # noqa: N815
+
+
+class PublishedAnswer(msgspec.Struct, frozen=True):
+    """What a collector reads of it."""
+
+    load: dict[str, msgspec.Raw]
+    top_bundles: msgspec.Raw
+    """A JSON list."""
+    bundles: dict[str, BundleLoad]
+    """The heaviest ones."""
+
+
+_load = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_top = msgspec.json.Decoder(_TopBundles)
+
+
+def read_published(published: PublishedLoad) -> PublishedAnswer:
+    """Raises ``NoLoadData`` for what is not JSON; numbers that cannot be read are the controller's to refuse, by name."""
+    try:
+        load = _load.decode(published.load)
+        top = _load.decode(published.top_bundles or b"{}")
+    except msgspec.DecodeError as error:
+        raise NoLoadData(f"what it published is not JSON of Pulsar's BrokerLoadData ({error})") from error
+    try:
+        found = _top.decode(published.top_bundles or b"{}").topBundlesLoadData
+    except msgspec.DecodeError:
+        found = []
+    return PublishedAnswer(
+        load=load,
+        top_bundles=top.get("topBundlesLoadData", msgspec.Raw(b"[]")),
+        bundles={each.bundleName: each.stats for each in found},
+    )
+
+
+def broker_load(
+    answer: PublishedAnswer, owned: Iterable[str], topics: Mapping[str, Mapping[str, Traffic]]
+) -> bytes:
+    """`data` of the event; ``topics`` of bundles that are not among the heaviest are summed up."""
+    others = {
+        bundle: _sum(each)
+        for bundle, each in topics.items()
+        if bundle not in answer.bundles and not bundle.startswith("pulsar/")
+    }
+    data = {
+        **answer.load,
+        "topBundlesLoadData": answer.top_bundles,
+        "otherBundles": others,
+        "bundles": sorted(owned),
+    }
+    return msgspec.json.encode(data)
+
+
+def _sum(topics: Mapping[str, Traffic]) -> dict[str, float]:
+    sums = {name: sum(getattr(each, name) or 0.0 for each in topics.values()) for name in _RATES}
+    return {**sums, "topics": len(topics)}

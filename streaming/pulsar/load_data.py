@@ -1,0 +1,145 @@
+"""What brokers publish where the extensible load manager runs (PIP-192): the newest of each broker, followed as it comes.
+
+Two topics that are not persistent have it, keyed by broker: whoever comes later hears a broker only when it publishes again. So both
+are followed for as long as this lives, with a client of its own, and the newest values are kept. A broker whose bundles change
+takes its values back, and publishes again within seconds.
+
+Source: Pulsar ``BrokerLoadData`` and ``TopBundlesLoadData``, and their ``LoadDataStore``.
+"""
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulsar
+
+from streaming.pulsar.admin import AdminError, HttpClient, PulsarAdmin
+from streaming.pulsar.clients import close, connect
+from streaming.pulsar.denied import explain_denied
+from streaming.settings.targets import PulsarTarget
+
+__all__ = ["LOAD_TOPIC", "LoadData", "NoLoadData", "PublishedLoad"]
+
+LOAD_TOPIC: Final = "non-persistent://pulsar/system/loadbalancer-broker-load-data"
+TOP_BUNDLES_TOPIC: Final = "non-persistent://pulsar/system/loadbalancer-top-bundles-load-data"
+_TOPICS = (LOAD_TOPIC, TOP_BUNDLES_TOPIC)
+
+
+class NoLoadData(Exception):
+    """Nothing that a broker published is known; the text says why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLoad:
+    """A broker's newest values, JSON as it published them."""
+
+    load: bytes
+    top_bundles: bytes
+    """Empty where it has published none since its bundles changed."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    values: dict[str, dict[str, bytes]] = field(default_factory=lambda: {topic: {} for topic in _TOPICS})
+    """By topic and broker; empty bytes: taken back."""
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    problem: str | None = None
+    """Why nothing can be heard."""
+
+    def take(self, topic: str, broker: str, value: bytes) -> None:
+        with self.changed:
+            self.values[topic][broker] = value
+            self.changed.notify_all()
+
+    def say_problem(self, problem: str | None) -> None:
+        with self.changed:
+            self.problem = problem
+            self.changed.notify_all()
+
+
+class LoadData:
+    """Follows the load of one cluster's brokers. Thread-safe.
+
+    The broker that has the topics is found by the admin API, so nothing but that has to be configured.
+    """
+
+    def __init__(self, admin: PulsarAdmin, http: HttpClient, target: PulsarTarget) -> None:
+        self._admin = admin
+        self._http = http
+        self._target = target
+        self._heard = _Heard()
+        self._client: pulsar.Client | None = None
+        self._readers: list[pulsar.Reader] = []
+
+    def follow(self) -> None:
+        """Begin, or go on where the connection was lost; for one thread at a time. What prevents it, ``of`` says."""
+        if self._client is not None and all(reader.is_connected() for reader in self._readers):
+            return
+        self.close()
+        try:
+            client = self._client = connect(
+                self._admin.service_url(LOAD_TOPIC),
+                token_file=self._target.token_file,
+                ca_file=self._target.ca_file,
+                timeout_s=self._target.timeout_s,
+                authentication=self._authentication(),
+            )
+            self._readers = [self._reader(client, topic) for topic in _TOPICS]
+        except AdminError as error:
+            self._heard.say_problem(f"nobody knows who has what the brokers publish: {error}")
+        except pulsar.PulsarException as error:
+            why = explain_denied(error, LOAD_TOPIC, "consume")
+            self._heard.say_problem(f"what the brokers publish cannot be read: {why}")
+        else:
+            self._heard.say_problem(None)
+
+    def of(self, broker: str, *, within_s: float) -> PublishedLoad:
+        """What a broker published last, waited for as long as there is nothing. Raises ``NoLoadData``."""
+        values, deadline_s = self._heard.values, time.monotonic() + within_s
+        with self._heard.changed:
+            while not values[LOAD_TOPIC].get(broker):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0 or self._heard.problem:
+                    raise NoLoadData(self._why_nothing(broker))
+                self._heard.changed.wait(left_s)
+            return PublishedLoad(values[LOAD_TOPIC][broker], values[TOP_BUNDLES_TOPIC].get(broker, b""))
+
+    def keep_only(self, brokers: Collection[str]) -> None:
+        """Forget what others published: they are gone."""
+        with self._heard.changed:
+            for values in self._heard.values.values():
+                for broker in values.keys() - set(brokers):
+                    del values[broker]
+
+    def close(self) -> None:
+        """Stop following; what was heard stays."""
+        client, self._client, self._readers = self._client, None, []
+        if client is not None:
+            close(client)
+
+    def _authentication(self) -> pulsar.Authentication | None:
+        """Where the credentials are no token in a file."""
+        target = self._target
+        if target.token_env is not None:
+            return pulsar.AuthenticationToken(lambda: self._http.token() or "")
+        if target.token_file is None and target.certificate_file is not None:
+            return pulsar.AuthenticationTLS(target.certificate_file, target.key_file)
+        return None
+
+    def _reader(self, client: pulsar.Client, topic: str) -> pulsar.Reader:
+        def listen(_: pulsar.Reader, message: pulsar.Message) -> None:
+            self._heard.take(topic, message.partition_key(), message.data())
+
+        return client.create_reader(topic, pulsar.MessageId.latest, reader_listener=listen)
+
+    def _why_nothing(self, broker: str) -> str:
+        if self._heard.problem:
+            return self._heard.problem
+        if broker in self._heard.values[LOAD_TOPIC]:
+            return "it took back what it published, as it does when its bundles change; it publishes again within seconds"
+        return (
+            "it has published no load since this collector began to listen: while its load is steady a broker publishes every "
+            "loadBalancerReportUpdateMaxIntervalMinutes (15)"
+        )

@@ -1,0 +1,205 @@
+"""A real cluster with Pulsar's extensible load manager: what its brokers publish is collected, decided on and acted on.
+
+The tests of a version share a cluster; the last of them kills a broker.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK, PULSAR_LOCK
+from state.events import BrokerLoad
+from streaming.contract.decode import decode
+from streaming.contract.messages import (
+    BrokerLoadMessage,
+    PulsarClusterMessage,
+    TickMessage,
+    TopicStatsMessage,
+)
+from streaming.settings import PulsarTarget, load
+from tests.live.driving import Warm, until
+from tests.live.pulsar.balancing import BUNDLES, controller, gather, trio
+from tests.live.pulsar.commanding import Commander
+from tests.live.pulsar.hearing import Heard, collector
+from tests.live.pulsar.lab import CLUSTER, Lab, other_than
+from tests.live.stage import Stage
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+
+QUICK = {"pulsar.rounds.length_s": 8, "pulsar.rounds.lateness_s": 1}
+"""A sweep waits up to two seconds for a broker to publish anew."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(PULSAR_LOCK, id="4.0"),
+        pytest.param(NEWEST_PULSAR_LOCK, id="4.2", marks=pytest.mark.slow),
+    ],
+)
+def extensible(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalPulsar]:
+    place = tmp_path_factory.mktemp("extensible")
+    with LocalPulsar(place, load_manager="extensible", lock=request.param) as running:
+        yield running
+
+
+def collecting_from(lab: Lab, heard: Heard, **target: Any) -> Any:
+    settings = load(file=None, flags=QUICK, environ={}).settings
+    return collector(PulsarTarget(admin_url=lab.pulsar.admin_url, **target), heard, settings=settings)
+
+
+def published_bundles(data: Mapping[str, Any]) -> dict[str, float]:
+    """Messages/s of the bundles that a broker published."""
+    return {each["bundleName"]: each["stats"]["msgRateIn"] for each in data["topBundlesLoadData"]}
+
+
+def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say(
+    extensible: LocalPulsar, stage: Stage
+) -> None:
+    lab, heard, commander = Lab(extensible), Heard(), Commander(stage, extensible)
+    moved, cut, *_ = lab.bundles()
+    owner, cutter = lab.assigned(moved), lab.assigned(cut)
+    destination, topic = other_than(lab, owner), lab.topic_in(moved)
+    collecting = collecting_from(lab, heard, topic_stats="all")
+
+    def published_at(broker: str) -> bool:
+        assert collecting.sweep()
+        found = heard.of(BrokerLoadMessage)
+        is_complete = heard.of(TickMessage)["tick"]["failed"] == {} and len(found) == len(
+            extensible.broker_ids
+        )
+        return (
+            is_complete
+            and published_bundles(found.get(broker, {"topBundlesLoadData": []})).get(str(moved), 0) > 10
+        )
+
+    with lab.traffic([topic]):
+        until(lambda: published_at(owner), what=f"{moved} published by {owner}", running=[extensible])
+        found = heard.of(BrokerLoadMessage)[owner]
+        middle = (cut.low + cut.high) // 2
+        unload = commander.unload(moved, owner=owner, to=destination)
+        split = commander.split(cut, owner=cutter, at=[middle, middle + 2**20])
+        commander.execute()
+        results = commander.results()
+        assert lab.owner(moved) == destination
+        until(
+            lambda: published_at(destination),
+            what=f"{moved} published by {destination}",
+            running=[extensible],
+        )
+    collecting.join_facts()
+    collecting.close()
+
+    assert str(moved) in found["bundles"], "all that it owns, published or not"
+    assert found["weightedMaxEMA"] >= 0
+    assert any(topic in each.get(str(moved), {}) for each in heard.of(TopicStatsMessage).values())
+    events = [decode(value, key=CLUSTER)[1] for value in heard.values]
+    loads = [each for each in events if isinstance(each, BrokerLoad)]
+    assert {each.broker for each in loads} == set(extensible.broker_ids)
+    assert all(each.report.published is not None for each in loads)
+    managers = {
+        each["load_manager"] for each in heard.of(PulsarClusterMessage)["cluster"]["brokers"].values()
+    }
+    assert managers == {"ExtensibleLoadManagerImpl"}
+    assert (results[unload]["outcome"], results[unload]["broker"]) == ("succeeded", destination)
+    assert results[split]["outcome"] == "succeeded", results[split]
+    assert {middle, middle + 2**20} <= set(lab.admin.boundaries(lab.namespace)), "one cut after the other"
+
+
+def loads_of(heard: Heard, lab: Lab) -> list[float]:
+    """Messages/s of the lab's bundles that each broker published last."""
+    found = heard.of(BrokerLoadMessage)
+    return [
+        sum(
+            rate
+            for name, rate in published_bundles(found.get(broker, {"topBundlesLoadData": []})).items()
+            if lab.namespace in name
+        )
+        for broker in lab.pulsar.broker_ids
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["transfer-shedder", "fleet-planner"])
+def test_an_unbalanced_cluster_is_balanced(
+    extensible: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
+) -> None:
+    # CPU, which is the host's, is the only usage that these brokers publish, so TransferShedder goes by their traffic
+    lab, heard = Lab(extensible, bundles_count=BUNDLES), Heard()
+    gather(lab, extensible.broker_ids[0])
+    with (
+        controller(extensible, stage, warm, policy=policy, more=EAGER) as running,
+        lab.traffic([lab.topic_in(each) for each in lab.bundles()]),
+    ):
+        collecting = collecting_from(lab, heard)
+
+        def shares(most: float) -> bool:
+            assert collecting.sweep()
+            found = loads_of(heard, lab)
+            return sum(found) > 20 * BUNDLES and max(found) <= most * sum(found)
+
+        until(lambda: shares(1.0), what="traffic", running=[extensible])
+        with trio(lab, stage, running, tmp_path) as three:
+            until(lambda: shares(0.7), what="balance", running=three.alive)
+            three.wait_for_all_results()
+            decided, results, rounds = three.actions(), three.results(), three.rounds()
+        collecting.close()
+    assert {each["policy"] for each in decided.values() if "unload" in str(each["type"])} == {policy}
+    assert Counter(id_ for id_, _ in results) == dict.fromkeys(decided, 1), "each action has one result"
+    assert all(result["outcome"] == "succeeded" for _, result in results), results
+    assert all(result["reason"] is None for _, result in results), "a destination holds on this load manager"
+    assert any(each["outcome"] == "decided" for each in rounds)
+
+
+EAGER = """
+[pulsar.transfer_shedder]
+hit_count = 0
+shedding_delay_s = 0
+target_std_ratio = 1.0
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
+    extensible: LocalPulsar,
+) -> None:
+    lab, heard = Lab(extensible), Heard()
+    collecting = collecting_from(lab, heard)
+
+    def all_read() -> bool:
+        heard.values.clear()
+        assert collecting.sweep()
+        return set(heard.of(BrokerLoadMessage)) == set(extensible.broker_ids)
+
+    until(all_read, what="every broker's load", running=[extensible])
+    killed = lab.admin.service_url("non-persistent://pulsar/system/loadbalancer-broker-load-data")
+    number = next(each for each, (port, _) in extensible._ports.items() if killed.endswith(f":{port}"))
+    dead = extensible.broker_ids[number - 1]
+    with ExitStack() as stack:
+        extensible.kill_broker(number)  # the one that has what the others publish
+        stack.callback(extensible.start_broker, number)
+
+        def others_read() -> bool:
+            heard.values.clear()
+            return collecting.sweep() and set(heard.of(BrokerLoadMessage)) == set(extensible.broker_ids) - {
+                dead
+            }
+
+        until(others_read, what="the others' load", running=[extensible])
+
+        def gone() -> bool:
+            heard.values.clear()
+            return collecting.sweep() and dead not in heard.of(TickMessage)["tick"]["asked"]
+
+        until(gone, what="the end of the broker's session", running=[extensible])
+        assert dead not in json.dumps(heard.of(BrokerLoadMessage).get(dead, {}))
+    until(all_read, what="every broker's load again", running=[extensible])
+    collecting.close()
