@@ -16,13 +16,14 @@ from state.engine import control, forgetting, limits, rounds
 from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.engine.closing import Identity
 from state.engine.encoding import decode_header, encode_header
-from state.engine.memory import Header, OpenRound, ResultRecord, TickRecord
+from state.engine.memory import ApprovalRecord, Header, OpenRound, ResultRecord, TickRecord
 from state.engine.rounds import Memory, Round
 from state.engine.store import Store, WaitingKey
 from state.engine.system import System, Waiting
 from state.engine.waiting import WaitingRoom, widen
 from state.events import (
     ActionResult,
+    Approval,
     ClusterFacts,
     Control,
     Event,
@@ -113,7 +114,7 @@ class Controller:
             self._wait(event, *taken)
         else:
             self._results[type(event), taken] += 1
-        if taken == LATE or isinstance(event, Control):
+        if taken == LATE or isinstance(event, Control | Approval):
             return Step()
         return Step(outputs=self._advance(event.time_ms))
 
@@ -139,6 +140,8 @@ class Controller:
     def _keep(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
         if isinstance(event, Control):
             return self._take_control(event)
+        if isinstance(event, Approval):
+            return self._take_approval(event)
         if event.partition is not None:
             self._header.partition = event.partition
         if self._is_late(event):
@@ -156,6 +159,14 @@ class Controller:
             self._forget()
         elif event.forget:
             forgetting.ask(self._header, event, self._rounds)
+        return USED
+
+    def _take_approval(self, event: Approval) -> Result:
+        """It waits for the first round that closes with a summary, whatever its own time says."""
+        record = ApprovalRecord(event.id, event.proposal_id, event.verdict, event.who, event.why)
+        if record in self._header.approvals:
+            return SUPERSEDED
+        self._header.approvals.append(record)
         return USED
 
     def _forget(self) -> None:
@@ -192,6 +203,13 @@ class Controller:
 
     def _refuse(self, event: Event) -> Rejection | None:
         """Reasons that only the cluster's memory or settings know."""
+        if isinstance(event, Approval):
+            return self._refuse_approval(event)
+        return self._refuse_ahead(event) or (
+            self._refuse_control(event) if isinstance(event, Control) else self._refuse_stranger(event)
+        )
+
+    def _refuse_ahead(self, event: Event) -> Rejection | None:
         limits = systems.limits_for(event, self._header.system, self._base)
         if event.appended_ms is not None and event.time_ms > event.appended_ms + limits.max_ahead_ms:
             return Rejection(
@@ -199,8 +217,14 @@ class Controller:
                 detail=f"time {rfc3339(event.time_ms)} is {(event.time_ms - event.appended_ms) / 1000:g} s ahead of the "
                 f"log, at most {limits.max_ahead_s:g} s are allowed: set the sender's clock",
             )
-        if isinstance(event, Control):
-            return self._refuse_overlay(event) or systems.refuse_upkeep(event, self._header.system)
+        return None
+
+    def _refuse_control(self, event: Control) -> Rejection | None:
+        return self._refuse_overlay(event) or systems.refuse_upkeep(event, self._header.system)
+
+    def _refuse_stranger(self, event: Event) -> Rejection | None:
+        """Why an event is none of this cluster: of the other system, or of another partition than its records."""
+        limits = systems.limits_for(event, self._header.system, self._base)
         wrong = systems.wrong_system(event, self._header.system)
         if wrong is not None:
             return wrong
@@ -209,13 +233,23 @@ class Controller:
             return None
         if event.time_ms - newest > limits.max_report_age_ms:
             return None
-        return Rejection(
-            reason="wrong-partition",
-            detail=f"partition {event.partition}, but this cluster's records come in partition {known}: "
-            f"use the cluster's name as the record key",
-        )
+        return _wrong_partition(event.partition, known)
+
+    def _refuse_approval(self, event: Approval) -> Rejection | None:
+        """Its time is a laptop's and judges nothing; its place in the log says when it counts, so it has to be in the cluster's."""
+        if not self._header.is_known or self._header.system == "kafka":
+            return Rejection(
+                reason="wrong-system" if self._header.is_known else "unknown-cluster",
+                detail="proposals are made for Pulsar clusters, and no report says that this is one: see the cluster's name",
+            )
+        known = self._header.partition
+        if event.partition is None or known is None or event.partition == known:
+            return None
+        return _wrong_partition(event.partition, known)
 
     def _refuse_too_much(self, event: Event) -> Rejection | None:
+        if isinstance(event, Approval):
+            return limits.refused_approval(len(self._header.approvals))
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.get(number, OpenRound())
         if isinstance(event, ActionResult):
@@ -324,6 +358,14 @@ class Controller:
 
     def _room(self, stored_rounds: Iterable[int]) -> WaitingRoom:
         return WaitingRoom(self._store, stored_rounds, systems.encode_waiting, systems.decode_waiting)
+
+
+def _wrong_partition(partition: int, known: int) -> Rejection:
+    return Rejection(
+        reason="wrong-partition",
+        detail=f"partition {partition}, but this cluster's records come in partition {known}: "
+        f"use the cluster's name as the record key",
+    )
 
 
 def _take_tick(event: Tick, open_round: OpenRound) -> bool:

@@ -171,6 +171,20 @@ class ActionResult(Event):
     """Whether it was skipped because the executor takes the cluster for paused."""
 
 
+Verdict = Literal["approved", "rejected"]
+"""What a person says of a proposal."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Approval(Event):
+    """A person's word on a proposal. Its time moves no clock, and it is never late."""
+
+    proposal_id: str
+    verdict: Verdict
+    who: str
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusterFacts(Event):
     """What a cluster is besides its load; it counts from the round of its time on."""
@@ -196,6 +210,8 @@ class Control(Event):
     """Whether the cluster's memory begins anew."""
     upkeep: Upkeep = NOTHING
     """What is under maintenance, or drained."""
+    approval: Literal["none", "required"] | None = None
+    """Whether unloads and splits wait for a person; None: as configured."""
 
 
 RejectReason = Literal[
@@ -223,6 +239,7 @@ RejectReason = Literal[
     "too-many-topics",
     "too-many-replicas",
     "too-many-results",
+    "too-many-approvals",
     "bad-settings",
     "not-changeable",
     "internal-error",

@@ -50,6 +50,10 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     """Broker that owns it."""
     destination_broker: str | None
     """Broker to move it to; null where Pulsar's placement chooses."""
+    proposal: bool | msgspec.UnsetType = msgspec.UNSET
+    """True for one that waits for approval, on the topic of the dry-run; left out otherwise."""
+    proposal_id: str | msgspec.UnsetType = msgspec.UNSET
+    """Id of the proposal that was approved; left out where none was needed."""
 
 
 class SplitChild(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +102,10 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     """Where to cut, ascending, strictly inside the range; Pulsar takes them as `specified_positions_divide`."""
     children: list[SplitChild]
     """One more than boundaries, ascending."""
+    proposal: bool | msgspec.UnsetType = msgspec.UNSET
+    """True for one that waits for approval, on the topic of the dry-run; left out otherwise."""
+    proposal_id: str | msgspec.UnsetType = msgspec.UNSET
+    """Id of the proposal that was approved; left out where none was needed."""
 
 
 class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -389,6 +397,60 @@ class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Bundles that are still at drained brokers; those that do not leave in this round come first."""
 
 
+class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that waits for a person."""
+
+    id: str
+    """Its id, which an approval names."""
+    kind: Literal["unload", "split"]
+    """What it would do."""
+    bundle: str
+    """Full name of its bundle."""
+    source: str
+    """Owner of the bundle."""
+    destination: str | None
+    """Broker it would go to; null for a split, and where Pulsar chooses."""
+    round: int
+    """The round that proposed it."""
+    expires_at: str
+    """RFC 3339; it is dropped then."""
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's word on a proposal, and what became of it."""
+
+    id: str
+    """Id of the event."""
+    proposal_id: str
+    """The proposal it names."""
+    verdict: Literal["approved", "rejected"]
+    """What was said."""
+    who: str
+    """By whom."""
+    why: str
+    """For which reason."""
+    outcome: str
+    """`acted`: the action went out in this round; `rejected`; `unknown`: no open proposal has this id; or why an approved
+    one did not go out. It is not open any more then."""
+    detail: str
+    """The outcome with its numbers."""
+    action_id: str | None
+    """Id of the action; null where none went out."""
+
+
+class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for approval and what was said of it."""
+
+    open_count: int
+    """Proposals that are open after the round, those of the round included."""
+    open: list[ProposalRow]
+    """The oldest of them; at most 100, so for each of these lists."""
+    expired: list[str]
+    """Ids of those that expired, or were dropped because no approval is required any more."""
+    answers: list[ApprovalRow]
+    """What persons have said since the round before, in the order of the log."""
+
+
 class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The control event a round obeyed."""
 
@@ -495,6 +557,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Bundles that a dry-run has moved and what the policy saw for it; left out where there is none."""
     upkeep: UpkeepSummary | None = None
     """What is under maintenance and drained; left out where nothing is."""
+    approval: ApprovalSummary | None = None
+    """Proposals and approvals; left out where no approval is required and nobody gave one."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

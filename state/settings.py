@@ -13,6 +13,7 @@ from policies.shedding import fleet_planner, overload_shedder, registry
 from policies.shedding.contract import SettingsT, SheddingPolicy
 from policies.splitting.settings import SplitSettings
 from policies.usage import CapacitySettings, UsageSettings
+from state.approval_settings import ApprovalSettings
 from state.events import System
 from state.kafka_settings import KafkaSettings
 from state.quiet_hours import QuietSpan, Zones
@@ -171,6 +172,7 @@ class PulsarSettings:
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
     split: SplitSettings = field(default_factory=SplitSettings)
     guards: GuardSettings = field(default_factory=GuardSettings)
+    approval: ApprovalSettings = field(default_factory=ApprovalSettings)
 
     def __post_init__(self) -> None:
         if self.bundle_average_samples < 1:

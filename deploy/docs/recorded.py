@@ -22,6 +22,7 @@ from streaming.contract.leader import encode_leader
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
+    ApprovalMessage,
     BrokerLoadData,
     BrokerLoadMessage,
     ControlData,
@@ -119,19 +120,36 @@ def replay_recording(repository: Path) -> Recorded:
     asked, kafka_outputs, of_kafka = kafka_example(
         load(file=repository / SETTINGS, flags={}, environ={}).settings
     )
+    approved = _approval_example()
     return Recorded(
-        inputs=(*story.inputs, *made.values(), *asked),
+        inputs=(*story.inputs, *made.values(), approved, *asked),
         outputs=(*outputs, split, _leader_example(), _skipped_example(), *kafka_outputs),
         examples={
             **story.find_example(),
             **made,
             SplitMessage: split,
+            ApprovalMessage: approved,
             RejectedMessage: rejected[0],
             LeaderMessage: _leader_example(),
             SkippedMessage: _skipped_example(),
             **of_kafka,
         },
     )
+
+
+def _approval_example() -> Event:
+    """What a person writes who approves a proposal."""
+    return {
+        "specversion": "1.0",
+        "id": "approval/2026-11-21T13:24:02.000Z/1f3a77c0/0",
+        "source": "/operator/maria",
+        "type": type_of(ApprovalMessage),
+        "subject": "c3a1d1cb6c5db9f4d0d0f7f0b6c4de21",
+        "time": "2026-11-21T13:24:02.000Z",
+        "cluster": "lab",
+        "datacontenttype": "application/json",
+        "data": {"verdict": "approved", "who": "maria", "why": "looks right"},
+    }
 
 
 def _leader_example() -> Event:

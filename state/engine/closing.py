@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from state.approval_settings import Approval
 from state.engine.memory import ControlRecord, Header, OpenRound
 from state.outputs import Output, RoundSummary, output, rfc3339
 from state.round_settings import RoundSettings
@@ -25,6 +26,10 @@ class Identity:
     action_ttl_s: float = 180.0
     max_action_bytes: int = MAX_ACTION_BYTES
     """Data of a throttle action above it is held: the output would refuse the record, and its batch for ever."""
+    approval: Approval = "none"
+    """Whether unloads and splits wait for a person."""
+    proposal_ttl_s: float = 3600.0
+    """How long a proposal waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,6 +56,8 @@ class Closing:
     max_action_bytes: int
     upkeep: Upkeep = NOTHING
     """What is under maintenance or drained in it."""
+    proposals_expire_ms: int | None = None
+    """When the round's proposals expire; None where unloads and splits need no approval."""
 
     @property
     def is_paused(self) -> bool:
@@ -69,11 +76,17 @@ class Closing:
 
     def action(self, type_: str, subject: str, data: Any, *, place: int = 0) -> Output:
         """An action of the round; ``place`` is its place in it."""
-        return self._output("action", type_, subject, data, place=place)
+        return self._output("action", type_, subject, data, place=place, dry_run=self.is_dry_run)
+
+    def proposal(self, type_: str, subject: str, data: Any, *, place: int) -> Output:
+        """A proposal of the round: nobody obeys it."""
+        return self._output("action", type_, subject, data, place=place, dry_run=True)
 
     def summary(self, summary_: RoundSummary, *, actions_count: int) -> Output:
-        """The summary of the round, behind its actions."""
-        return self._output("round", ROUND_TYPE, "round", summary_, place=actions_count)
+        """The summary of the round, behind its actions and proposals."""
+        return self._output(
+            "round", ROUND_TYPE, "round", summary_, place=actions_count, dry_run=self.is_dry_run
+        )
 
     def _output(
         self,
@@ -83,6 +96,7 @@ class Closing:
         data: Any,
         *,
         place: int,
+        dry_run: bool,
     ) -> Output:
         return output(
             kind=kind,
@@ -93,7 +107,7 @@ class Closing:
             place=place,
             time_ms=self.end_ms,
             data=data,
-            dry_run=self.is_dry_run,
+            dry_run=dry_run,
         )
 
 

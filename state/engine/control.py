@@ -58,6 +58,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
         resumed_ms=event.resumed_ms,
         until_ms=event.until_ms,
         upkeep=event.upkeep,
+        approval=event.approval,
     )
     if any(known.age_key == record.age_key for known in header.control):
         return False

@@ -38,6 +38,7 @@ def empty(header: Header, number: int) -> Header:
         last_summary=header.last_summary,
         last_report_ms=header.last_report_ms,
         control=header.control,
+        approvals=header.approvals,
         system=header.system,
         forget_from_ms=[each for each in header.forget_from_ms if each > number * header.length_ms],
     )

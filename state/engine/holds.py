@@ -16,9 +16,10 @@ from state.settings import JUDGED_ACTIONS_COUNT, GuardSettings
 
 GeneralReason = Literal["paused", "failing", "two-balancers", "quiet-hours"]
 """Why nothing of a kind is done in a round, whatever the bundle."""
-SplitReason = Literal["restricted-split"]
+SplitReason = Literal["restricted-split", "proposed"]
 """The same for splits only."""
 UnloadReason = Literal[
+    "proposed",
     "split-instead",
     "calm-after-change",
     "too-little-benefit",
@@ -29,7 +30,7 @@ UnloadReason = Literal[
 """Why one wanted unload is not done."""
 HoldReason = GeneralReason | SplitReason | UnloadReason
 _PASSING: frozenset[HoldReason] = frozenset(
-    {"paused", "failing", "two-balancers", "quiet-hours", "calm-after-change", "budget"}
+    {"paused", "failing", "two-balancers", "quiet-hours", "proposed", "calm-after-change", "budget"}
 )
 """Reasons that say nothing of the action itself: it may happen in a later round."""
 
@@ -40,6 +41,8 @@ class Hold:
 
     reason: HoldReason
     detail: str
+    spends: bool = False
+    """Whether what it was decided on is spent all the same: an action that was approved goes out on the same brokers."""
 
     @property
     def passes(self) -> bool:

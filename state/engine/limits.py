@@ -21,6 +21,9 @@ MAX_RESULTS_COUNT: Final = 10_000
 """Results of actions in one round: a round decides a few dozen, and executors answer each. About 1.5 MB in a value that every
 batch writes."""
 
+MAX_APPROVALS_COUNT: Final = 1_000
+"""Approvals and rejections of one cluster between two summaries: a person answers a few dozen proposals."""
+
 _ROWS: Final[dict[WaitingKind, tuple[str, RejectReason]]] = {
     "report": ("bundles", "too-many-bundles"),
     "topics": ("topics", "too-many-topics"),
@@ -55,6 +58,17 @@ def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rej
     if len(known) < MAX_RESULTS_COUNT or record in known:
         return None
     return _reject("too-many-results", "results of actions", MAX_RESULTS_COUNT)
+
+
+def refused_approval(waiting_count: int) -> Rejection | None:
+    """Why a person's word is not taken, where so many wait for the next summary."""
+    if waiting_count < MAX_APPROVALS_COUNT:
+        return None
+    return Rejection(
+        reason="too-many-approvals",
+        detail=f"{MAX_APPROVALS_COUNT} approvals of this cluster wait for a round to close already, and more are not taken: look "
+        f"for a sender that repeats itself under new ids, or for reports that do not come",
+    )
 
 
 def _reject(reason: RejectReason, what: str, limit: int) -> Rejection:

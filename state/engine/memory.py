@@ -5,9 +5,10 @@ This is the header. What a system remembers beside it is in ``state.pulsar.memor
 
 import msgspec
 
-from state.engine.ledger import Ledger
+from state.approval_settings import Approval
+from state.engine.ledger import ActionKind, Ledger
 from state.engine.store import WaitingKind
-from state.events import ActionOutcome, System
+from state.events import ActionOutcome, System, Verdict
 from state.facts import Facts, FactsRecord
 from state.settings import Mode
 from state.upkeep import NOTHING, Upkeep
@@ -31,6 +32,8 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
     """When its pause ends by itself; None: a person ends it."""
     upkeep: Upkeep = NOTHING
     """What is under maintenance, or drained."""
+    approval: Approval | None = None
+    """Whether unloads and splits wait for a person; None: as configured."""
 
     def is_paused_at(self, start_ms: int) -> bool:
         """Whether it holds every action of a round that begins then."""
@@ -94,6 +97,33 @@ class MembersChange(msgspec.Struct, frozen=True, array_like=True):
     """The same of those that went."""
 
 
+class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A person's word on a proposal, until the next round with a summary closes."""
+
+    id: str
+    proposal_id: str
+    verdict: Verdict
+    who: str
+    why: str
+
+
+class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A proposal that is open."""
+
+    id: str
+    kind: ActionKind
+    bundle: str
+    source: str
+    """Owner of the bundle when it was proposed."""
+    destination: str | None
+    """Of an unload; None where Pulsar chooses."""
+    round: int
+    """The round that proposed it."""
+    expires_ms: int
+    data: bytes
+    """Its canonical data."""
+
+
 class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of a drain, as the broker's first report in it shows it."""
 
@@ -142,3 +172,9 @@ class Header(msgspec.Struct, array_like=True):
     """Class and place of the error of that round."""
     drains: dict[str, DrainRecord] = msgspec.field(default_factory=dict)
     """By broker, the drains in force that have begun."""
+    proposals: list[ProposalRecord] = msgspec.field(default_factory=list)
+    """Those that are open, the oldest first."""
+    approvals: list[ApprovalRecord] = msgspec.field(default_factory=list)
+    """What persons have said since the last summary, in the order of the log."""
+    rejected: dict[str, int] = msgspec.field(default_factory=dict)
+    """By bundle of a rejected proposal, until when nothing of it is proposed."""

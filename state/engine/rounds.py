@@ -117,20 +117,25 @@ def _closing(
     problem: str | None,
 ) -> Closing:
     number, end_ms = ended.number, (ended.number + 1) * header.length_ms
+    identity = ended.identity
+    mode = identity.mode if record is None or record.mode is None else record.mode
+    approval = identity.approval if record is None or record.approval is None else record.approval
+    needs_approval = approval == "required" and mode == "act"
     return Closing(
         cluster=ended.cluster,
         number=number,
         start_ms=number * header.length_ms,
         end_ms=end_ms,
-        expires_ms=end_ms + to_ms(ended.identity.action_ttl_s),
+        expires_ms=end_ms + to_ms(identity.action_ttl_s),
         open_round=header.rounds[number],
         settings=settings,
         record=record,
         settings_problem=problem,
-        mode=ended.identity.mode if record is None or record.mode is None else record.mode,
+        mode=mode,
         gap_rounds=0 if header.last_summary is None else number - header.last_summary - 1,
         restarted=silence_ms(header, number) > ended.system.rounds(settings).max_report_age_ms,
-        max_action_bytes=ended.identity.max_action_bytes,
+        max_action_bytes=identity.max_action_bytes,
+        proposals_expire_ms=end_ms + to_ms(identity.proposal_ttl_s) if needs_approval else None,
         upkeep=NOTHING if record is None else record.upkeep.at(number * header.length_ms),
     )
 

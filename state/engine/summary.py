@@ -15,6 +15,7 @@ from state.engine.closing import Closing, Outcome
 from state.engine.memory import ControlRecord, Header
 from state.engine.throttle_cuts import cut_throttle
 from state.outputs import (
+    ApprovalSummary,
     ControlInForce,
     Finding,
     InFlightRow,
@@ -199,6 +200,17 @@ def _cut_upkeep(found: UpkeepSummary | None, shown: int) -> UpkeepSummary | None
     )
 
 
+def _cut_approval(found: ApprovalSummary | None, shown: int) -> ApprovalSummary | None:
+    if found is None:
+        return None
+    return ApprovalSummary(
+        open_count=found.open_count,
+        open=found.open[:shown],
+        expired=found.expired[:shown],
+        answers=found.answers[:shown],
+    )
+
+
 def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
     """Only what has a value for each broker can be longer than what is shown."""
     return {
@@ -225,6 +237,7 @@ def _cut(summary: RoundSummary, shown: int) -> RoundSummary:
         promises=_cut_promises(summary.promises, shown),
         shadow=_cut_shadow(summary.shadow, shown),
         upkeep=_cut_upkeep(summary.upkeep, shown),
+        approval=_cut_approval(summary.approval, shown),
         findings=msgspec.structs.replace(summary.findings, heaviest=summary.findings.heaviest[:shown]),
         actions=summary.actions[:shown],
         in_flight=summary.in_flight[:shown],

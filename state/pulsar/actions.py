@@ -9,6 +9,7 @@ from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
 from state.pulsar.after import After, share_ratio
 from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.asking import PROPOSED, Asking
 from state.pulsar.budget import Budget
 from state.pulsar.holds import Holds
 from state.pulsar.members import Calm
@@ -29,6 +30,8 @@ class Circumstances:
     dry_run: bool
     holds: Holds
     calm: Calm
+    asking: Asking | None = None
+    """Where actions have to be approved; None where they go out."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,8 @@ class Admitted:
     """Actions of a round in the policy's order, and why the other wanted ones were held (by bundle row)."""
 
     unloads: list[Unload] = field(default_factory=list)
+    proposals: list[Unload] = field(default_factory=list)
+    """Those that wait for approval."""
     holds: dict[int, Hold] = field(default_factory=dict)
 
 
@@ -48,10 +53,16 @@ def admit(
     after: After,
     *,
     split_rows: Collection[int],
+    done_rows: Collection[int] = (),
 ) -> Admitted:
-    """Spend the budgets on the plan, in its order; ``split_rows`` are bundles that are split in this round, ``after`` counts what moves."""
+    """Spend the budgets on the plan, in its order; ``after`` counts what moves.
+
+    ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. What has to be
+    approved is proposed and spends nothing.
+    """
     admitted = Admitted()
-    view = eligible.view
+    view, asking = eligible.view, circumstances.asking
+    proposing, after_proposals = budget.draft(), After(view)
     groups = _GroupEvidence(eligible)
     sources = view.bundles.owners_of(plan.unload_rows)
     for place, (row, source, destination, by) in enumerate(
@@ -63,37 +74,49 @@ def admit(
             strict=True,
         )
     ):
+        if row in done_rows:
+            continue
+        name, owner = view.bundles.names[row], view.brokers.names[source]
+        waits = asking is not None and asking.needs(
+            "unloads",
+            name,
+            messages_per_s=float(view.bundles.messages_per_s[row]),
+            bytes_per_s=float(view.bundles.bytes_per_s[row]),
+        )
         hold = (
             circumstances.holds.unload
             or _split_instead(split_rows, row, circumstances.policy)
             or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
-            or _too_little(view, budget.guards, row=row, source=source)
+            or why_too_little(view, budget.guards, row=row, source=source)
             or spread.hold(eligible, row=row, source=source, destination=destination)
-            or budget.take(
-                view.bundles.names[row],
-                broker=view.brokers.names[source],
-                owned_count=int(eligible.owned_counts[source]),
+            or (asking.hold(owner, _name(view, destination)) if asking is not None and waits else None)
+            or (proposing if waits else budget).take(
+                name, broker=owner, owned_count=int(eligible.owned_counts[source])
             )
         )
         if hold is not None:
             admitted.holds[row] = hold
             continue
-        spread.move(eligible, row=row, destination=destination)
-        expected = after.move(row, source=source, destination=destination)
-        admitted.unloads.append(
-            _unload(
-                eligible,
-                plan,
-                circumstances,
-                groups,
-                expected,
-                place=place,
-                row=row,
-                by=by,
-                source=source,
-                destination=destination,
-            )
+        if not waits:
+            spread.move(eligible, row=row, destination=destination)
+        moving = after_proposals if waits else after
+        unload = _unload(
+            eligible,
+            plan,
+            circumstances,
+            groups,
+            moving.move(row, source=source, destination=destination),
+            place=place,
+            row=row,
+            by=by,
+            source=source,
+            destination=destination,
         )
+        if asking is not None and waits:
+            admitted.proposals.append(asking.propose(unload))
+            admitted.holds[row] = PROPOSED
+        else:
+            admitted.unloads.append(unload)
     return admitted
 
 
@@ -105,7 +128,7 @@ def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> 
     return Hold("split-instead", "it is too big for any other broker and is split in this round")
 
 
-def _too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
+def why_too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
     """Why a move is not worth the reconnects: by the greater of its two shares of the broker's traffic, it lowers too little."""
     if not guards.min_unload_benefit_points:
         return None

@@ -31,6 +31,12 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
         )
         for action, unload in zip(actions, unloads, strict=False)
     ]
+    cuts = actions[len(unloads) :]
+    approved = decided.answers.cuts
+    made += [
+        _decision("split", action, closing, source=cut.source, children=cut.children)
+        for action, cut in zip(cuts, approved, strict=False)
+    ]
     if splits_ is not None:
         made += [
             _decision(
@@ -40,7 +46,7 @@ def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, a
                 source=splits_.broker_of(cut.row),
                 children=splits.children_of(splits_, cut),
             )
-            for action, cut in zip(actions[len(unloads) :], splits_.admitted, strict=True)
+            for action, cut in zip(cuts[len(approved) :], splits_.admitted, strict=True)
         ]
     ledger.record(made)
 

@@ -1,7 +1,7 @@
 """How much may happen: after the policy, in its order. A budget only removes actions and says why with a typed reason."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from state.engine.holds import Hold
 from state.engine.ledger import Ledger
@@ -32,6 +32,15 @@ class Budget:
             hour_count=ledger.unloads_of_last_hour_count(end_ms=end_ms),
             drained_count=ledger.drained_in_last_hour_count(end_ms=end_ms),
             leaving=leaving,
+        )
+
+    def draft(self) -> "Budget":
+        """The same, to be spent on what only may happen."""
+        return replace(
+            self,
+            leaving={broker: set(bundles) for broker, bundles in self.leaving.items()},
+            by_broker=Counter(self.by_broker),
+            by_namespace=Counter(self.by_namespace),
         )
 
     def take(self, bundle: str, *, broker: str, owned_count: int) -> Hold | None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from state.outputs import Unload
 from state.pulsar.actions import Admitted
+from state.pulsar.approvals import Answers
 from state.pulsar.drain import Drained
 from state.pulsar.shedding import Shed
 from state.pulsar.splits import Splits
@@ -20,8 +21,10 @@ class Decided:
     admitted: Admitted = field(default_factory=Admitted)
     splits: Splits | None = None
     drained: Drained | None = None
+    answers: Answers = field(default_factory=Answers)
 
     @property
     def unloads(self) -> list[Unload]:
-        """Those that empty drained brokers, then those of the policy."""
-        return [*(self.drained.unloads if self.drained else ()), *self.admitted.unloads]
+        """Those that were approved, those that empty drained brokers, then those of the policy."""
+        drained = self.drained.unloads if self.drained else ()
+        return [*self.answers.unloads, *drained, *self.admitted.unloads]

@@ -29,6 +29,7 @@ MASK_REASONS = (
     "unsettled-broker",
     "own-topics",
     "maintenance",
+    "rejected",
 )
 """Why a bundle is not movable, by code; the empty one means it is."""
 (
@@ -42,6 +43,7 @@ MASK_REASONS = (
     UNSETTLED,
     OWN_TOPICS,
     MAINTENANCE,
+    REJECTED,
 ) = range(len(MASK_REASONS))
 
 
@@ -125,6 +127,7 @@ def _paint(
     own = ledger.resting(kind, pulsar, end_ms=end_ms)
     other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
     for reason, names in (
+        (REJECTED, header.rejected),
         (COOLDOWN, own.cooling),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, own.in_flight | other.in_flight),

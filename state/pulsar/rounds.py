@@ -15,6 +15,7 @@ from state.engine.memory import Header
 from state.engine.summary import findings_section, fit, frame, skipped_after_pause
 from state.outputs import Finding, Output, RoundSummary, Section, ShadowSummary, Split, Unload
 from state.pulsar import (
+    approvals,
     drain,
     effects,
     findings,
@@ -32,6 +33,7 @@ from state.pulsar.actions import Admitted, Circumstances, admit
 from state.pulsar.after import After
 from state.pulsar.aftermath import remember
 from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.asking import Asking
 from state.pulsar.budget import Budget
 from state.pulsar.closing import Decided
 from state.pulsar.groups import Groups
@@ -115,6 +117,7 @@ def _decide(
     live = upkeep.missing(_live(advanced.fleet, closing, pulsar), reports, closing.upkeep)
     round_loads = loads(reports, pulsar, end_ms=closing.end_ms, apart=closing.upkeep.apart)
     put_back = drain.begin(header, advanced, closing.upkeep)
+    answers = approvals.begin(header, closing)
     effects_found = effects.judge(
         ledger, advanced, reports, round_loads, pulsar, length_ms=header.length_ms, end_ms=closing.end_ms
     )
@@ -127,8 +130,10 @@ def _decide(
     counted = _counted(closing, header, advanced, reports, moved) or Counted(round_loads, measured, None)
     stopped = obstacle(header, pulsar.rounds, reports, live_count=len(live))
     circumstances = _circumstances(closing, header)
+    if stopped:
+        approvals.answer_none(answers, outcome=stopped[0], reason=stopped[1])
     decided = (
-        Decided(*stopped)
+        Decided(*stopped, answers=answers)
         if stopped
         else _judge(
             closing,
@@ -138,10 +143,14 @@ def _decide(
             advanced,
             splits.as_in(counted.table, measured, topics),
             budget=budget,
+            answers=answers,
         )
     )
     actions = _actions(closing, circumstances, decided)
+    proposed = _proposals(closing, circumstances, decided, place=len(actions))
     remember(ledger, closing, decided, counted.loads, actions)
+    approvals.record_proposals(header, closing, proposed)
+    outputs = [*actions, *(output for output, _ in proposed)]
     if has_shadow:
         advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)
     ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
@@ -159,9 +168,10 @@ def _decide(
         actions=[action.id for action in actions],
         promises=promised,
         shadow=counted.shadow,
+        approval=approvals.section(header, closing, answers, actions),
         upkeep=upkeep.section(closing.upkeep, decided.drained, advanced, header.drains),
     )
-    return [*actions, closing.summary(fit(summary_), actions_count=len(actions))]
+    return [*outputs, closing.summary(fit(summary_), actions_count=len(outputs))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,13 +284,27 @@ def _judge(
     topics: TopicTable,
     *,
     budget: Budget,
+    answers: approvals.Answers,
 ) -> Decided:
     table, pulsar = counted.table, closing.settings.pulsar
     wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
+    resting = closing.upkeep.namespaces
+    codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
+    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
+    asked = approvals.Scene(
+        table=table,
+        advanced=advanced,
+        split_codes=codes,
+        budget=budget,
+        circumstances=circumstances,
+        spread=spread,
+        after=after,
+        usage_ratio=table.view.brokers.usage_ratio.copy(),
+    )
+    approvals.answer(answers, asked, circumstances.asking)
     decided = None
     if pulsar.split.enabled:
-        resting = closing.upkeep.namespaces
-        codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
+        codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
         decided = splits.decide(
             table,
             advanced,
@@ -291,7 +315,6 @@ def _judge(
             circumstances=circumstances,
             pulsar=pulsar,
         )
-    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
     scene = drain.Scene(
         table=table,
         advanced=advanced,
@@ -308,11 +331,12 @@ def _judge(
         circumstances,
         spread,
         after,
-        split_rows=decided.rows if decided else (),
+        split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
+        done_rows=answers.unload_rows,
     )
     settle(wanted, table, advanced.fleet, pulsar, admitted.holds)
-    reason = _decision_reason(wanted.plan, admitted, decided, drained)
-    return Decided("decided", reason, wanted, admitted, decided, drained)
+    reason = _decision_reason(wanted.plan, admitted, decided, drained, answers)
+    return Decided("decided", reason, wanted, admitted, decided, drained, answers)
 
 
 def _circumstances(closing: Closing, header: Header) -> Circumstances:
@@ -332,30 +356,69 @@ def _circumstances(closing: Closing, header: Header) -> Circumstances:
             zones=closing.settings.zones,
         ),
         calm=members.calm(header, closing.settings.pulsar, number=closing.number),
+        asking=_asking(closing, header),
+    )
+
+
+def _asking(closing: Closing, header: Header) -> Asking | None:
+    """What a round goes by whose actions have to be approved; None where they go out."""
+    if closing.proposals_expire_ms is None:
+        return None
+    return Asking.of(
+        closing.settings.pulsar.approval.standing,
+        closing.settings.zones,
+        header.proposals,
+        end_ms=closing.end_ms,
+        expires_ms=closing.proposals_expire_ms,
     )
 
 
 def _decision_reason(
-    plan: SheddingPlan, admitted: Admitted, decided: Splits | None, drained: drain.Drained
+    plan: SheddingPlan,
+    admitted: Admitted,
+    decided: Splits | None,
+    drained: drain.Drained,
+    answers: approvals.Answers,
 ) -> str:
     fired = plan.examined.counts().get(FIRED, 0)
     held = len(admitted.holds)
     sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    if answers.unloads or answers.cuts:
+        sentence += f"; {len(answers.unloads) + len(answers.cuts)} approved actions go out"
     if drained.unloads:
         sentence += f"; {len(drained.unloads)} unloads empty drained brokers"
+    if admitted.proposals or (decided and decided.proposed):
+        count = len(admitted.proposals) + (len(decided.proposed) if decided else 0)
+        sentence += f"; {count} proposed"
     if decided is None:
         return sentence
     return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
 
 
 def _actions(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:
-    """Unloads that empty drained brokers, then those of the policy in its order, then splits in that of the criteria."""
+    """Unloads that were approved, those that empty drained brokers, those of the policy in its order, then splits in that of the criteria."""
     cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
     typed: list[tuple[str, Unload | Split]] = [
         *((UNLOAD_TYPE, unload) for unload in decided.unloads),
+        *((SPLIT_TYPE, cut.action) for cut in decided.answers.cuts),
         *((SPLIT_TYPE, cut) for cut in cuts),
     ]
     return [
         closing.action(type_, action.bundle, action, place=place)
         for place, (type_, action) in enumerate(typed)
+    ]
+
+
+def _proposals(
+    closing: Closing, circumstances: Circumstances, decided: Decided, *, place: int
+) -> list[tuple[Output, Unload | Split]]:
+    """What waits for approval, behind the actions of the round."""
+    cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
+    typed: list[tuple[str, Unload | Split]] = [
+        *((UNLOAD_TYPE, unload) for unload in decided.admitted.proposals),
+        *((SPLIT_TYPE, cut) for cut in cuts),
+    ]
+    return [
+        (closing.proposal(type_, action.bundle, action, place=place + at), action)
+        for at, (type_, action) in enumerate(typed)
     ]

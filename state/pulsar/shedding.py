@@ -125,7 +125,7 @@ def _fates(part: Part, holds: Mapping[int, Hold]) -> np.ndarray[tuple[int], np.d
         if row not in placed or (hold is not None and not hold.passes):
             fates.append(REFUSED)
         else:
-            fates.append(ADMITTED if hold is None else POSTPONED)
+            fates.append(ADMITTED if hold is None or hold.spends else POSTPONED)
     return np.array(fates, dtype=np.int8)
 
 

@@ -31,6 +31,7 @@ from state.engine.summary import SHOWN_ROWS
 from state.events import SESSIONS, TOPICS
 from state.outputs import Section, Split, SplitChild, SplitRow, rfc3339
 from state.pulsar.actions import Circumstances
+from state.pulsar.asking import PROPOSED, Asking
 from state.pulsar.fleet import Advanced
 from state.pulsar.masks import MASK_REASONS, OPEN, OTHER_GROUP, OWN_TOPICS, UNSETTLED
 from state.pulsar.memory import WaitingTopics
@@ -58,16 +59,28 @@ class Splits:
     mask_codes: Codes
     hold: Hold | None
     """Why none of the decided splits happens; None where they do."""
+    waiting: dict[int, Hold]
+    """By bundle row, decided splits that wait for approval, or for that of another action of their broker."""
 
     @property
     def admitted(self) -> tuple[SplitDecision, ...]:
         """The splits that happen, in order."""
-        return () if self.hold else self.plan.decisions
+        decisions = () if self.hold else self.plan.decisions
+        return tuple(each for each in decisions if each.row not in self.waiting)
+
+    @property
+    def proposed(self) -> tuple[SplitDecision, ...]:
+        """Those that are proposed in this round, in order."""
+        return tuple(each for each in self.plan.decisions if self.waiting.get(each.row) is PROPOSED)
 
     @property
     def rows(self) -> frozenset[int]:
-        """Bundle rows of the splits that happen."""
-        return frozenset(decision.row for decision in self.admitted)
+        """Bundle rows of the splits that happen or are proposed."""
+        return frozenset(decision.row for decision in (*self.admitted, *self.proposed))
+
+    def hold_of(self, row: int) -> Hold | None:
+        """Why a decided split of a bundle row does not happen."""
+        return self.hold or self.waiting.get(row)
 
     def broker_of(self, row: int) -> str:
         """Owner of a bundle row."""
@@ -106,12 +119,40 @@ def decide(
         plan=found,
         mask_codes=codes,
         hold=circumstances.holds.split,
+        waiting={} if circumstances.holds.split else _waiting(table, found, circumstances.asking),
     )
     hits = after.hits.copy()
-    for decision in found.decisions if splits.hold else ():
+    for decision in found.decisions:
+        if splits.hold_of(decision.row) is None:
+            continue
         hits[decision.row] = int(found.examined.evidence["hit_count"][decision.examined])
     fleet.split_hits[rows] = hits
     return splits
+
+
+def _waiting(table: Eligible, plan: SplitPlan, asking: Asking | None) -> dict[int, Hold]:
+    """Splits that have to be approved: proposed, or held while a proposal of their broker is open."""
+    if asking is None:
+        return {}
+    bundles = table.view.bundles
+    return {
+        each.row: asking.hold(table.broker_of(each.row)) or PROPOSED
+        for each in plan.decisions
+        if asking.needs(
+            "splits",
+            bundles.names[each.row],
+            messages_per_s=float(bundles.messages_per_s[each.row]),
+            bytes_per_s=float(bundles.bytes_per_s[each.row]),
+        )
+    }
+
+
+def proposals(splits: Splits, circumstances: Circumstances) -> list[Split]:
+    """The round's proposed splits, in the order of the criteria."""
+    asking = circumstances.asking
+    if asking is None:
+        return []
+    return [asking.propose(_action(splits, each, circumstances)) for each in splits.proposed]
 
 
 def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split: Bools) -> SplitSnapshot:
@@ -285,8 +326,9 @@ def section(splits: Splits) -> Section[SplitRow]:
 
 def _outcome(splits: Splits, row: int) -> str:
     outcome = splits.plan.examined.outcome_of(row)
-    if outcome == "acted" and splits.hold:
-        return splits.hold.reason
+    hold = splits.hold_of(int(splits.plan.examined.rows[row]))
+    if outcome == "acted" and hold is not None:
+        return hold.reason
     if int(splits.plan.examined.outcome[row]) == MASKED:
         return _MASK_REASONS[int(splits.mask_codes[splits.plan.examined.rows[row]])]
     return outcome
@@ -295,8 +337,9 @@ def _outcome(splits: Splits, row: int) -> str:
 def _detail(splits: Splits, row: int, outcome: str) -> str:
     examined = splits.plan.examined
     evidence = examined.evidence_of(row)
-    if splits.hold and outcome == splits.hold.reason:
-        return splits.hold.detail
+    hold = splits.hold_of(int(examined.rows[row]))
+    if hold is not None and outcome == hold.reason:
+        return hold.detail
     if outcome == "hit-count":
         return f"hit-count {evidence['hit_count']}/{evidence['needed_hit_count']}"
     if int(examined.outcome[row]) == NO_TOPIC_STATS:

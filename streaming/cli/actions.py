@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from streaming.cli.approve import proposal_text
 from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
 from streaming.cli.topic_options import print_topic, records_of, tail_options
+from streaming.operators import proposals
 from streaming.operators.action_events import (
     Action,
     Epochs,
@@ -55,6 +57,32 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
         return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
 
     print_topic(lambda topics: topics.actions_dry_run if dry_run else topics.actions, text_of, **options)
+
+
+@actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))
+@settings_options
+@click.option("--cluster", metavar="NAME", help="Only of this cluster.")
+@click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
+@format_option("JSON and YAML are a list with an object for each.")
+def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:
+    """Show what waits for approval and what is in flight, as the newest round of each cluster has it."""
+    rounds = proposals.newest_rounds(settings, cluster=cluster)
+    waiting = proposals.open_proposals(rounds)
+    flying = [] if pending else [(event.cluster, row) for event in rounds for row in event.data.in_flight]
+    if form != "table":
+        rows = [
+            {"state": "proposed", "cluster": each.cluster, **msgspec.to_builtins(each.row)}
+            for each in waiting
+        ]
+        rows += [{"state": "in-flight", "cluster": name, **msgspec.to_builtins(row)} for name, row in flying]
+        click.echo(render(rows, form), nl=False)
+        return
+    for each in waiting:
+        click.echo(f"waits for approval: {proposal_text(each)}")
+    for name, row in flying:
+        click.echo(f"in flight: {row.id} {name}: {row.kind} {row.target}, until {row.expires_at}")
+    if not waiting and not flying:
+        click.echo("nothing waits for approval" + ("" if pending else " or is in flight"))
 
 
 @actions_command.command("why", epilog=example("trimtab actions why 4f0021f6"))

@@ -18,7 +18,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
               or doctor found a problem
             6 the brokers or the checkpoint's store did not answer in time
             7 what was asked for was written, and nobody obeyed it while --wait waited,
-              or a drain cannot end
+              or it was not done
 """
 
 
@@ -33,6 +33,12 @@ def _actions() -> click.Command:
     from streaming.cli.actions import actions_command
 
     return actions_command
+
+
+def _approve() -> click.Command:
+    from streaming.cli.approve import approve_command
+
+    return approve_command
 
 
 def _backtest() -> click.Command:
@@ -131,6 +137,12 @@ def _record() -> click.Command:
     return record_command
 
 
+def _reject() -> click.Command:
+    from streaming.cli.approve import reject_command
+
+    return reject_command
+
+
 def _rejected() -> click.Command:
     from streaming.cli.rejected import rejected_command
 
@@ -199,6 +211,7 @@ def _topics() -> click.Command:
 
 _PLACES = {
     "actions": _Place(_actions, "Watch what is decided, and ask why."),
+    "approve": _Place(_approve, "Let proposed actions go out."),
     "backtest": _Place(_backtest, "Compare settings on the recorded reports of a real cluster."),
     "collect": _Place(_collect, "Write what a cluster's brokers report to the input topic."),
     "config": _Place(_config, "Show the settings in force, each with its source."),
@@ -215,6 +228,7 @@ _PLACES = {
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
     "record": _Place(_record, "Keep what a controller is given, for replay."),
+    "reject": _Place(_reject, "Drop proposed actions."),
     "rejected": _Place(_rejected, "Read the records that could not be used, and why."),
     "replay": _Place(_replay, "Decide what a recording leads to, without a broker."),
     "report": _Place(_report, "Show whether the actions of some days helped."),

@@ -142,10 +142,15 @@ def forget_command(request: Request) -> None:
 
 @click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
 @click.argument("mode", type=click.Choice(["act", "dry-run", "configured"]))
+@click.option(
+    "--approval",
+    type=click.Choice(["required", "none", "configured"]),
+    help="Whether unloads and splits wait for `trimtab approve` when it acts; as it is if not given.",
+)
 @requesting
-def mode_command(request: Request, mode: str) -> None:
-    """Let a cluster act or only show; `configured` is what controller.mode says."""
-    change(request, overlay.with_mode(mode))
+def mode_command(request: Request, mode: str, approval: str | None) -> None:
+    """Let a cluster act or only show; `configured` is what controller.mode (and controller.approval) says."""
+    change(request, overlay.with_mode(mode, approval))
 
 
 @click.group("policy")

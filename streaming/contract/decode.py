@@ -11,6 +11,7 @@ import msgspec
 from state.engine.summary import MAX_REMARK_CHARACTERS
 from state.events import (
     ActionResult,
+    Approval,
     BrokerLoad,
     ClusterFacts,
     Control,
@@ -31,6 +32,7 @@ from streaming.contract.messages import (
     PAUSED_REASON,
     SHOWN_CHARACTERS,
     ActionResultMessage,
+    ApprovalMessage,
     BrokerLoadMessage,
     CommonMessage,
     ControlData,
@@ -155,6 +157,27 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
             return ClusterFacts(
                 id=id_, time_ms=time_ms, appended_ms=appended_ms, partition=partition, facts=facts_of(found)
             )
+        case ApprovalMessage() | ControlMessage():
+            return _word(message, appended_ms, partition)
+
+
+def _word(
+    message: ApprovalMessage | ControlMessage, appended_ms: int | None, partition: int | None
+) -> Approval | Control:
+    """What a person asks for."""
+    id_, time_ms = message.id, to_ms(message.time)
+    match message:
+        case ApprovalMessage(data=word):
+            return Approval(
+                id=id_,
+                time_ms=time_ms,
+                appended_ms=appended_ms,
+                partition=partition,
+                proposal_id=message.subject,
+                verdict=word.verdict,
+                who=(word.who or "")[:MAX_REMARK_CHARACTERS],
+                why=(word.why or "")[:MAX_REMARK_CHARACTERS],
+            )
         case ControlMessage(data=overlay):
             return Control(
                 id=id_,
@@ -169,6 +192,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
                 until_ms=_until_ms(overlay),
                 forget=overlay.forget,
                 upkeep=_upkeep(overlay),
+                approval=overlay.approval,
             )
 
 

@@ -149,6 +149,14 @@ OLDEST_REPORT_AGE = _gauge(
 )
 DRY_RUN = _gauge("dry_run", "1 while decisions go to the dry-run topic.", "cluster")
 PAUSED = _gauge("paused", "1 while a control event holds all actions.", "cluster")
+PROPOSALS = _gauge("proposals_open", "Proposals that wait for approval after the last round.", "cluster")
+APPROVALS = _counter(
+    "approvals",
+    "Answers to proposals, by what became of them: `acted`, `rejected`, or `refused` where an approved action did not go out; "
+    "`expired` are proposals that nobody answered in time.",
+    "cluster",
+    "outcome",
+)
 UPKEEP = _gauge(
     "maintenance",
     "Brokers and namespaces under maintenance, and brokers that are drained, in the last round.",

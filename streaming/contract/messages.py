@@ -168,6 +168,17 @@ class ActionResultData(msgspec.Struct, frozen=True):
     """From taking it up to having seen what became of it."""
 
 
+class ApprovalData(msgspec.Struct, frozen=True):
+    """A person's word on a proposal; the subject is the proposal's id."""
+
+    verdict: Literal["approved", "rejected"]
+    """`approved`: the action goes out if nothing is against it when the round closes; `rejected`: the proposal is dropped."""
+    who: str | None = None
+    """Who says so; shown in the round summary."""
+    why: str | None = None
+    """For which reason; shown there too."""
+
+
 class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one broker is configured to do by itself; null: it could not be asked."""
 
@@ -251,6 +262,8 @@ class ControlData(msgspec.Struct, frozen=True):
     """By `tenant/namespace`, namespaces under maintenance: their bundles stay where they are."""
     drained_brokers: dict[Text, SpellData] = {}
     """By broker id, brokers that are emptied, and as under maintenance when they are empty."""
+    approval: Literal["none", "required"] | None = None
+    """Overrides `controller.approval`; null: as configured. Left out by those who do not know of it."""
 
     def is_paused_at(self, now: datetime) -> bool:
         """Whether nothing may be carried out then."""
@@ -318,6 +331,12 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
     data: ActionResultData
 
 
+class ApprovalMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.approval.v1"):
+    """A person approves or rejects a proposal. It moves no clock and is never late, whatever its `time` says."""
+
+    data: ApprovalData
+
+
 class PulsarClusterMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.cluster.v1"):
     """Who else balances a Pulsar cluster, and what must stay where; the subject is `cluster`."""
 
@@ -332,7 +351,7 @@ class ControlMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.control.v
 
 PulsarMessage = LoadReportMessage | BrokerLoadMessage | TopicStatsMessage | PulsarClusterMessage
 KafkaMessage = KafkaLoadReportMessage | ReassignmentMessage
-CommonMessage = TickMessage | ActionResultMessage | ControlMessage
+CommonMessage = TickMessage | ActionResultMessage | ApprovalMessage | ControlMessage
 Message = PulsarMessage | KafkaMessage | CommonMessage
 
 INPUT_TYPES: tuple[type[Envelope], ...] = (
@@ -344,6 +363,7 @@ INPUT_TYPES: tuple[type[Envelope], ...] = (
     TickMessage,
     PulsarClusterMessage,
     ActionResultMessage,
+    ApprovalMessage,
 )
 MESSAGE_TYPES: tuple[type[Envelope], ...] = (*INPUT_TYPES, ControlMessage)
 

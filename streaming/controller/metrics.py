@@ -21,6 +21,7 @@ from state.engine.closing import Outcome
 from state.outputs import RoundSummary
 from streaming.contract import families
 from streaming.contract.families import Family
+from streaming.controller.approval_metrics import ApprovalMetrics
 from streaming.controller.effect_metrics import EffectMetrics
 from streaming.controller.followup import Repeat, Source
 from streaming.controller.published import Published
@@ -100,6 +101,7 @@ class Metrics:
         self._paused = self._gauge(families.PAUSED)
         self._failing = self._gauge(families.FAILING)
         self._upkeep = UpkeepGauges(self._gauge)
+        self._approvals = ApprovalMetrics(self._counter, self._gauge)
         self._round_end = self._gauge(families.LAST_ROUND_END)
         self._round_length = self._gauge(families.ROUND_LENGTH)
         self._throttles = ThrottleGauges(self._gauge)
@@ -196,6 +198,7 @@ class Metrics:
         )
         if observed.system == "pulsar":
             self._upkeep.show(cluster, observed.upkeep)
+            self._approvals.show(cluster, observed.approval)
         self._round_end.labels(cluster).set(end_s)
         # Rounds are numbered by their start divided by their length, so the end tells the length.
         self._round_length.labels(cluster).set(end_s / (observed.round + 1))
@@ -309,6 +312,7 @@ class Metrics:
         for source in get_args(Source):
             self._repeated.labels(cluster, source)
         self._effects.introduce(cluster)
+        self._approvals.introduce(cluster)
         for gauge in (self._outliers, *self._foremost):
             gauge.labels(cluster).set(math.nan)
         self._introduce_events(cluster)

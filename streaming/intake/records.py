@@ -12,6 +12,7 @@ from state.controller import REJECTED, USED, Controller, Result
 from state.engine.bulkhead import PASSES_THROUGH, refusal
 from state.events import (
     ActionResult,
+    Approval,
     BrokerLoad,
     ClusterFacts,
     Control,
@@ -29,6 +30,7 @@ from streaming.contract.decode import decode
 from streaming.contract.encode import Refused, encode_refused_event
 from streaming.contract.messages import (
     ActionResultMessage,
+    ApprovalMessage,
     BrokerLoadMessage,
     ControlMessage,
     KafkaLoadReportMessage,
@@ -54,6 +56,7 @@ _TYPE_NAMES: dict[type[Event], str] = {
     ClusterFacts: type_of(PulsarClusterMessage),
     Tick: type_of(TickMessage),
     ActionResult: type_of(ActionResultMessage),
+    Approval: type_of(ApprovalMessage),
     Control: type_of(ControlMessage),
 }
 EVENT_TYPES = (*_TYPE_NAMES.values(), UNKNOWN_TYPE)

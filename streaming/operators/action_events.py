@@ -24,6 +24,8 @@ class ActionData(msgspec.Struct, frozen=True, kw_only=True):
     precondition: dict[str, Any] = {}
     expires_at: str
     dry_run: bool
+    proposal: bool = False
+    proposal_id: str | None = None
     broker: str | None = None
     source_broker: str | None = None
     destination_broker: str | None = None

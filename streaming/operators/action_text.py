@@ -14,7 +14,7 @@ from streaming.operators.text import table_lines, value_text
 def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
     """What an action does, and why, in two lines."""
     marks = [
-        *(["dry-run"] if action.data.dry_run else []),
+        *([_shown(action)] if action.data.dry_run else []),
         *([f"epoch {epoch} is stale: not to be obeyed"] if stale else []),
     ]
     marked = f" [{', '.join(marks)}]" if marks else ""
@@ -52,7 +52,8 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
         "",
         f"decided   in round {data.round} of {action.cluster}, which ended at {action.time}",
         f"by        {data.policy}, {data.trigger}",
-        f"until     {data.expires_at}" + (" (dry-run: nobody obeys it)" if data.dry_run else ""),
+        f"until     {data.expires_at}" + _who_obeys(action),
+        *([f"approved  proposal {data.proposal_id}"] if data.proposal_id else []),
         f"provided  {_pairs(data.precondition) or 'nothing'}",
         f"id        {action.id}",
         "",
@@ -62,6 +63,16 @@ def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> s
     ]
     lines += ["", missing] if summary is None else _round(action, summary)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _shown(action: Action) -> str:
+    return "proposal" if action.data.proposal else "dry-run"
+
+
+def _who_obeys(action: Action) -> str:
+    if action.data.proposal:
+        return " (a proposal: nobody obeys it before `trimtab approve`)"
+    return " (dry-run: nobody obeys it)" if action.data.dry_run else ""
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

@@ -72,13 +72,14 @@ class Standing:
             maintenance_brokers=_spells(upkeep.brokers),
             maintenance_namespaces=_spells(upkeep.namespaces),
             drained_brokers=_spells(upkeep.drains),
+            approval=event.approval,
         )
 
     @property
     def is_as_configured(self) -> bool:
         """Whether nothing of it differs from what the settings file says."""
         overlay = self.overlay
-        return not (overlay.paused or overlay.mode or overlay.settings or self.has_upkeep)
+        return not (overlay.paused or overlay.mode or overlay.approval or overlay.settings or self.has_upkeep)
 
     @property
     def has_upkeep(self) -> bool:
@@ -274,6 +275,17 @@ def _in_force(cluster: str, data: ControlData, settings: SettingsSource) -> Clus
         raise BadChange(f"{cluster}: {error} ({error.reason})") from error
 
 
+_LEFT_OUT = (
+    "forget",
+    "until",
+    "maintenance_brokers",
+    "maintenance_namespaces",
+    "drained_brokers",
+    "approval",
+)
+"""Fields that an event does not have where they say nothing: who reads it may not know of them."""
+
+
 def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:
     message = ControlMessage(
         specversion="1.0",
@@ -285,7 +297,7 @@ def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes
         data=data,
     )
     event = msgspec.to_builtins(message) | {"time": rfc3339(time_ms)}
-    for name in ("forget", "until", "maintenance_brokers", "maintenance_namespaces", "drained_brokers"):
+    for name in _LEFT_OUT:
         if not event["data"][name]:
             del event["data"][name]
     assert event["type"] == type_of(ControlMessage)
@@ -332,10 +344,13 @@ def as_configured() -> Edit:
     return lambda _data: ControlData()
 
 
-def with_mode(mode: str) -> Edit:
-    """``act``, ``dry-run``, or ``configured``: as the settings file has it."""
+def with_mode(mode: str, approval: str | None = None) -> Edit:
+    """``act``, ``dry-run``, or ``configured``: as the settings file has it; so for ``approval``, which stays where it is None."""
     wanted: Any = None if mode == "configured" else mode
-    return lambda data: msgspec.structs.replace(data, mode=wanted)
+    asked: Any = None if approval == "configured" else approval
+    return lambda data: msgspec.structs.replace(
+        data, mode=wanted, approval=data.approval if approval is None else asked
+    )
 
 
 def with_settings(assignments: Sequence[str]) -> Edit:

@@ -17,6 +17,7 @@ def change_text(event: Planned) -> str:
     lines = [
         _line("paused", _pause(before), _pause(after)),
         _line("mode", before.mode or "as configured", after.mode or "as configured"),
+        *_describe_approval(before, after),
         *(f"  {change}" for change in event.changes),
         *change_lines(before, after),
         *_describe_resume(before, after),
@@ -31,6 +32,13 @@ def _describe_resume(before: ControlData, after: ControlData) -> list[str]:
     if after.resumed_at is None or after.resumed_at == before.resumed_at:
         return []
     return ["  actions that failed until now count no more"]
+
+
+def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
+    """Said only where somebody says something of it."""
+    if not (before.approval or after.approval):
+        return []
+    return [_line("approval", before.approval or "as configured", after.approval or "as configured")]
 
 
 def _line(name: str, before: str, after: str) -> str:
@@ -54,7 +62,8 @@ def overlay_text(cluster: str, stands: Standing) -> str:
     head = (
         f"{cluster}: {event.who or 'somebody'} at {rfc3339(event.time_ms)}: {event.why or 'no reason given'}"
     )
-    lines += [f"  paused: {_pause(data)}", f"  mode: {data.mode or 'as configured'}", *standing_lines(data)]
+    lines += [f"  paused: {_pause(data)}", f"  mode: {data.mode or 'as configured'}"]
+    lines += [*_describe_approval(data, data), *standing_lines(data)]
     return "".join(f"{line}\n" for line in [head, *lines, *(f"  {each}" for each in settings)])
 
 

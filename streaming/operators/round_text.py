@@ -104,6 +104,13 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
             data.judged,
             lambda row: (f"{row.kind} {row.bundle}", row.outcome, row.id),
         )
+    if data.approval is not None:
+        yield from ("", f"Proposals: {data.approval.open_count} open, {len(data.approval.expired)} expired")
+        said = [
+            (f"{row.verdict} by {row.who}", row.proposal_id, row.outcome, row.detail)
+            for row in data.approval.answers
+        ]
+        yield from table_lines(said) if said else ()
     upkeep = list(upkeep_lines(data.upkeep))
     if upkeep:
         yield from ("", "Maintenance and drains", *(f"  {line}" for line in upkeep))

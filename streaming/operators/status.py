@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from state.outputs import (
+    ApprovalSummary,
     ControlInForce,
     ExaminedRow,
     Finding,
@@ -82,6 +83,8 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a dry-run counts as moved."""
     upkeep: UpkeepSummary | None
     """What is under maintenance and drained."""
+    approval: ApprovalSummary | None
+    """What waits for approval."""
 
 
 def status_of(
@@ -138,6 +141,7 @@ def status_of(
         throttle=data.throttle,
         shadow=data.shadow,
         upkeep=data.upkeep,
+        approval=data.approval,
     )
 
 
@@ -161,6 +165,7 @@ def status_text(status: ClusterStatus) -> str:
             [f"{row.kind} {row.target} until {row.expires_at} ({row.id})" for row in status.in_flight],
         ),
         *_shadow(status.shadow),
+        *_approval(status.approval),
         *_named("upkeep", list(upkeep_lines(status.upkeep))),
         *_failing(status),
         *_named("findings", [f"{each.kind} {each.subject}: {each.advice}" for each in status.findings]),
@@ -250,6 +255,13 @@ def _failing(status: ClusterStatus) -> Iterator[tuple[str, str]]:
     for kind, at in since.items():
         if at is not None:
             yield "failing", f"{kind} are held since {at}, because too many failed: see `trimtab resume`"
+
+
+def _approval(found: ApprovalSummary | None) -> Iterator[tuple[str, str]]:
+    if found is not None:
+        waiting = f"{found.open_count} wait for `trimtab approve`" if found.open_count else "nothing waits"
+        yield "approval", f"required for unloads and splits: {waiting}"
+        yield from (("", f"{row.kind} {row.bundle} until {row.expires_at} ({row.id})") for row in found.open)
 
 
 def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:

@@ -14,5 +14,10 @@ PULSAR_ACTION_BYTES = 5_000_000
 def identity_of(settings: Settings) -> Identity:
     """What a controller with these settings is started with."""
     controller = settings.controller
-    identity = Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s)
+    identity = Identity(
+        mode=controller.mode,
+        action_ttl_s=controller.action_ttl_s,
+        approval=controller.approval,
+        proposal_ttl_s=controller.proposal_ttl_s,
+    )
     return replace(identity, max_action_bytes=PULSAR_ACTION_BYTES) if settings.output_is_pulsar else identity

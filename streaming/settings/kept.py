@@ -14,7 +14,15 @@ from streaming.settings.tree import Settings
 
 __all__ = ["NotReadable", "keep", "kept_digest", "restore"]
 
-_CONTROLLER = ("name", "mode", "action_ttl_s", "max_record_bytes", "accepted_clusters")
+_CONTROLLER = (
+    "name",
+    "mode",
+    "approval",
+    "proposal_ttl_s",
+    "action_ttl_s",
+    "max_record_bytes",
+    "accepted_clusters",
+)
 _TOPICS = ("actions", "actions_dry_run", "audit", "dead_letter")
 _WHOLE = ("pulsar", "kafka", "clusters")
 

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, StringConstraints
 
+from state.approval_settings import Approval
 from state.round_settings import LONGEST_S
 from state.settings import KafkaSettings, Mode, PulsarSettings
 from streaming.settings.accepted import PATTERN
@@ -71,6 +72,11 @@ class ControllerSettings:
     mode: Mode = "dry-run"
     """``dry-run`` writes decisions to a topic of their own, which no executor reads; ``act`` writes them to the one
     that is obeyed. Nobody should be surprised by a moved bundle, so acting has to be asked for."""
+    approval: Approval = "none"
+    """``required`` makes proposals of unloads and splits in mode ``act``: each waits for ``trimtab approve``, and is dropped after
+    ``proposal_ttl_s``. Throttles of Kafka go out as ever, for one that waits would leave a throttle behind. For the first weeks."""
+    proposal_ttl_s: float = 3600.0
+    """How long a proposal waits for approval. An hour: later the load has changed."""
     action_ttl_s: float = 180.0
     """How long after its round's end an action may still be carried out; later the load has changed. Three rounds."""
     warm_start_s: float = 900.0
@@ -106,6 +112,12 @@ class ControllerSettings:
             0 < self.action_ttl_s <= LONGEST_S,
             "action_ttl_s",
             self.action_ttl_s,
+            f"more than 0 and at most {LONGEST_S:g}",
+        )
+        _require(
+            0 < self.proposal_ttl_s <= LONGEST_S,
+            "proposal_ttl_s",
+            self.proposal_ttl_s,
             f"more than 0 and at most {LONGEST_S:g}",
         )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")

@@ -23,7 +23,8 @@ class UnknownZone(ValueError):
 
 def resolve_zones(pulsar: PulsarSettings) -> Zones:
     """The zones that settings name. Raises ``UnknownZone``."""
-    return {name: offsets_of(name) for name in sorted(zones_named(pulsar.guards.quiet_hours))}
+    hours = [text for rule in pulsar.approval.standing.values() for text in rule.hours]
+    return {name: offsets_of(name) for name in sorted(zones_named([*pulsar.guards.quiet_hours, *hours]))}
 
 
 @cache

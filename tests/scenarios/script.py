@@ -4,6 +4,7 @@
     t=70 tick asked=b1,b2 failed=b3:timeout
     t=70 stats b1 bundles: t/n/0x0_0x4: 1=100 7=20/1e6   (topics by number, a bundle's after its name and a colon)
     t=70 result 1 failed                 (of the scenario's first action; or any text as an action's id)
+    t=70 approve 1                       (or reject; of the scenario's first action, which is a proposal, or any text as an id)
     t=70 control {"paused": true}
     t=70 cluster {"shedding": ["b1"], …}     (what the cluster is besides its load: see ``facts``)
     restart [controller.mode=act …]      (commit, then a new controller on the stored bytes, with settings changed)
@@ -27,7 +28,18 @@ from itertools import count, islice
 from policies.splitting.positions import position_of
 from policies.splitting.ranges import Bundle
 from tests.scenarios import kafka_script
-from tests.streaming.events import TOPIC_STATS, at, control, event, facts, report, result, tick, traffic
+from tests.streaming.events import (
+    TOPIC_STATS,
+    approval,
+    at,
+    control,
+    event,
+    facts,
+    report,
+    result,
+    tick,
+    traffic,
+)
 
 _RESOURCES = {"cpu": "cpu", "in": "bandwidthIn", "out": "bandwidthOut", "memory": "directMemory"}
 _COMMON = {"id", "cluster", "recorded"}
@@ -64,9 +76,10 @@ def event_of(line: str, action_ids: list[str]) -> bytes:
             )
         case "logs" | "moves":
             return kafka_script.event_of(kind, _own(rest), time_s=time_s, attributes=attributes)
-        case "result":
+        case "result" | "approve" | "reject":
             action = action_ids[int(plain[0]) - 1] if plain[0].isdigit() else plain[0]
-            return result(action, plain[1], time_s=time_s, **attributes)
+            said = {"approve": "approved", "reject": "rejected"}.get(kind) or plain[1]
+            return (result if kind == "result" else approval)(action, said, time_s=time_s, **attributes)
     raise ValueError(f"unknown event {kind!r}: {line!r}")
 
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from state.controller import Controller
-from state.engine.closing import Identity
 from state.engine.store import DictStore
 from state.outputs import Output
 from streaming.contract.encode import Refused, encode, encode_refused
 from streaming.contract.origin import Origin
 from streaming.intake.records import Intake, Record
 from streaming.settings import ClusterSettingsSource, Settings, load
+from streaming.settings.identity import identity_of
 from tests.scenarios.script import event_of
 
 RULE = "---"
@@ -69,11 +69,10 @@ class _Stage:
 
     def _controller_of(self, cluster: str) -> Controller:
         if cluster not in self._controllers:
-            controller = self._settings.controller
             self._controllers[cluster] = Controller(
                 cluster,
                 self._stores.setdefault(cluster, DictStore()),
-                identity=Identity(mode=controller.mode, action_ttl_s=controller.action_ttl_s),
+                identity=identity_of(self._settings),
                 settings=ClusterSettingsSource(self._settings),
             )
         return self._controllers[cluster]

@@ -135,6 +135,12 @@ def control(*, time_s: float, data: Mapping[str, object], **attributes: object) 
     return event(CONTROL, time_s=time_s, data=dict(data), **({"subject": "control"} | attributes))
 
 
+def approval(proposal_id: str, verdict: str, *, time_s: float, **attributes: object) -> bytes:
+    """A person's word on a proposal."""
+    data = {"verdict": verdict, "who": "maria", "why": "looks right"}
+    return event("trimtab.approval.v1", time_s=time_s, subject=proposal_id, data=data, **attributes)
+
+
 def result(action_id: str, outcome: str, *, time_s: float, **attributes: object) -> bytes:
     """What became of an action."""
     return event(ACTION_RESULT, time_s=time_s, subject=action_id, data={"outcome": outcome}, **attributes)

@@ -15,11 +15,13 @@ from policies.throttle.progress import Sample, Watch
 from state.engine.encoding import decode_header, encode_header
 from state.engine.ledger import Child, Decision, Ledger, Verdict
 from state.engine.memory import (
+    ApprovalRecord,
     ControlRecord,
     DrainRecord,
     Header,
     MembersChange,
     OpenRound,
+    ProposalRecord,
     ResultRecord,
     TickRecord,
     Waiters,
@@ -69,7 +71,9 @@ def pulsar_header() -> Header:
     )
     spell = Spell(3, 9, "ann", "disk")
     upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
-    control = ControlRecord(5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4, 6, upkeep)
+    control = ControlRecord(
+        5, "c", True, "act", b'{"pulsar":{}}', "ann", "why", 3, True, 4, 6, upkeep, "required"
+    )
     tick = TickRecord(7, "t", ("b1", "b2"), (("b2", "timeout"),))
     results = [ResultRecord(8, "r", "a1", "failed"), ResultRecord(9, "r", "a2", "succeeded")]
     return Header(
@@ -121,6 +125,9 @@ def pulsar_header() -> Header:
         error_held_since_ms=60_000,
         error_place="ValueError at state.pulsar.rounds:1 close",
         drains={"b2": DrainRecord(4, 7)},
+        proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
+        approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
+        rejected={"t/n/0x0_0x1": 360_000},
     )
 
 

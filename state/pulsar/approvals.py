@@ -1,0 +1,343 @@
+"""What persons said of proposals, and the actions that come of it.
+
+An answer counts when the first round after it closes, whatever its own time says: its place in the log is the same in every replay. An
+approved action goes out with a new id and a fresh expiry only if, on this round's loads, nothing is against it: its bundle is where it
+was, no mask, hold or budget keeps it, and its destination would not end above where its source was. Then it spends what any action
+spends. Whatever becomes of an answer, its proposal is open no more; the policy may propose it anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+
+from policies.columns import Codes, Floats
+from policies.shedding.contract import NOBODY
+from state.engine.closing import Closing
+from state.engine.ledger import Child
+from state.engine.memory import ApprovalRecord, Header, ProposalRecord
+from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
+from state.events import namespace_of
+from state.outputs import ApprovalRow, ApprovalSummary, Output, ProposalRow, Split, Unload, rfc3339
+from state.pulsar import masks
+from state.pulsar.actions import Circumstances, why_too_little
+from state.pulsar.after import After, share_ratio
+from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.asking import Asking
+from state.pulsar.budget import Budget
+from state.pulsar.fleet import Advanced
+from state.pulsar.tables import Eligible
+
+Refusal = tuple[str, str]
+"""Outcome and detail of an answer that leads to no action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An approved split: its action, the owner of its bundle, and what it makes."""
+
+    action: Split
+    source: str
+    children: list[Child]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person said, and what became of it."""
+
+    record: ApprovalRecord
+    outcome: str
+    detail: str
+    action: Unload | Split | None = None
+
+
+@dataclass(slots=True)
+class Answers:
+    """Everything that was said since the last summary."""
+
+    expired: list[ProposalRecord] = field(default_factory=list)
+    given: list[Answer] = field(default_factory=list)
+    approved: list[tuple[int, ProposalRecord]] = field(default_factory=list)
+    """Places in ``given`` that are to be decided on, with their proposals."""
+    unloads: list[Unload] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    unload_rows: set[int] = field(default_factory=set)
+    """Bundle rows of the view that these actions move."""
+    split_rows: set[int] = field(default_factory=set)
+    """Those that they cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scene:
+    """What an approved action is judged by."""
+
+    table: Eligible
+    advanced: Advanced
+    split_codes: Codes
+    """Of ``MASK_REASONS``, for a split of each of the fleet's leading rows."""
+    budget: Budget
+    circumstances: Circumstances
+    spread: AntiAffinity
+    after: After
+    usage_ratio: Floats
+    """Of the view's brokers, as the approved moves change it; written to."""
+
+
+def begin(header: Header, closing: Closing) -> Answers:
+    """Drop proposals that have expired, all of them where no approval is required any more, and those that are answered."""
+    found = Answers()
+    is_asked = closing.proposals_expire_ms is not None
+    kept: list[ProposalRecord] = []
+    for each in header.proposals:
+        (kept if is_asked and closing.end_ms < each.expires_ms else found.expired).append(each)
+    header.rejected = {
+        bundle: until_ms
+        for bundle, until_ms in header.rejected.items()
+        if is_asked and closing.end_ms < until_ms
+    }
+    expired = {each.id for each in found.expired}
+    for record in header.approvals:
+        proposal = next((each for each in kept if each.id == record.proposal_id), None)
+        if proposal is None:
+            outcome = "expired" if record.proposal_id in expired else "unknown"
+            detail = "it is not open: it has expired, was answered before, or is of another cluster"
+            found.given.append(Answer(record, outcome, detail))
+            continue
+        kept.remove(proposal)
+        if record.verdict == "rejected":
+            header.rejected[proposal.bundle] = closing.proposals_expire_ms or closing.end_ms
+            found.given.append(Answer(record, "rejected", "rejected"))
+        else:
+            found.approved.append((len(found.given), proposal))
+            found.given.append(Answer(record, "", ""))
+    header.proposals, header.approvals = kept, []
+    return found
+
+
+def answer_none(found: Answers, *, outcome: str, reason: str) -> None:
+    """The policies do not run in this round, so nothing that was approved goes out."""
+    for place, _ in found.approved:
+        found.given[place] = Answer(found.given[place].record, outcome, reason)
+
+
+def answer(found: Answers, scene: Scene, asking: Asking | None) -> None:
+    """Decide on what was approved, in the order of the log."""
+    for place, proposal in found.approved:
+        made = _act(found, scene, found.given[place].record, proposal)
+        found.given[place] = made
+        if asking is not None and made.action is not None:
+            asking.acting.update(each for each in (proposal.source, proposal.destination) if each is not None)
+
+
+def _act(found: Answers, scene: Scene, record: ApprovalRecord, proposal: ProposalRecord) -> Answer:
+    row = scene.advanced.row_of(proposal.source, proposal.bundle)
+    if row is None:
+        detail = f"{proposal.source} does not own {proposal.bundle} any more"
+        return Answer(record, "owner-changed", detail)
+    at = np.flatnonzero(scene.table.fleet_rows == row)
+    if not len(at):
+        return Answer(record, "maintenance", f"{proposal.source} takes no part in balancing")
+    view_row = int(at[0])
+    if view_row in found.unload_rows | found.split_rows:
+        return Answer(record, "in-flight", "another approved action on it goes out in this round")
+    if proposal.kind == "unload":
+        made = _unload(scene, record, proposal, view_row)
+    else:
+        made = _split(found, scene, record, proposal, row)
+    if isinstance(made.action, Unload):
+        found.unload_rows.add(view_row)
+        found.unloads.append(made.action)
+    elif made.action is not None:
+        found.split_rows.add(view_row)
+    return made
+
+
+def _unload(scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row: int) -> Answer:
+    table, circumstances = scene.table, scene.circumstances
+    view = table.view
+    source = int(view.bundles.owners_of(np.array([row]))[0])
+    destination = NOBODY
+    if proposal.destination is not None:
+        names = view.brokers.names
+        destination = names.index(proposal.destination) if proposal.destination in names else NOBODY
+        refused = _refuse_destination(scene, proposal.destination, source, destination)
+        if refused is not None:
+            return Answer(record, *refused)
+    code = int(table.mask_codes[row])
+    if code != masks.OPEN:
+        return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
+    messages, volume = float(view.bundles.messages_per_s[row]), float(view.bundles.bytes_per_s[row])
+    share = max(
+        share_ratio(messages, float(view.brokers.messages_per_s[source])),
+        share_ratio(volume, float(view.brokers.bytes_per_s[source])),
+    )
+    moved = share * float(scene.usage_ratio[source])
+    refused = _refuse_overshoot(scene, source, destination, moved)
+    if refused is not None:
+        return Answer(record, *refused)
+    hold = (
+        circumstances.holds.unload
+        or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
+        or why_too_little(view, scene.budget.guards, row=row, source=source)
+        or scene.spread.hold(table, row=row, source=source, destination=destination)
+        or scene.budget.take(
+            proposal.bundle, broker=proposal.source, owned_count=int(table.owned_counts[source])
+        )
+    )
+    if hold is not None:
+        return Answer(record, hold.reason, hold.detail)
+    scene.spread.move(table, row=row, destination=destination)
+    scene.usage_ratio[source] -= moved
+    if destination != NOBODY:
+        scene.usage_ratio[destination] += moved
+    proposed = msgspec.json.decode(proposal.data, type=Unload)
+    action = msgspec.structs.replace(
+        proposed,
+        round=circumstances.number,
+        reason=_approved(proposed.reason, record),
+        evidence=proposed.evidence | {"bundle_messages_per_s": messages, "bundle_bytes_per_s": volume},
+        expected=scene.after.move(row, source=source, destination=destination),
+        expires_at=rfc3339(circumstances.expires_ms),
+        dry_run=circumstances.dry_run,
+        proposal=msgspec.UNSET,
+        proposal_id=proposal.id,
+    )
+    return Answer(record, "acted", "acted", action)
+
+
+def _approved(reason: str, record: ApprovalRecord) -> str:
+    return f"{reason}; approved by {record.who or 'somebody'}: {record.why or 'no reason given'}"
+
+
+def _refuse_destination(scene: Scene, name: str, source: int, destination: int) -> Refusal | None:
+    brokers, groups = scene.table.view.brokers, scene.table.broker_groups
+    if destination == NOBODY:
+        return "no-destination", f"{name} did not report, or takes no part in balancing"
+    if not brokers.may_receive[destination]:
+        return "no-destination", f"{name} may not receive bundles now"
+    if groups[source] != groups[destination]:
+        return "other-group", f"{name} is of another isolation group now"
+    return None
+
+
+def _refuse_overshoot(scene: Scene, source: int, destination: int, moved: float) -> Refusal | None:
+    """Whether the destination would end above where the source is: the bundle is taken for its share of the source's usage."""
+    if destination == NOBODY:
+        return None
+    names = scene.table.view.brokers.names
+    before, after = (
+        100.0 * float(scene.usage_ratio[source]),
+        100.0 * (float(scene.usage_ratio[destination]) + moved),
+    )
+    if after <= before:
+        return None
+    detail = f"{names[destination]} would end at {after:.1f} %, {names[source]} is at {before:.1f} %: loads have changed"
+    return "no-longer-helps", detail
+
+
+def _split(
+    found: Answers, scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row: int
+) -> Answer:
+    code, circumstances = int(scene.split_codes[row]), scene.circumstances
+    if code != masks.OPEN:
+        return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
+    if circumstances.holds.split is not None:
+        return Answer(record, circumstances.holds.split.reason, circumstances.holds.split.detail)
+    proposed = msgspec.json.decode(proposal.data, type=Split)
+    action = msgspec.structs.replace(
+        proposed,
+        round=circumstances.number,
+        reason=_approved(proposed.reason, record),
+        expires_at=rfc3339(circumstances.expires_ms),
+        dry_run=circumstances.dry_run,
+        proposal=msgspec.UNSET,
+        proposal_id=proposal.id,
+    )
+    found.cuts.append(Cut(action, proposal.source, _children(proposed)))
+    return Answer(record, "acted", "acted", action)
+
+
+def _children(split: Split) -> list[Child]:
+    """The bundles it makes, each with its share of what the topics carried when it was proposed."""
+    namespace = namespace_of(split.bundle)
+    messages = sum(each.messages_per_s or 0.0 for each in split.children)
+    volume = sum(each.bytes_per_s or 0.0 for each in split.children)
+    return [
+        Child(
+            f"{namespace}/{each.range}",
+            None if each.messages_per_s is None else each.messages_per_s / messages if messages else 0.0,
+            None if each.bytes_per_s is None else each.bytes_per_s / volume if volume else 0.0,
+        )
+        for each in split.children
+    ]
+
+
+def record_proposals(
+    header: Header, closing: Closing, proposed: Sequence[tuple[Output, Unload | Split]]
+) -> None:
+    """Remember the proposals of a round until they are answered or expire."""
+    assert closing.proposals_expire_ms is not None or not proposed
+    for output, action in proposed:
+        is_unload = isinstance(action, Unload)
+        header.proposals.append(
+            ProposalRecord(
+                id=output.id,
+                kind="unload" if is_unload else "split",
+                bundle=action.bundle,
+                source=action.source_broker if isinstance(action, Unload) else action.broker,
+                destination=action.destination_broker if isinstance(action, Unload) else None,
+                round=closing.number,
+                expires_ms=closing.proposals_expire_ms or 0,
+                data=output.data,
+            )
+        )
+
+
+def section(
+    header: Header, closing: Closing, found: Answers, actions: Sequence[Output]
+) -> ApprovalSummary | None:
+    """For the summary; None where no approval is required and nobody gave one."""
+    if closing.proposals_expire_ms is None and not found.given and not found.expired:
+        return None
+    ids = {_proposal_id(each): each.id for each in actions}
+    return ApprovalSummary(
+        open_count=len(header.proposals),
+        open=[
+            ProposalRow(
+                id=each.id,
+                kind=each.kind,
+                bundle=each.bundle,
+                source=each.source,
+                destination=each.destination,
+                round=each.round,
+                expires_at=rfc3339(each.expires_ms),
+            )
+            for each in header.proposals[:SHOWN_ROWS]
+        ],
+        expired=[each.id for each in found.expired[:SHOWN_ROWS]],
+        answers=[
+            ApprovalRow(
+                id=each.record.id[:MAX_REMARK_CHARACTERS],
+                proposal_id=each.record.proposal_id[:MAX_REMARK_CHARACTERS],
+                verdict=each.record.verdict,
+                who=each.record.who,
+                why=each.record.why,
+                outcome=each.outcome,
+                detail=each.detail,
+                action_id=ids.get(each.record.proposal_id) if each.action is not None else None,
+            )
+            for each in found.given[:SHOWN_ROWS]
+        ],
+    )
+
+
+class _Approved(msgspec.Struct, frozen=True):
+    proposal_id: str = ""
+
+
+_approved_actions = msgspec.json.Decoder(_Approved)
+
+
+def _proposal_id(action: Output) -> str:
+    return _approved_actions.decode(action.data).proposal_id

@@ -1,0 +1,102 @@
+"""``trimtab approve`` and ``reject``: a person's word on proposals, written to the input topic."""
+
+import getpass
+import time
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import click
+
+from streaming.cli.configured import settings_options
+from streaming.cli.options import example, with_options
+from streaming.operators import proposals
+from streaming.operators.overlay import Asker
+from streaming.operators.proposals import Open, Verdict
+from streaming.process.exits import NotAcknowledged
+from streaming.settings import Settings
+
+_options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
+    click.argument("ids", nargs=-1, metavar="[ID]..."),
+    settings_options,
+    click.option("--all-of", type=int, metavar="ROUND", help="Every open proposal of that round."),
+    click.option("--cluster", metavar="NAME", help="Only of this cluster."),
+    click.option("--wait", is_flag=True, help="Until a round has counted it; shows what became of it."),
+    click.option(
+        "--why", required=True, metavar="TEXT", help="For which reason; shown in the round's summary."
+    ),
+    click.option("--who", metavar="NAME", help="Who says so; the login user if not given."),
+)
+
+
+@click.command(
+    "approve",
+    epilog=example('trimtab approve 4f0021f6 --why "looks right" --wait'),
+    short_help="Approve proposals.",
+)
+@_options
+def approve_command(**options: Any) -> None:
+    """Let proposed actions go out; `trimtab actions list --pending` shows which there are.
+
+    An action goes out only if nothing is against it on the loads of the round that counts this; --wait shows what became of it, and
+    ends with 7 where one did not go out. The first 6 characters of an id are enough.
+    """
+    _say("approved", **options)
+
+
+@click.command(
+    "reject",
+    epilog=example('trimtab reject --all-of 29700123 --why "not before the sale"'),
+    short_help="Reject proposals.",
+)
+@_options
+def reject_command(**options: Any) -> None:
+    """Drop proposed actions; their bundles are left alone for as long as a proposal waits (`proposal_ttl_s`)."""
+    _say("rejected", **options)
+
+
+def _say(
+    verdict: Verdict,
+    *,
+    settings: Settings,
+    ids: tuple[str, ...],
+    all_of: int | None,
+    cluster: str | None,
+    why: str,
+    who: str | None,
+    wait: bool,
+) -> None:
+    if not ids and all_of is None:
+        raise click.UsageError("say which: ID (once or more) or --all-of ROUND")
+    if not why.strip():
+        raise click.BadParameter("say why: it is shown in the round's summary", param_hint="--why")
+    asker = Asker(who=who or getpass.getuser(), why=why.strip())
+    found = proposals.open_proposals(proposals.newest_rounds(settings, cluster=cluster))
+    chosen = proposals.choose(found, ids, all_of=all_of)
+    answered = proposals.answer(
+        settings, chosen, verdict, asker=asker, now_ms=round(time.time() * 1000), nonce=uuid4().hex[:8]
+    )
+    for each in answered:
+        click.echo(f"{verdict}: {proposal_text(each.open)}")
+    if not wait:
+        return
+    refused = []
+    for said, event, row in proposals.wait_for_outcomes(settings, answered):
+        action = "" if row.action_id is None else f", action {row.action_id}"
+        detail = "" if row.detail == row.outcome else f" ({row.detail})"
+        click.echo(f"{said.open.row.id[:12]}: {row.outcome}{detail} in round {event.data.round}{action}")
+        if row.outcome not in {"acted", "rejected"}:
+            refused.append(said.open.row.id[:12])
+    if refused:
+        raise NotAcknowledged(f"{', '.join(refused)} did not go out; the policy may propose it anew")
+
+
+def proposal_text(found: Open) -> str:
+    """A proposal in one line."""
+    row = found.row
+    way = (
+        f" {row.source} -> {row.destination or 'where placement chooses'}"
+        if row.kind == "unload"
+        else f" at {row.source}"
+    )
+    return f"{row.id} {found.cluster} round {row.round}: {row.kind} {row.bundle}{way}, until {row.expires_at}"

@@ -1,0 +1,175 @@
+"""Open proposals as the newest summaries have them, what a person says of them, and what became of that."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+
+from state.outputs import ApprovalRow, ProposalRow, rfc3339
+from streaming.contract.encode import encode_event
+from streaming.contract.messages import ApprovalData, ApprovalMessage, type_of
+from streaming.operators.action_events import UnreadableEvent
+from streaming.operators.overlay import Asker
+from streaming.operators.round_events import Newest, Round, read_round
+from streaming.ports.reading import TopicRecord
+from streaming.process.deadline import Deadline
+from streaming.process.exits import NotAcknowledged, WrongUse
+from streaming.settings import Settings
+from streaming.systems.append import append_to_input
+from streaming.systems.reading import output_reader
+
+__all__ = ["Answered", "Open", "answer", "choose", "newest_rounds", "open_proposals", "wait_for_outcomes"]
+
+Verdict = Literal["approved", "rejected"]
+
+_LOOK_BACK_S = (900, 86_400)
+"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
+_ID_MIN = 6
+"""Characters of an id that are asked for at least."""
+_PATIENCE_S = 30.0
+_PATIENCE_ROUNDS = 3
+"""After which the round that counts an answer should have closed."""
+_LOOK_S = 1.0
+_SKEW_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """An open proposal with its cluster, and how long the cluster's rounds are."""
+
+    cluster: str
+    row: ProposalRow
+    length_s: float
+
+
+def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
+    """The newest round of each cluster, or of one. Raises ``exits.Refused``."""
+    newest = Newest()
+    for look_back_s in _LOOK_BACK_S:
+        begin = round((time.time() - look_back_s) * 1000)
+        with output_reader(settings, settings.topics.audit, begin=begin) as reader:
+            newest.take(reader.to_end())
+        if newest.clusters and (cluster is None or cluster in newest.clusters):
+            break
+    found = [read_round(record.value or b"") for record in newest.records()]
+    return [event for event in found if cluster is None or event.cluster == cluster]
+
+
+def open_proposals(rounds: Iterable[Round]) -> list[Open]:
+    """Of each cluster, the oldest first."""
+    found = []
+    for event in rounds:
+        data = event.data
+        start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
+        rows = [] if data.approval is None else data.approval.open
+        found += [Open(cluster=event.cluster, row=row, length_s=end_s - start_s) for row in rows]
+    return found
+
+
+def choose(found: Sequence[Open], ids: Sequence[str], *, all_of: int | None) -> list[Open]:
+    """The proposals that are named, by the beginnings of their ids or by their round. Raises ``WrongUse``."""
+    chosen = [each for each in found if all_of is not None and each.row.round == all_of]
+    if all_of is not None and not chosen:
+        raise WrongUse(f"no open proposal is of round {all_of}: {_known(found)}")
+    for beginning in ids:
+        if len(beginning) < _ID_MIN:
+            raise WrongUse(
+                f"{beginning!r}: give at least the first {_ID_MIN} characters of the proposal's id"
+            )
+        named = [each for each in found if each.row.id.startswith(beginning)]
+        if len(named) != 1:
+            what = "is no open proposal" if not named else "is the beginning of several ids"
+            raise WrongUse(f"{beginning} {what}: {_known(found)}")
+        chosen += [each for each in named if each not in chosen]
+    return chosen
+
+
+def _known(found: Sequence[Open]) -> str:
+    if not found:
+        return "none is open; `trimtab status` says why nothing is proposed"
+    return "open are " + ", ".join(f"{each.row.id[:12]} (round {each.row.round})" for each in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What was written about a proposal."""
+
+    id: str
+    open: Open
+
+
+def answer(
+    settings: Settings,
+    chosen: Sequence[Open],
+    verdict: Verdict,
+    *,
+    asker: Asker,
+    now_ms: int,
+    nonce: str,
+) -> list[Answered]:
+    """Write to the input topic, whose order says which round counts it; returns when the brokers have it.
+
+    Raises ``exits.Refused``.
+    """
+    found = [
+        Answered(id=f"approval/{rfc3339(now_ms)}/{nonce}/{number}", open=each)
+        for number, each in enumerate(chosen)
+    ]
+    records = [(each.open.cluster, encode(each, verdict, asker=asker, now_ms=now_ms)) for each in found]
+    append_to_input(settings, settings.topics.input, records)
+    return found
+
+
+def encode(answered: Answered, verdict: Verdict, *, asker: Asker, now_ms: int) -> bytes:
+    """The event."""
+    return encode_event(
+        type_=type_of(ApprovalMessage),
+        id_=answered.id,
+        source=f"/operator/{quote(asker.who, safe='')}",
+        subject=answered.open.row.id,
+        time_ms=now_ms,
+        cluster=answered.open.cluster,
+        data=msgspec.json.encode(ApprovalData(verdict=verdict, who=asker.who, why=asker.why)),
+    )
+
+
+def wait_for_outcomes(
+    settings: Settings, answered: Sequence[Answered]
+) -> list[tuple[Answered, Round, ApprovalRow]]:
+    """What the summaries say became of each, in their order. Raises ``NotAcknowledged`` naming those without a word."""
+    begin_ms = round((time.time() - _SKEW_S) * 1000)
+    longest_s = max(each.open.length_s for each in answered)
+    deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)
+    found: Mapping[str, tuple[Round, ApprovalRow]] = {}
+    while len(found) < len(answered) and not deadline.is_over:
+        time.sleep(min(_LOOK_S, deadline.left_s))
+        with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
+            found = outcomes(reader.to_end(), answered)
+    missing = [each.open.row.id[:12] for each in answered if each.id not in found]
+    if missing:
+        raise NotAcknowledged(
+            f"written, but no round has counted it yet: {', '.join(missing)}. No controller runs, or no report of the cluster "
+            "comes: see `trimtab status`. The answer stays, and counts with the next round"
+        )
+    return [(each, *found[each.id]) for each in answered]
+
+
+def outcomes(
+    records: Iterable[TopicRecord], answered: Sequence[Answered]
+) -> dict[str, tuple[Round, ApprovalRow]]:
+    """By the event's id, the summary that counted it and its row there."""
+    wanted = {each.id for each in answered}
+    found: dict[str, tuple[Round, ApprovalRow]] = {}
+    for record in records:
+        try:
+            event = read_round(record.value or b"")
+        except UnreadableEvent:
+            continue
+        for row in [] if event.data.approval is None else event.data.approval.answers:
+            if row.id in wanted:
+                found.setdefault(row.id, (event, row))
+    return found

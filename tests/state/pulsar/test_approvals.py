@@ -1,0 +1,258 @@
+"""Approval: what is proposed spends nothing, what persons say counts by its place in the log, and a replay of it is exact."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from state.approval_settings import StandingApproval
+from state.controller import Controller
+from state.engine.closing import Identity
+from state.engine.limits import MAX_APPROVALS_COUNT
+from state.engine.store import DictStore
+from state.events import Approval, Event
+from state.outputs import Output
+from state.quiet_hours import NO_ZONES
+from tests.state.pulsar.test_upkeep import FIRING
+from tests.state.traces import (
+    BUNDLES,
+    CLUSTER,
+    Run,
+    load,
+    overlay,
+    random_trace,
+    run,
+    seeds,
+    settings_of,
+    sweep,
+)
+
+REQUIRED = Identity(mode="act", approval="required", proposal_ttl_s=30.0)
+SETTINGS = settings_of(
+    **FIRING,
+    rounds={"warmup_rounds": 0, "quorum_ratio": 0.0},
+    guards={"bundle_cooldown_s": 0},
+    split={"enabled": True, "max_messages_per_s": 40, "hit_count": 1, "without_topic_stats": "range"},
+)
+
+
+def word(
+    proposal_id: str, verdict: Any = "approved", *, time_s: float = 0.0, id_: str = "w", **where: Any
+) -> Approval:
+    return Approval(
+        id=id_,
+        time_ms=round(time_s * 1000),
+        proposal_id=proposal_id,
+        verdict=verdict,
+        who="ann",
+        why="a test",
+        **where,
+    )
+
+
+def answered(trace: list[Event], random: Random) -> list[Event]:
+    """The trace with an answer behind some of the events that made a proposal, at any time; two laptops may disagree."""
+    controller = Controller(CLUSTER, DictStore(), identity=REQUIRED, settings=SETTINGS)
+    found: list[Event] = []
+    for event in trace:
+        found.append(event)
+        for output in controller.step(event).outputs:
+            if output.kind == "action" and output.dry_run and random.random() < 0.8:
+                answer = word(
+                    output.id,
+                    random.choice(["approved", "approved", "approved", "rejected"]),
+                    time_s=random.choice([0.0, 50.0, 1e6]),
+                    id_=f"w{len(found)}",
+                )
+                found.append(answer)
+                controller.step(answer)
+    return found
+
+
+def cut(trace: list[Event], random: Random) -> list[list[Event]]:
+    """The same events in their order, in batches."""
+    batches: list[list[Event]] = [[]]
+    for event in trace:
+        if random.random() < 0.3:
+            batches.append([])
+        batches[-1].append(event)
+    return batches
+
+
+def shown(outputs: list[Output]) -> list[tuple[str, bytes, bool]]:
+    return [(each.id, each.data, each.dry_run) for each in outputs]
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_batches_and_restarts_change_nothing_of_what_was_proposed_and_approved(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    trace = answered(random_trace(random), random)
+    whole = run([trace], SETTINGS, identity=REQUIRED)
+    assert shown(run(cut(trace, random), SETTINGS, identity=REQUIRED).outputs) == shown(whole.outputs)
+
+
+@settings(deadline=None)
+@given(seed=seeds)
+def test_an_action_goes_out_only_for_a_proposal_that_was_approved_once_and_is_named_where_it_goes_out(
+    seed: int,
+) -> None:
+    random = Random(seed)  # noqa: S311
+    trace = answered(random_trace(random), random)
+    found = run([trace], SETTINGS, identity=REQUIRED)
+    proposals = {
+        each.id for each in found.outputs if each.kind == "action" and b'"proposal":true' in each.data
+    }
+    done: list[str] = []
+    for action in found.actions:
+        if action["policy"] == "drain" or action["dry_run"]:
+            continue
+        done.append(action["proposal_id"])
+        (row,) = [
+            row
+            for summary in found.summaries
+            for row in summary.get("approval", {"answers": []})["answers"]
+            if summary["round"] == action["round"]
+            and row["proposal_id"] == action["proposal_id"]
+            and row["outcome"] == "acted"
+        ]
+        assert row["verdict"] == "approved"
+    assert len(set(done)) == len(done)
+    assert set(done) <= proposals
+
+
+def test_the_traces_of_these_tests_have_every_kind_of_answer() -> None:
+    """Properties over traces in which nothing is approved would prove nothing."""
+    seen: set[str] = set()
+    for seed in range(150):
+        random = Random(seed)  # noqa: S311
+        found = run([answered(random_trace(random), random)], SETTINGS, identity=REQUIRED)
+        for summary in found.summaries:
+            approval = summary.get("approval", {"answers": [], "expired": []})
+            seen |= {row["outcome"] for row in approval["answers"]} | (
+                {"lapsed"} if approval["expired"] else set()
+            )
+            seen |= {"proposed"} & {*summary["candidates"]["outcomes"], *summary["splits"]["outcomes"]}
+    assert seen >= {"acted", "rejected", "owner-changed", "no-longer-helps", "lapsed", "proposed"}
+
+
+def leaning(at_s: float, *, busy: float = 80.0) -> list[Event]:
+    bundles = {BUNDLES[0]: 30.0, BUNDLES[1]: 30.0, BUNDLES[2]: 20.0}
+    return [load("b1", at_s, cpu=busy, bundles=bundles), load("b2", at_s, cpu=20, bundles={BUNDLES[3]: 20.0})]
+
+
+PLAIN = settings_of(**FIRING, rounds={"warmup_rounds": 0})
+
+
+def proposals_of(found: Run) -> list[dict[str, Any]]:
+    return [each for each in found.actions if each.get("proposal")]
+
+
+def ids_of(found: Run) -> list[str]:
+    return [each.id for each in found.outputs if each.kind == "action"]
+
+
+def test_a_proposal_is_no_action_spends_no_budget_and_rests_nothing() -> None:
+    events = [*leaning(5), *leaning(15), sweep(26)]
+    guards = {"guards": {"max_unloads_per_hour_count": 1}}
+    found = run([events], settings_of(**FIRING, rounds={"warmup_rounds": 0}, **guards), identity=REQUIRED)
+    (proposal,) = proposals_of(found)
+    assert (proposal["dry_run"], found.summaries[0]["actions_count"]) == (True, 0)
+    assert found.summaries[1]["candidates"]["outcomes"]["proposed"] == 1
+    answer = word(ids_of(found)[0])
+    acted = run(
+        [[*events, answer, *leaning(25), sweep(36)]],
+        settings_of(**FIRING, rounds={"warmup_rounds": 0}, **guards),
+        identity=REQUIRED,
+    )
+    assert [each["bundle"] for each in acted.actions if not each["dry_run"]] == [proposal["bundle"]]
+
+
+def test_an_answer_moves_no_clock_is_never_late_or_ahead_of_its_log_and_a_repeat_counts_once() -> None:
+    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
+    said = [word(ids_of(found)[0], time_s=time_s, id_="w", appended_ms=16_000) for time_s in (1e9, 1e9)]
+    after = run(
+        [[*leaning(5), sweep(16), *said, *leaning(15), sweep(26)]], PLAIN, identity=REQUIRED, is_closed=False
+    )
+    assert after.rejections == []
+    assert [
+        (kind.__name__, result, count) for (kind, result), count in after.results.items() if kind is Approval
+    ] == [
+        ("Approval", "used", 1),
+        ("Approval", "superseded", 1),
+    ]
+    (row,) = after.summaries[1]["approval"]["answers"]
+    assert (row["outcome"], row["action_id"]) == ("acted", ids_of(after)[1])
+
+
+def test_in_dry_run_nothing_is_proposed() -> None:
+    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=Identity(mode="dry-run", approval="required"))
+    assert proposals_of(found) == []
+    assert "approval" not in found.summaries[0]
+
+
+def test_while_a_cluster_is_paused_nothing_is_proposed_and_what_is_approved_does_not_go_out() -> None:
+    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
+    paused = [
+        overlay(10, paused=True),
+        *leaning(5),
+        sweep(16),
+        word(ids_of(found)[0]),
+        *leaning(25),
+        sweep(36),
+    ]
+    last = run([paused], PLAIN, identity=REQUIRED, is_closed=False).summaries[-1]
+    assert [row["outcome"] for row in last["approval"]["answers"]] == ["paused"]
+    assert last["candidates"]["outcomes"]["paused"] > 0
+
+
+def test_an_answer_for_a_cluster_that_nobody_knows_or_of_another_partition_is_refused() -> None:
+    assert [each.reason for each in run([[word("p")]], PLAIN).rejections] == ["unknown-cluster"]
+    events = [load("b1", 5, partition=3), word("p", partition=2)]
+    assert [each.reason for each in run([events], PLAIN).rejections] == ["wrong-partition"]
+
+
+def test_more_answers_than_anybody_gives_are_refused() -> None:
+    said = [word("p", id_=f"w{number}") for number in range(MAX_APPROVALS_COUNT + 1)]
+    found = run([[load("b1", 5), *said]], PLAIN, is_closed=False)
+    assert [each.reason for each in found.rejections] == ["too-many-approvals"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "approved"),
+    [
+        (StandingApproval(), True),
+        (StandingApproval(kinds=("splits",)), False),
+        (StandingApproval(namespaces=("t/a",)), True),
+        (StandingApproval(namespaces=("s/*", "t/?")), True),
+        (StandingApproval(namespaces=("t",)), False),
+        (StandingApproval(max_messages_per_s=10), True),
+        (StandingApproval(max_messages_per_s=9.9), False),
+        (StandingApproval(max_bytes_per_s=100, max_messages_per_s=10), True),
+        (StandingApproval(max_bytes_per_s=99), False),
+        (StandingApproval(hours=("00:00-01:00", "Thu 01:00-02:00")), True),
+        (StandingApproval(hours=("01:00-02:00",)), False),
+    ],
+)
+def test_a_standing_approval_covers_what_keeps_within_all_of_its_limits(
+    rule: StandingApproval, *, approved: bool
+) -> None:
+    found = rule.approves(
+        "unloads", "t/a", messages_per_s=10, bytes_per_s=100, end_ms=600_000, zones=NO_ZONES
+    )
+    assert found is approved
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("kinds", ("throttles",), "kinds has 'throttles'; expected unloads or splits"),
+        ("hours", ("8-9",), "hours has '8-9'; expected a span of the day"),
+        ("hours", ("08:00-09:00 splits",), "what it approves is said by kinds"),
+        ("max_bytes_per_s", -1.0, "it must be 0 or more"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(field: str, value: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        StandingApproval(**{field: value})
