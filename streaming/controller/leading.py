@@ -117,6 +117,7 @@ class Leading:
         )
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
+        self.readiness.lead()
         self.metrics.show_leader(controller.name, leads=True)
         with refused(settings):
             if skip_lost:

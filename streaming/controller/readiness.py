@@ -36,9 +36,12 @@ class Readiness:
         self._query, self._batches = None, None
         self._standby = Check(name="standby", ok=not problem, detail=problem or text)
 
+    def lead(self) -> None:
+        """From here on the query decides: it is about to be started."""
+        self._standby = None
+
     def runs(self, query: Query, batches: BatchPublisher) -> None:
         """A query has been started."""
-        self._standby = None
         self._query, self._batches = query, batches
 
     def note_end(self) -> None:

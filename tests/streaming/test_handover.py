@@ -1,0 +1,63 @@
+"""Whom `trimtab handover` asks, and what it says where there is nobody to ask."""
+
+import time
+
+import pytest
+
+from streaming.cli.handover import _leader, _standby
+from streaming.contract.beat import Beat, Role, encode
+from streaming.ports.reading import TopicRecord
+from streaming.process.exits import NotFound, Refused, WrongUse
+
+
+def beat(instance: str, role: Role = "standby", *, problem: str = "", age_s: float = 0.0) -> TopicRecord:
+    said = Beat(
+        name="main",
+        instance=instance,
+        epoch=7 if role == "leader" else 0,
+        batch=None,
+        at="then",
+        version="1",
+        role=role,
+        session_s=10.0,
+        problem=problem,
+    )
+    at_ms = round((time.time() - age_s) * 1000)
+    return TopicRecord(key=b"main", value=encode(said), timestamp=at_ms, partition=0, offset=0, headers=[])
+
+
+def test_the_only_standby_that_could_lead_is_asked_or_the_one_that_is_named() -> None:
+    heard = [beat("a:1", "leader"), beat("b:1"), beat("c:1", problem="no checkpoint")]
+    assert _standby(heard, "main", None).instance == "b:1"
+    assert _standby([*heard, beat("d:1")], "main", "d:1").instance == "d:1"
+
+
+def test_of_several_that_could_lead_one_has_to_be_named() -> None:
+    with pytest.raises(WrongUse, match=r"b:1 \(version 1\), d:1 \(version 1\); say which with --to"):
+        _standby([beat("b:1"), beat("d:1")], "main", None)
+
+
+def test_a_standby_that_could_not_lead_is_refused_with_its_reason() -> None:
+    with pytest.raises(Refused, match="c:1: no checkpoint"):
+        _standby([beat("c:1", problem="no checkpoint")], "main", None)
+
+
+@pytest.mark.parametrize(
+    ("heard", "instance", "message"),
+    [
+        ([], None, "nobody stands by for the controller main: start one with `trimtab run --standby`"),
+        ([beat("b:1")], "x:1", "no x:1 stands by for the controller main; those who do: b:1"),
+        ([beat("b:1", age_s=21)], None, "nobody stands by"),
+    ],
+)
+def test_where_nobody_stands_by_it_says_what_to_do(
+    heard: list[TopicRecord], instance: str | None, message: str
+) -> None:
+    with pytest.raises(NotFound, match=message):
+        _standby(heard, "main", instance)
+
+
+@pytest.mark.parametrize("heard", [[], [beat("a:1", "leader", age_s=21)]])
+def test_without_a_leader_a_standby_leads_by_itself(heard: list[TopicRecord]) -> None:
+    with pytest.raises(NotFound, match="a standby leads by itself"):
+        _leader(heard, "main")
