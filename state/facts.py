@@ -38,6 +38,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Brokers that refuse to split a bundle at given positions."""
     own_topics: dict[str, tuple[float, float]] = {}
     """Messages/s and bytes/s, in + out, of this program's own topics by the bundle they are in."""
+    failure_domains: dict[str, list[str]] = {}
+    """Brokers of each failure domain."""
 
 
 class FactsRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -1,15 +1,15 @@
 """Anti-affinity groups: namespaces that Pulsar spreads over brokers, so that one broker's death does not hit all.
 
-An unload whose destination is ours must not gather them: it is held where the destination owns bundles of more other
-namespaces of the group than the source does. Where Pulsar chooses the destination it spreads them itself. Failure
-domains, by which Pulsar groups brokers for the same end, are not known here.
+An unload whose destination is ours must not gather them: it is held where the brokers of the destination's failure domain own
+bundles of more other namespaces of the group than those of the source's, and, where the domains are equal, where the destination
+itself does. Brokers of no domain make one of their own, as in Pulsar. Where Pulsar chooses the destination it spreads them itself.
 
-Source: Pulsar ``LoadManagerShared.shouldAntiAffinityNamespaceUnload``, which looks whether any broker is better; ours
-looks at the one that was chosen.
+Source: Pulsar ``LoadManagerShared.filterAntiAffinityGroupOwnedBrokers``, which looks for the best domain and then for the best broker;
+ours looks at the broker that was chosen. Pulsar obeys domains only with ``failureDomainsEnabled``; ours wherever they are declared.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,13 +30,18 @@ class AntiAffinity:
     """Group of each namespace that is in one."""
     owned: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     """Namespaces of a group of which a broker row owns a bundle."""
+    domains: dict[str, str] = field(default_factory=dict)
+    """Failure domain of each broker that is in one."""
 
     @staticmethod
     def of(facts: Facts | None, table: Eligible, fleet: Fleet) -> "AntiAffinity":
         """The state before the round's first unload."""
         if facts is None or not facts.anti_affinity:
             return AntiAffinity()
-        found = AntiAffinity({name: group for group, names in facts.anti_affinity.items() for name in names})
+        found = AntiAffinity(
+            group_of={name: group for group, names in facts.anti_affinity.items() for name in names},
+            domains={broker: name for name, brokers in facts.failure_domains.items() for broker in brokers},
+        )
         bundles = table.view.bundles
         owner = np.repeat(np.arange(len(table.view.brokers)), np.diff(bundles.starts))
         rows = np.unique(np.column_stack([owner, fleet.namespace[table.fleet_rows]]), axis=0)
@@ -71,13 +76,40 @@ class AntiAffinity:
     def _hold(
         self, table: Eligible, namespace: str, group: str, source: str, here: int, destination: int
     ) -> Hold | None:
-        there = len(self.owned[group, destination] - {namespace})
+        """``here`` counts the other namespaces of the group at ``source``."""
+        brokers = table.view.brokers.names
+        there, target = len(self.owned[group, destination] - {namespace}), brokers[destination]
+        if self._domain_of(source) != self._domain_of(target):
+            apart = [len(self.owned[group, row] - {namespace}) for row in range(len(brokers))]
+            there_all = self._sum(brokers, apart, like=target)
+            here_all = self._sum(brokers, apart, like=source) + (0 if source in brokers else here)
+            if there_all < here_all:
+                return None
+            if there_all > here_all:
+                return Hold(
+                    "anti-affinity",
+                    f"brokers of {self._domain_name(target)} own bundles of {there_all} other namespaces of anti-affinity group "
+                    f"{group}, those of {self._domain_name(source)} of {here_all}",
+                )
         if there <= here:
             return None
         return Hold(
             "anti-affinity",
-            f"{table.view.brokers.names[destination]} owns bundles of {there} other namespaces of anti-affinity group {group}, "
-            f"{source} of {here}",
+            f"{target} owns bundles of {there} other namespaces of anti-affinity group {group}, {source} of {here}",
+        )
+
+    def _domain_of(self, broker: str) -> str:
+        """Empty for a broker in none."""
+        return self.domains.get(broker, "")
+
+    def _domain_name(self, broker: str) -> str:
+        return f"failure domain {self.domains[broker]}" if broker in self.domains else "no failure domain"
+
+    def _sum(self, brokers: Sequence[str], counts: Sequence[int], *, like: str) -> int:
+        """Of the brokers in the domain of ``like``."""
+        domain = self._domain_of(like)
+        return sum(
+            count for broker, count in zip(brokers, counts, strict=True) if self._domain_of(broker) == domain
         )
 
     def move(self, table: Eligible, *, row: int, destination: int) -> None:

@@ -33,6 +33,7 @@ def read_facts(
             for name, policy in sorted(admin.isolation_policies(pulsar_cluster).items())
         },
         anti_affinity_groups={group: sorted(groups[group]) for group in sorted(groups)},
+        failure_domains=admin.failure_domains(pulsar_cluster),
         own_topics=read_own_topics(admin, pool, own),
     )
 

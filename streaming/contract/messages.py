@@ -214,6 +214,8 @@ class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
     """By name; empty where there are none."""
     anti_affinity_groups: dict[str, list[str]]
     """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
+    failure_domains: dict[str, list[str]] = {}
+    """Brokers of each failure domain, ascending; empty where there are none."""
     own_topics: dict[str, dict[str, Traffic]] = {}
     """Traffic of trimtab's own topics, by bundle and topic; empty where they are not on this cluster."""
 

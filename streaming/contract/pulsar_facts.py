@@ -22,6 +22,7 @@ def facts_of(found: PulsarClusterData) -> Facts:
     check_lengths("isolation policy", found.isolation_policies)
     check_lengths("anti-affinity group", found.anti_affinity_groups)
     check_lengths("bundle", found.own_topics)
+    check_lengths("failure domain", found.failure_domains)
     for name, policy in found.isolation_policies.items():
         for pattern in (*policy.namespaces, *policy.primary):
             _check_pattern(name, pattern)
@@ -44,6 +45,7 @@ def facts_of(found: PulsarClusterData) -> Facts:
             for name, broker in brokers
             if broker.split_algorithms is not None and SPLIT_ALGORITHM not in broker.split_algorithms
         ],
+        failure_domains={name: sorted(found.failure_domains[name]) for name in sorted(found.failure_domains)},
         own_topics={bundle: _sums(bundle, found.own_topics[bundle]) for bundle in sorted(found.own_topics)},
     )
 

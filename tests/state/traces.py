@@ -156,6 +156,7 @@ def facts(
     anti_affinity: Mapping[str, list[str]] | None = None,
     restricted: Sequence[str] = (),
     own_topics: Mapping[str, tuple[float, float]] | None = None,
+    failure_domains: Mapping[str, list[str]] | None = None,
     id_: str = "facts",
 ) -> ClusterFacts:
     """What a cluster is besides its load."""
@@ -170,6 +171,7 @@ def facts(
             dict(anti_affinity or {}),
             list(restricted),
             dict(own_topics or {}),
+            dict(failure_domains or {}),
         ),
     )
 

@@ -47,7 +47,8 @@ def without_brokers(asked: Asked) -> Answer:
     """A web service that knows a cluster and no broker of it."""
     if asked.path.endswith("/configuration/runtime"):
         return 200, {}, json.dumps({"clusterName": "c", "loadManagerClassName": MODULAR}).encode()
-    return 200, {}, b"{}" if "namespaceIsolationPolicies" in asked.path else b"[]"
+    is_table = asked.path.endswith(("/namespaceIsolationPolicies", "/failureDomains"))
+    return 200, {}, b"{}" if is_table else b"[]"
 
 
 @pytest.fixture

@@ -68,6 +68,7 @@ def pulsar_header() -> Header:
         {"g": ["t/n", "t/ü"]},
         ["b2"],
         {"t/n/0x0_0x1": (1.5, 2.0)},
+        {"rack-ü": ["b1", "b2"]},
     )
     spell = Spell(3, 9, "ann", "disk")
     upkeep = Upkeep({"b1": spell}, {"t/n": spell}, {"b2": spell})
