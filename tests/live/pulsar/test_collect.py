@@ -70,6 +70,7 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
         },
     }
     lab.post(f"clusters/{pulsar.cluster}/namespaceIsolationPolicies/p1", policy)
+    lab.post(f"clusters/{pulsar.cluster}/failureDomains/rack-1", {"brokers": pulsar.broker_ids[:2]})
     try:
         until(
             lambda: all(lab.admin.configuration(each).splits for each in pulsar.broker_ids),
@@ -81,6 +82,7 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
         collecting.close()
     finally:
         lab.delete(f"clusters/{pulsar.cluster}/namespaceIsolationPolicies/p1")
+        lab.delete(f"clusters/{pulsar.cluster}/failureDomains/rack-1")
         lab.delete("brokers/configuration/loadBalancerAutoBundleSplitEnabled")
     facts = heard.of(PulsarClusterMessage)["cluster"]
     groups = facts.pop("anti_affinity_groups")
@@ -98,6 +100,7 @@ def test_it_says_who_else_balances_and_what_must_stay_where(pulsar: LocalPulsar)
     }
     assert facts == {
         "pulsar_cluster": pulsar.cluster,
+        "failure_domains": {"rack-1": sorted(pulsar.broker_ids[:2])},
         "brokers": dict.fromkeys(sorted(pulsar.broker_ids), broker),
         "isolation_policies": {
             "p1": {"namespaces": policy["namespaces"], "primary": policy["primary"], "secondary": []}

@@ -68,6 +68,8 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     moved, cut, *_ = lab.bundles()
     owner, cutter = lab.assigned(moved), lab.assigned(cut)
     destination, topic = other_than(lab, owner), lab.topic_in(moved)
+    rack = extensible.broker_ids[:2]
+    lab.post(f"clusters/{extensible.cluster}/failureDomains/rack-1", {"brokers": rack})
     collecting = collecting_from(lab, heard, topic_stats="all")
 
     def published_at(broker: str) -> bool:
@@ -105,10 +107,10 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     loads = [each for each in events if isinstance(each, BrokerLoad)]
     assert {each.broker for each in loads} == set(extensible.broker_ids)
     assert all(each.report.published is not None for each in loads)
-    managers = {
-        each["load_manager"] for each in heard.of(PulsarClusterMessage)["cluster"]["brokers"].values()
-    }
+    facts: Any = heard.of(PulsarClusterMessage)["cluster"]
+    managers = {each["load_manager"] for each in facts["brokers"].values()}
     assert managers == {"ExtensibleLoadManagerImpl"}
+    assert facts["failure_domains"] == {"rack-1": sorted(rack)}
     assert (results[unload]["outcome"], results[unload]["broker"]) == ("succeeded", destination)
     assert results[split]["outcome"] == "succeeded", results[split]
     assert {middle, middle + 2**20} <= set(lab.admin.boundaries(lab.namespace)), "one cut after the other"
