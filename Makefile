@@ -25,8 +25,8 @@ help: ## Show this list
 demo: $(JARS) ## A real Kafka, a small fleet and trimtab balancing it, live in the terminal (Ctrl-C ends it); STANDBY=1: two, and one is killed
 	@$(PYTHON) -m deploy.local.demo $(if $(STANDBY),--standby)
 
-demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it)
-	@$(PYTHON) -m deploy.local.demo_pulsar
+demo-pulsar: $(JARS) $(PULSAR_JARS) ## A real, small Pulsar cluster with traffic, and trimtab collecting, deciding and acting (Ctrl-C ends it); EXTENSIBLE=1: with the extensible load manager
+	@$(PYTHON) -m deploy.local.demo_pulsar $(if $(EXTENSIBLE),--extensible)
 
 watch: $(PACKAGES) ## A Prometheus, and a Grafana where one is installed, looking at a running demo (or: deploy/compose.yaml)
 	@$(PYTHON) -m deploy.local.watch

@@ -64,6 +64,8 @@ class Asked:
     """Of the metrics page; None is any."""
     standby: bool = False
     """Whether a second controller stands by, and the first one is killed."""
+    extensible: bool = False
+    """Whether Pulsar runs its extensible load manager."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,8 @@ class Demo(Generic[StageT]):
     """Starts everything in a directory, and stops it."""
     has_standby: bool = False
     """Whether it can run two controllers."""
+    has_extensible: bool = False
+    """Whether it can run Pulsar's extensible load manager."""
     play: Callable[[StageT, View, Limits], None]
     errors: tuple[type[Exception], ...]
     """What may go wrong; each says what to do."""
@@ -94,7 +98,7 @@ class Demo(Generic[StageT]):
         seconds = args.seconds if args.seconds is not None or on_terminal else self.plain_seconds
         try:
             limits = Limits(seconds=seconds, until_balanced=not on_terminal)
-            asked = Asked(metrics_port=args.metrics_port, standby=args.standby)
+            asked = Asked(metrics_port=args.metrics_port, standby=args.standby, extensible=args.extensible)
             story = self._run(view, limits, args.picture, asked)
         except self.errors as error:
             print(f"the demo failed: {error}", file=sys.stderr)
@@ -141,5 +145,11 @@ class Demo(Generic[StageT]):
             )
         else:
             parser.set_defaults(standby=False)
+        if self.has_extensible:
+            parser.add_argument(
+                "--extensible", action="store_true", help="run Pulsar's extensible load manager (PIP-192)"
+            )
+        else:
+            parser.set_defaults(extensible=False)
         parser.add_argument("--picture", type=Path, metavar="FILE.svg", help="write the last screen as SVG")
         return parser.parse_args()

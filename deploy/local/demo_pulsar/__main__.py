@@ -19,6 +19,7 @@ from deploy.local.demo_pulsar.hearing import Hearing, Loads
 from deploy.local.demo_pulsar.traffic import Shop
 from deploy.local.kafka import LocalKafka, LocalKafkaError
 from deploy.local.pulsar import LocalPulsar, LocalPulsarError
+from deploy.local.pulsar_settings import LoadManager
 from policies.shedding import fleet_planner
 from streaming.pulsar.admin import AdminError
 from streaming.settings import Settings, load
@@ -57,8 +58,11 @@ class Stage:
 def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
     """Start Pulsar with its traffic, Kafka, the application, collector and executor; stop them in the reverse order."""
     with ExitStack() as stack:
-        pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT)
-        with view.doing(f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers"):
+        manager: LoadManager = "extensible" if asked.extensible else "modular"
+        pulsar = LocalPulsar(directory / "pulsar", brokers=BROKERS_COUNT, load_manager=manager)
+        with view.doing(
+            f"starting Pulsar: ZooKeeper, a bookie and {BROKERS_COUNT} brokers with the {manager} load manager"
+        ):
             stack.enter_context(pulsar)
         kafka = LocalKafka(directory / "kafka")
         with view.doing("starting Kafka"):
@@ -156,6 +160,7 @@ def main() -> int:
         module="deploy.local.demo_pulsar",
         description="A small Pulsar cluster, unbalanced, and trimtab balancing it.",
         plain_seconds=PLAIN_SECONDS,
+        has_extensible=True,
         staged=_set_stage,
         play=_play,
         interruptions=(KeyboardInterrupt, pulsar_client.Interrupted),

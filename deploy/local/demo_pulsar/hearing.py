@@ -17,6 +17,8 @@ from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelop
 from streaming.contract.messages import (
     ActionResultData,
     ActionResultMessage,
+    BrokerLoadData,
+    BrokerLoadMessage,
     LoadReportMessage,
     TickData,
     TickMessage,
@@ -34,6 +36,7 @@ _Topics = dict[str, dict[str, Traffic]]
 
 
 _report = msgspec.json.Decoder(BrokerReport)
+_published = msgspec.json.Decoder(BrokerLoadData)
 _topics = msgspec.json.Decoder(_Topics)
 
 
@@ -49,6 +52,20 @@ class Loads:
     def report(self, broker: str, data: bytes | msgspec.Raw) -> None:
         """A broker's load."""
         self._reports[broker] = _report.decode(data)
+
+    def published(self, broker: str, data: bytes | msgspec.Raw) -> None:
+        """What a broker with the extensible load manager published."""
+        load = _published.decode(data)
+        owned = load.bundles or []
+        self._reports[broker] = BrokerReport(
+            webServiceUrl=f"http://{broker}",
+            pulsarServiceUrl="",
+            lastUpdate=load.updatedAt,
+            numBundles=len(owned),
+            msgRateIn=load.msgRateIn,
+            msgRateOut=load.msgRateOut,
+            bundles=owned,
+        )
 
     def topics(self, broker: str, data: bytes | msgspec.Raw) -> None:
         """Traffic by bundle and topic."""
@@ -124,6 +141,8 @@ class Hearing(Closing):
     def _hear_collector(self, envelope: ReadEnvelope[msgspec.Raw]) -> Sweep | None:
         if envelope.type == type_of(LoadReportMessage):
             self._loads.report(envelope.subject, envelope.data)
+        elif envelope.type == type_of(BrokerLoadMessage):
+            self._loads.published(envelope.subject, envelope.data)
         elif envelope.type == type_of(TopicStatsMessage):
             self._loads.topics(envelope.subject, envelope.data)
         elif envelope.type == type_of(TickMessage):

@@ -57,14 +57,33 @@ def test_the_traffic_is_too_much_for_one_broker_to_be_calm_and_a_bundle_of_it_to
     assert len(hot) == 1
 
 
+def test_what_a_broker_of_the_extensible_load_manager_publishes_is_shown_alike() -> None:
+    loads = Loads(capacity_messages_per_s=400.0)
+    data = {
+        "weightedMaxEMA": 0.1,
+        "msgThroughputEMA": 5.0,
+        "updatedAt": 1,
+        "msgRateIn": 60.0,
+        "msgRateOut": 40.0,
+        "bundles": ["t/n/0x0_0x1", "pulsar/lab/b1:8080/0x00000000_0xffffffff"],
+    }
+    loads.published("b1", msgspec.json.encode(data))
+    sweep = loads.tick(TickData(asked=["b1"]), 5)
+    assert sweep is not None
+    assert [(each.usage_points, each.bundles_count) for each in sweep.brokers] == [(25.0, 1)]
+
+
 @pytest.mark.live
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("options", [[], ["--extensible"]], ids=["modular", "extensible"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_without_a_terminal_it_balances_a_real_cluster_and_leaves_nothing_behind(
+    tmp_path: Path, options: list[str]
+) -> None:
     temporary = tmp_path / "t"
     temporary.mkdir()
-    message = output_without_terminal("deploy.local.demo_pulsar", temporary, timeout_s=800)
+    message = output_without_terminal("deploy.local.demo_pulsar", temporary, *options, timeout_s=800)
     assert re.search(r"balanced, first after \d+ s: spread", message)
     assert "decided: split shop/orders/" in message
     assert "  split: shop/orders/" in message

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from state.events import BrokerLoad, Event, Published, Tick
 from state.outputs import Output
-from tests.state.traces import load, run, settings_of
+from tests.state.traces import assert_arrival_changes_nothing, load, run, settings_of
 
 SETTINGS = settings_of(shedding_policy="transfer-shedder", transfer_shedder={"hit_count": 1})
 FLEET = {
@@ -98,3 +99,8 @@ def test_while_managers_are_switched_broker_by_broker_it_waits_and_the_others_go
     assert outcomes(decided(iter(events)))[1:] == [{"no-load-data": 1}] * 3
     shedding = settings_of(shedding_policy="overload-shedder")
     assert [each.kind for each in run([events], shedding).outputs].count("action") >= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_how_its_events_arrive_changes_nothing(seed: int) -> None:
+    assert_arrival_changes_nothing(list(rounds_of(6)), SETTINGS, seed)
