@@ -133,8 +133,9 @@ class Sweeper:
         """Follow what the brokers publish, where one of them does, beside the sweep: to connect may take long."""
         if not self._following.done():
             return
-        self._load_data.keep_only(brokers)
-        if any(map(self._managers.is_extensible, brokers)):
+        publishing = [broker for broker in brokers if self._managers.is_extensible(broker)]
+        self._load_data.keep_only(publishing)
+        if publishing:
             self._following = self._pool.submit(self._load_data.follow)
         else:
             self._load_data.close()

@@ -88,18 +88,23 @@ class LoadData:
             )
             self._readers = [self._reader(client, topic) for topic in _TOPICS]
         except AdminError as error:
-            self._heard.say_problem(f"nobody knows who has what the brokers publish: {error}")
+            self._give_up(f"nobody knows who has what the brokers publish: {error}")
         except pulsar.PulsarException as error:
             why = explain_denied(error, LOAD_TOPIC, "consume")
-            self._heard.say_problem(f"what the brokers publish cannot be read: {why}")
+            self._give_up(f"what the brokers publish cannot be read: {why}")
         else:
             self._heard.say_problem(None)
+
+    def _give_up(self, problem: str) -> None:
+        """Until it is tried again. What was heard is not repeated meanwhile: it may have been taken back."""
+        self.close()
+        self._heard.say_problem(problem)
 
     def of(self, broker: str, *, within_s: float) -> PublishedLoad:
         """What a broker published last, waited for as long as there is nothing. Raises ``NoLoadData``."""
         values, deadline_s = self._heard.values, time.monotonic() + within_s
         with self._heard.changed:
-            while not values[LOAD_TOPIC].get(broker):
+            while self._heard.problem or not values[LOAD_TOPIC].get(broker):
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or self._heard.problem:
                     raise NoLoadData(self._why_nothing(broker))

@@ -1,0 +1,54 @@
+"""Following what brokers publish, without a broker that can be heard: it is said, nothing old is repeated, and it is tried again."""
+
+import json
+
+import pytest
+
+from streaming.pulsar.admin import HttpClient, PulsarAdmin
+from streaming.pulsar.load_data import LOAD_TOPIC, TOP_BUNDLES_TOPIC, LoadData, NoLoadData, PublishedLoad
+from streaming.settings import PulsarTarget
+from tests.streaming.http_broker import Answer, Asked, http_brokers
+
+
+def lost(asked: Asked) -> Answer:
+    """A broker that names one at which nobody listens."""
+    assert asked.path.startswith("/lookup/")
+    return (
+        200,
+        {},
+        json.dumps({"brokerUrl": "pulsar://127.0.0.1:1", "httpUrl": "http://127.0.0.1:1"}).encode(),
+    )
+
+
+def test_a_broker_that_cannot_be_heard_is_looked_for_again_and_old_values_are_not_repeated_meanwhile() -> (
+    None
+):
+    with http_brokers() as make:
+        broker = make(lost)
+        target = PulsarTarget(admin_url=broker.url, timeout_s=1)
+        with HttpClient(target) as http:
+            load_data = LoadData(PulsarAdmin(http, target), http, target)
+            load_data._heard.take(LOAD_TOPIC, "b1", b"{}")
+            assert load_data.of("b1", within_s=0) == PublishedLoad(b"{}", b"")
+            for _ in range(2):
+                load_data.follow()
+                with pytest.raises(NoLoadData, match="what the brokers publish cannot be read"):
+                    load_data.of("b1", within_s=60)
+            load_data.close()
+    assert len(broker.asked) == 2
+
+
+def test_a_broker_that_took_its_load_back_and_one_never_heard_of_are_told_apart() -> None:
+    target = PulsarTarget()
+    with HttpClient(target) as http:
+        load_data = LoadData(PulsarAdmin(http, target), http, target)
+        load_data._heard.take(LOAD_TOPIC, "b1", b"{}")
+        load_data._heard.take(TOP_BUNDLES_TOPIC, "b1", b"[]")
+        load_data._heard.take(LOAD_TOPIC, "b1", b"")
+        with pytest.raises(NoLoadData, match="it took back what it published"):
+            load_data.of("b1", within_s=0)
+        with pytest.raises(NoLoadData, match="loadBalancerReportUpdateMaxIntervalMinutes"):
+            load_data.of("b2", within_s=0)
+        load_data.keep_only(["b2"])
+        with pytest.raises(NoLoadData, match="it has published no load"):
+            load_data.of("b1", within_s=0)
