@@ -24,6 +24,7 @@ from streaming.controller.published import Published, decode
 from streaming.executor.metrics import KINDS, THROTTLE_KIND, ExecutorMetrics
 from streaming.intake.observation import EventCount, EventObservation
 from streaming.intake.records import EVENT_TYPES
+from streaming.notifier.metrics import NotifierMetrics
 from streaming.settings import Settings
 
 _HEAD = """\
@@ -32,7 +33,7 @@ _HEAD = """\
 <!-- Written by `python -m deploy.docs`; edit streaming/contract/families.py, not this page. -->
 
 Served at `/metrics` in the Prometheus format, beside `/healthz` and `/readyz`: by the controller, what begins with
-`trimtab_collector_` by `trimtab collect`, and with `trimtab_executor_` by `trimtab execute`. The controller's counters move when a
+`trimtab_collector_` by `trimtab collect`, with `trimtab_executor_` by `trimtab execute`, and with `trimtab_notifier_` by `trimtab notify`. The controller's counters move when a
 batch has been published, and not for one that is skipped as already published. Bundles and topics are never labels, brokers only while a
 reassignment moves replicas of theirs; a
 cluster's series exist from its first round, or its first event that was used.
@@ -88,7 +89,7 @@ class _All(Collector):
 
 
 def _used_families() -> CollectorRegistry:
-    """Metrics of the controller, a collector and an executor of either system."""
+    """Metrics of the controller, a collector and an executor of either system, and a notifier."""
     collector = CollectorMetrics(
         _CLUSTER,
         results=tuple(dict.fromkeys((*PULSAR_RESULTS, *KAFKA_RESULTS))),
@@ -99,8 +100,11 @@ def _used_families() -> CollectorRegistry:
     collector.show_load_managers({"ModularLoadManagerImpl": 1})
     executor = ExecutorMetrics(_CLUSTER, kinds=(*KINDS, THROTTLE_KIND))
     executor.show_poll(0.0)
+    notifier = NotifierMetrics(["ops"])
     registry = CollectorRegistry()
-    registry.register(_All(_of_controller().registry, collector.registry, executor.registry))
+    registry.register(
+        _All(_of_controller().registry, collector.registry, executor.registry, notifier.registry)
+    )
     return registry
 
 

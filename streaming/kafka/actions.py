@@ -52,10 +52,11 @@ class ActionsTopic(Closing):
         now_s: float,
         client_options: Mapping[str, object] = MappingProxyType({}),
         principal: str = ANYBODY,
+        group: str | None = None,
     ) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached."""
+        """``group``: instead of that of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached."""
         self._epochs = epochs
-        self._group = f"trimtab-execute-{cluster}"
+        self._group = group or f"trimtab-execute-{cluster}"
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
         self._topic = topic
         with self._explain_errors(f"no consumer at {bootstrap}"):

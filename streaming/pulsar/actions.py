@@ -53,14 +53,22 @@ class PulsarActions(Closing):
     """Consumer of the actions topic for ``cluster``'s executors. Not for several threads."""
 
     def __init__(
-        self, link: PulsarLink, *, topic: str, cluster: str, epochs: Epochs, records_max: int, now_s: float
+        self,
+        link: PulsarLink,
+        *,
+        topic: str,
+        cluster: str,
+        epochs: Epochs,
+        records_max: int,
+        now_s: float,
+        group: str | None = None,
     ) -> None:
-        """Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
+        """``group``: a subscription instead of that of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
         self._link = link
         self._topic = link.full_name(topic)
         self._epochs = epochs
         self._records_max = records_max
-        self._subscription = f"trimtab-execute-{cluster}"
+        self._subscription = group or f"trimtab-execute-{cluster}"
         self._taken: list[pulsar.Message] = []
         self._begin_ms = round((now_s - LOOKBACK_S) * 1000)
         self._subscribe_from(self._begin_ms)

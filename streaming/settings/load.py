@@ -35,6 +35,7 @@ _OPTIONS: Mapping[str, str] = {
     "metrics.port": "--metrics-port",
     "metrics.collector_port": "--metrics-port",
     "metrics.executor_port": "--metrics-port",
+    "metrics.notifier_port": "--metrics-port",
 }
 """Options that are not called like the last part of their setting's key."""
 

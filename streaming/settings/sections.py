@@ -303,35 +303,45 @@ class SparkSettings:
         )
 
 
-Program = Literal["controller", "collector", "executor"]
+Program = Literal["controller", "collector", "executor", "notifier"]
 """Whoever runs for long."""
-_PORTS: Mapping[Program, int] = {"controller": 9464, "collector": 9465, "executor": 9466}
+_PORTS: Mapping[Program, int] = {
+    "controller": 9464,
+    "collector": 9465,
+    "executor": 9466,
+    "notifier": 9467,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served. Each program has its own port, so that all three run on one host."""
+    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served. Each program has its own port, so that all run on one host."""
 
     host: str = "127.0.0.1"
     """Address to listen on; this machine only, because the page asks for no password. ``0.0.0.0`` = every address."""
     port: int = 9464
-    """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all three programs."""
+    """Port of ``trimtab run``; the one OpenTelemetry's Prometheus exporters use. 0 = any free port, for all programs."""
     collector_port: int | None = None
     """Port of ``trimtab collect``; unset = 9465, next to the controller's. Give further collectors on a host ``--metrics-port``."""
     executor_port: int | None = None
     """Port of ``trimtab execute``; unset = 9466, next to the collector's. Give further executors on a host ``--metrics-port``."""
+    notifier_port: int | None = None
+    """Port of ``trimtab notify``; unset = 9467, next to the executor's."""
 
     def __post_init__(self) -> None:
         _require(self.host, "host", self.host, "an address")
-        for name in ("port", "collector_port", "executor_port"):
+        for name in ("port", "collector_port", "executor_port", "notifier_port"):
             port = getattr(self, name)
             _require(port is None or 0 <= port <= _PORT_MAX, name, port, f"0 to {_PORT_MAX}")
 
     def port_of(self, program: Program) -> int:
         """The port that this program listens on; 0 is any free one."""
-        own = {"controller": self.port, "collector": self.collector_port, "executor": self.executor_port}[
-            program
-        ]
+        own = {
+            "controller": self.port,
+            "collector": self.collector_port,
+            "executor": self.executor_port,
+            "notifier": self.notifier_port,
+        }[program]
         if own is not None:
             return own
         return _PORTS[program] if self.port else 0

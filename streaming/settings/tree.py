@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from state.settings import KafkaSettings, PulsarSettings
+from streaming.settings.receivers import ReceiverSettings
 from streaming.settings.sections import (
     STRICT,
     ClusterName,
@@ -52,6 +53,8 @@ class Settings(BaseModel):
     absent."""
     targets: Mapping[ClusterName, TargetSection] = Field(default_factory=dict)
     """By cluster name how it is reached by collectors and executors."""
+    notify: Mapping[ClusterName, ReceiverSettings] = Field(default_factory=dict)
+    """By the name of a receiver what ``trimtab notify`` tells it, and how."""
 
     @property
     def output_url(self) -> str:

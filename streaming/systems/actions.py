@@ -13,19 +13,47 @@ from streaming.pulsar.link import output_on_pulsar
 from streaming.pulsar.memory import PulsarExecutorMemory
 from streaming.settings import Settings
 
-__all__ = ["actions_of", "memory_of"]
+__all__ = ["actions_of", "memory_of", "records_of"]
 
 
 def actions_of(
     stack: ExitStack, settings: Settings, *, cluster: str, epochs: Epochs, records_max: int
 ) -> Actions:
-    """A consumer of the actions topic; ``stack`` closes it. Raises ``PublishError``."""
-    topic, now_s = settings.topics.actions, time.time()
+    """A consumer of the actions topic for a cluster's executors; ``stack`` closes it. Raises ``PublishError``."""
+    return records_of(
+        stack,
+        settings,
+        topic=settings.topics.actions,
+        group=f"trimtab-execute-{cluster}",
+        cluster=cluster,
+        epochs=epochs,
+        records_max=records_max,
+    )
+
+
+def records_of(
+    stack: ExitStack,
+    settings: Settings,
+    *,
+    topic: str,
+    group: str,
+    cluster: str,
+    epochs: Epochs,
+    records_max: int,
+) -> Actions:
+    """A consumer of a topic of the output's side that remembers its position; ``stack`` closes it. Raises ``PublishError``."""
+    now_s = time.time()
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:
         return stack.enter_context(
             PulsarActions(
-                pulsar, topic=topic, cluster=cluster, epochs=epochs, records_max=records_max, now_s=now_s
+                pulsar,
+                topic=topic,
+                cluster=cluster,
+                epochs=epochs,
+                records_max=records_max,
+                now_s=now_s,
+                group=group,
             )
         )
     link = output_link(settings)
@@ -39,6 +67,7 @@ def actions_of(
             now_s=now_s,
             client_options=link.client_options(),
             principal=link.principal,
+            group=group,
         )
     )
     actions.require()

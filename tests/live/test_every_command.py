@@ -20,6 +20,7 @@ ELSEWHERE = {
     "run": "test_run_damage.py",
     "collect pulsar": "pulsar/test_balance.py",
     "execute pulsar": "pulsar/test_balance.py",
+    "notify": "test_notify.py",
 }
 """Commands that need a Pulsar, two controllers or a while, and the tests that start each as a process."""
 MOVE = {
@@ -101,7 +102,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert "closed loop" in show(
         "backtest", *config, "--policy", "fleet-planner", f"kafka://{stage.bootstrap}"
     )
-    assert "b1" in show("explain", *config, "--last", "1h", "b1")
+    assert "broker-1:8080 of east-1" in show("explain", *config, "broker-1:8080")
     assert "not-json" in show("rejected tail", *config, *newest)
     place = f"{letter['topic']}/{letter['partition']}@{letter['offset']}"
     assert "junk" in show("rejected show", *config, place)

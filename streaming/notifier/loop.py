@@ -1,0 +1,159 @@
+"""The loop of ``trimtab notify``: read the topics, tell each receiver, commit the position.
+
+A position is committed once the messages of what was read are delivered, refused or given up, so a crash may tell something twice and
+leaves nothing untold. What lasts is remembered in memory only: a restart tells it once more.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from streaming.notifier.delivery import Delivery, Result
+from streaming.notifier.forms import message
+from streaming.notifier.metrics import NotifierMetrics
+from streaming.notifier.notices import Told, UnreadableRecord, read
+from streaming.notifier.outlet import Outlet
+from streaming.ports.actions import ActionRecord, Actions, Epochs
+from streaming.ports.publishing import PublishError
+from streaming.process.pulse import Pulse
+from streaming.process.serve import Check
+from streaming.settings.receivers import ReceiverSettings
+
+__all__ = ["NotifierLoop"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.3
+_STAY_S = 1.0
+_RETRY_S = 5.0
+"""Between attempts to go on after the brokers failed."""
+
+
+class NotifierLoop:
+    """Reads some topics and tells what is in them. ``run`` is for one thread."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, Actions],
+        receivers: Mapping[str, ReceiverSettings],
+        metrics: NotifierMetrics,
+        *,
+        clock_s: Callable[[], float],
+        deliver: Callable[[str, ReceiverSettings, threading.Event], Delivery] = Delivery,
+    ) -> None:
+        self._topics, self._receivers, self._metrics, self._clock_s = topics, receivers, metrics, clock_s
+        self._stop = threading.Event()
+        self._outlets = {name: Outlet(each) for name, each in receivers.items()}
+        self._deliveries = {name: deliver(name, each, self._stop) for name, each in receivers.items()}
+        self._epochs: dict[str, Epochs] = {name: Epochs() for name in topics}
+        self._pulse = Pulse()
+        metrics.show_poll(clock_s())
+
+    def run(self, *, once: bool = False) -> None:
+        """Until ``stop``; with ``once`` until everything that is there has been told. Raises ``PublishError`` then."""
+        with ThreadPoolExecutor(len(self._deliveries), thread_name_prefix="deliver") as workers:
+            while not self._stop.is_set():
+                self._pulse.note_turn()
+                try:
+                    is_at_end = self._turn(workers)
+                except PublishError as error:
+                    if once:
+                        raise
+                    self._drop(error)
+                else:
+                    self._pulse.problem = ""
+                    if once and is_at_end:
+                        return
+
+    def stop(self) -> None:
+        """End soon: attempts in progress are the last. For signal handlers."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Close the connections to the receivers."""
+        for each in self._deliveries.values():
+            each.close()
+
+    def readiness(self) -> Sequence[Check]:
+        """Whether the brokers answer."""
+        return self._pulse.readiness()
+
+    def liveness(self) -> Sequence[Check]:
+        """Whether the loop turns, and messages in progress end."""
+        return self._pulse.liveness()
+
+    def _turn(self, workers: ThreadPoolExecutor) -> bool:
+        """Read what is there, tell it, commit; whether nothing was there. Raises ``PublishError``."""
+        read_from = []
+        for name, topic in self._topics.items():
+            records = topic.poll(timeout_s=_POLL_S)
+            if records:
+                read_from.append(topic)
+                self._offer(name, records)
+        self._pulse.note_poll()
+        self._metrics.show_poll(self._clock_s())
+        self._tell(workers)
+        if self._stop.is_set():
+            return False
+        for topic in read_from:
+            topic.commit()
+        return not read_from and all(topic.is_at_end() for topic in self._topics.values())
+
+    def _offer(self, name: str, records: Sequence[ActionRecord]) -> None:
+        for record in records:
+            try:
+                told = read(record.value)
+            except UnreadableRecord as error:
+                self._metrics.count_unreadable()
+                _LOG.error("a record on %s cannot be told: %s: %.200r", name, error, record.value)
+                continue
+            if self._is_current(name, told, record):
+                self._offer_each(told)
+
+    def _is_current(self, name: str, told: Told, record: ActionRecord) -> bool:
+        """What a controller says that another one has replaced does not count."""
+        epoch = (record.epoch_header or b"").decode(errors="replace")
+        return self._epochs[name].observe(told.source, int(epoch) if epoch.isdecimal() else 0)
+
+    def _offer_each(self, told: Told) -> None:
+        for name, outlet in self._outlets.items():
+            old_count = outlet.offer(told, now_s=self._clock_s())
+            if old_count:
+                self._metrics.count_left_out(name, "too-old", old_count)
+                _LOG.info("%d notices for %s are older than an hour, and are left out", old_count, name)
+
+    def _tell(self, workers: ThreadPoolExecutor) -> None:
+        """One message to each receiver that has something to hear; the topics are kept meanwhile."""
+        self._pulse.note_progress()
+        posted = {name: each for name in self._outlets if (each := self._post(workers, name)) is not None}
+        while wait(posted.values(), timeout=_STAY_S).not_done:
+            self._pulse.note_turn()
+            for topic in self._topics.values():
+                topic.stay()
+        self._pulse.note_end()
+        for name, each in posted.items():
+            self._note(name, *each.result(timeout=0))
+
+    def _post(self, workers: ThreadPoolExecutor, name: str) -> "Future[tuple[Result, str]] | None":
+        outlet, settings = self._outlets[name], self._receivers[name]
+        before_count = outlet.left_out_count
+        notices = outlet.take(now_s=self._clock_s())
+        if outlet.left_out_count > before_count:
+            self._metrics.count_left_out(name, "limit", outlet.left_out_count - before_count)
+            _LOG.warning("%s: max_per_hour_count is reached, notices are left out", name)
+        if not notices:
+            return None
+        body = message(settings.format, name, notices, outlet.take_left_out())
+        return workers.submit(self._deliveries[name].post, body)
+
+    def _note(self, name: str, result: Result, why: str) -> None:
+        self._metrics.count_message(name, result)
+        if result != "delivered":
+            _LOG.error("a message to %s was %s: %s", name, result.replace("-", " "), why)
+
+    def _drop(self, error: PublishError) -> None:
+        self._pulse.problem = str(error)
+        _LOG.warning("%s", error)
+        for topic in self._topics.values():
+            topic.drop()
+        self._stop.wait(_RETRY_S)

@@ -1,0 +1,191 @@
+"""What there is to tell: from actions and round summaries to notices. Pure: no topic, no clock.
+
+Of what lasts (a hold, a finding) every round gives a notice with the same key; whoever tells it decides how often. A summary names at
+most 100 rows of each kind, so a notice may say that there are more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from state.outputs import Finding, JudgedRow
+from streaming.contract.envelope import ReadEnvelope
+from streaming.settings.receivers import NoticeKind
+
+ACTION_PREFIX = "trimtab.action."
+ROUND_TYPE = "trimtab.round.v1"
+Severity = Literal["info", "warning", "critical"]
+
+_HOLDS = frozenset(
+    {"anti-affinity", "budget", "quiet-hours", "restricted-split", "two-balancers", "promises-failed"}
+)
+"""Outcomes that say that something was wanted and held for a reason beyond the bundle; a pause and a failing cluster have
+fields of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something to tell."""
+
+    kind: NoticeKind
+    cluster: str
+    time_ms: int
+    title: str
+    text: str
+    severity: Severity = "info"
+    key: str = ""
+    """The same in every round of what lasts; empty of what happens once."""
+    has_ended: bool = False
+    dry_run: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a record has to say."""
+
+    source: str
+    cluster: str
+    notices: tuple[Notice, ...]
+    is_round: bool
+    """Whether it is a summary: what lasts and is not among its notices has ended."""
+
+
+class UnreadableRecord(Exception):
+    """A record that is no event of trimtab's."""
+
+
+class _Outcomes(msgspec.Struct, frozen=True):
+    outcomes: dict[str, int] = {}
+
+
+class _Rows(msgspec.Struct, frozen=True):
+    count: int = 0
+    heaviest: list[JudgedRow] = []
+
+
+class _Findings(msgspec.Struct, frozen=True):
+    count: int = 0
+    heaviest: list[Finding] = []
+
+
+class _Control(msgspec.Struct, frozen=True):
+    who: str = ""
+    why: str = ""
+
+
+class _Round(msgspec.Struct, frozen=True, kw_only=True):
+    end: str
+    outcome: str
+    reason: str
+    paused: bool = False
+    control: _Control | None = None
+    failing_since: str | None = None
+    splits_failing_since: str | None = None
+    examined: _Outcomes = _Outcomes()
+    candidates: _Outcomes = _Outcomes()
+    splits: _Outcomes = _Outcomes()
+    judged: _Rows | None = None
+    findings: _Findings = _Findings()
+
+
+class _Action(msgspec.Struct, frozen=True, kw_only=True):
+    reason: str
+    dry_run: bool
+    bundle: str | None = None
+    source_broker: str | None = None
+    destination_broker: str | None = None
+
+
+_head = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw]).decode
+_round = msgspec.json.Decoder(_Round).decode
+_action = msgspec.json.Decoder(_Action).decode
+
+
+def read(value: bytes) -> Told:
+    """What a record of the topics of actions or of the audit topic says. Raises ``UnreadableRecord``."""
+    try:
+        head = _head(value)
+        if head.type.startswith(ACTION_PREFIX):
+            found: tuple[Notice, ...] = (_decision(head, _action(head.data)),)
+        elif head.type == ROUND_TYPE:
+            found = tuple(_of_round(head.cluster, _round(head.data)))
+        else:
+            found = ()
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnreadableRecord(f"no event that could be told: {error}") from error
+    return Told(source=head.source, cluster=head.cluster, notices=found, is_round=head.type == ROUND_TYPE)
+
+
+def _decision(head: ReadEnvelope[msgspec.Raw], action: _Action) -> Notice:
+    kind = head.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
+    would = "would be decided in act: " if action.dry_run else ""
+    return Notice(
+        kind="decisions",
+        cluster=head.cluster,
+        time_ms=_ms(head.time),
+        title=f"{kind} {head.subject}",
+        text=f"{would}{action.reason}",
+        dry_run=action.dry_run,
+        labels={"action": kind, "action_id": head.id},
+    )
+
+
+def _of_round(cluster: str, data: _Round) -> Iterator[Notice]:
+    time_ms = _ms(data.end)
+    for key, severity, title, text in _holds(data):
+        yield Notice(
+            kind="holds", cluster=cluster, time_ms=time_ms, title=title, text=text, severity=severity, key=f"hold/{key}",
+            labels={"reason": key},
+        )  # fmt: skip
+    for each in data.findings.heaviest:
+        yield Notice(
+            kind="findings", cluster=cluster, time_ms=time_ms, title=f"{each.kind} {each.subject}", text=each.advice,
+            severity="warning", key=f"finding/{each.kind}/{each.subject}", labels={"reason": each.kind},
+        )  # fmt: skip
+    yield from _failures(cluster, time_ms, data)
+
+
+def _holds(data: _Round) -> Iterator[tuple[str, Severity, str, str]]:
+    if data.paused:
+        who = data.control.who if data.control else ""
+        why = data.control.why if data.control else ""
+        yield "paused", "info", "paused", f"{who or 'somebody'}: {why or 'no reason given'}"
+    for kind, since in (("unloads", data.failing_since), ("splits", data.splits_failing_since)):
+        if since is not None:
+            text = (
+                f"too many of the last {kind} failed or had no effect: mend the cause, then `trimtab resume`"
+            )
+            yield f"failing-{kind}", "critical", f"{kind} are held since {since}", text
+    if data.outcome == "no-quorum":
+        yield "no-quorum", "warning", "too few brokers report", data.reason
+    counted = [data.examined.outcomes, data.candidates.outcomes, data.splits.outcomes]
+    for reason in sorted(_HOLDS):
+        count = sum(each.get(reason, 0) for each in counted)
+        if count:
+            text = "`trimtab explain BROKER` says what would have to change"
+            yield reason, "warning", f"{count} held back: {reason}", text
+
+
+def _failures(cluster: str, time_ms: int, data: _Round) -> Iterator[Notice]:
+    if data.outcome == "internal-error":
+        yield Notice(
+            kind="failures", cluster=cluster, time_ms=time_ms, title="a round ended in an internal error", text=data.reason,
+            severity="critical", key="failure/internal-error", labels={"reason": "internal-error"},
+        )  # fmt: skip
+    for row in data.judged.heaviest if data.judged is not None else ():
+        if row.outcome == "good":
+            continue
+        where = f" from {row.brokers['source']}" if "source" in row.brokers else ""
+        yield Notice(
+            kind="failures", cluster=cluster, time_ms=time_ms, title=f"{row.kind} {row.bundle}{where}: {row.outcome}",
+            text=f"`trimtab actions why {row.id}` says why it was decided", severity="warning",
+            labels={"reason": row.outcome, "action_id": row.id},
+        )  # fmt: skip
+
+
+def _ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)

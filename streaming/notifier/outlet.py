@@ -1,0 +1,89 @@
+"""What one receiver is told, and how often: filters, what lasts, and the limit on messages. Pure but for the time it is given."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from streaming.notifier.notices import Notice, Told
+from streaming.settings.receivers import ReceiverSettings
+
+_HOUR_S = 3600.0
+OLD_S = 3600.0
+"""A notice that is older when it is read is no news any more, and is left out: after a long stop nobody wants last night's moves."""
+
+
+class Outlet:
+    """Collects notices until they are taken as one message. Not for several threads."""
+
+    def __init__(self, settings: ReceiverSettings) -> None:
+        self._settings = settings
+        self._waiting: list[Notice] = []
+        self._told_ms: dict[tuple[str, str], int] = {}
+        """By cluster and key, when what lasts was last told."""
+        self._lasting: dict[str, dict[str, Notice]] = {}
+        """By cluster, the holds of its newest round."""
+        self._sent_s: deque[float] = deque()
+        self.left_out_count = 0
+        """Notices that the limit left out since the last message."""
+
+    def offer(self, told: Told, *, now_s: float) -> int:
+        """Take what this receiver wants to hear; the number of notices that are too old."""
+        wanted = [each for each in told.notices if self._is_wanted(each)]
+        if told.is_round and self._concerns(told.cluster):
+            wanted += self._ended(told)
+        fresh = [each for each in wanted if now_s - each.time_ms / 1000 <= OLD_S]
+        self._waiting += self._due(fresh)
+        return len(wanted) - len(fresh)
+
+    def take(self, *, now_s: float) -> Sequence[Notice]:
+        """What is to be sent now as one message; empty where there is nothing, or the limit is reached."""
+        if not self._waiting:
+            return ()
+        notices, self._waiting = self._waiting, []
+        while self._sent_s and now_s - self._sent_s[0] >= _HOUR_S:
+            self._sent_s.popleft()
+        limit = self._settings.max_per_hour_count
+        if limit and len(self._sent_s) >= limit:
+            self.left_out_count += len(notices)
+            return ()
+        self._sent_s.append(now_s)
+        return notices
+
+    def take_left_out(self) -> int:
+        """How many notices the limit left out since this was last asked."""
+        count, self.left_out_count = self.left_out_count, 0
+        return count
+
+    def _concerns(self, cluster: str) -> bool:
+        return not self._settings.clusters or cluster in self._settings.clusters
+
+    def _is_wanted(self, notice: Notice) -> bool:
+        return (
+            notice.kind in self._settings.kinds
+            and self._concerns(notice.cluster)
+            and (self._settings.dry_run or not notice.dry_run)
+        )
+
+    def _ended(self, told: Told) -> list[Notice]:
+        """Holds of the round before that this one does not have, where they were told."""
+        now = {each.key: each for each in told.notices if each.kind == "holds" and self._is_wanted(each)}
+        before = self._lasting.get(told.cluster, {})
+        self._lasting[told.cluster] = now
+        return [
+            replace(each, has_ended=True, title=f"ended: {each.title}", severity="info")
+            for key, each in before.items()
+            if key not in now and self._told_ms.pop((told.cluster, key), None) is not None
+        ]
+
+    def _due(self, notices: Iterable[Notice]) -> list[Notice]:
+        """What lasts only where it was not told lately."""
+        found = []
+        for each in notices:
+            place = (each.cluster, each.key)
+            told_ms = self._told_ms.get(place)
+            if each.key and not each.has_ended:
+                if told_ms is not None and each.time_ms - told_ms < 1000 * self._settings.repeat_after_s:
+                    continue
+                self._told_ms[place] = each.time_ms
+            found.append(each)
+        return found

@@ -1,0 +1,370 @@
+"""`trimtab notify`: what is told to whom, how often, in which form, and what becomes of it when a receiver does not answer."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from prometheus_client import generate_latest
+
+from state.outputs import Finding, JudgedRow, RoundSummary, Section, canonical
+from streaming.cli import main
+from streaming.notifier.delivery import Delivery
+from streaming.notifier.forms import message
+from streaming.notifier.loop import NotifierLoop
+from streaming.notifier.metrics import NotifierMetrics
+from streaming.notifier.notices import Notice, UnreadableRecord, read
+from streaming.notifier.outlet import Outlet
+from streaming.ports.actions import ActionRecord
+from streaming.settings.receivers import ReceiverSettings
+from tests.streaming.summaries import CONTROL, ROUND, section
+
+MINUTE_MS = 60_000
+NOW_S = 1_800_000_000.0
+"""In whole minutes."""
+END = "2027-01-15T08:00:00.000Z"
+"""The same moment."""
+
+
+def summary(*, end: str = END, source: str = "/trimtab/trimtab", **fields: object) -> bytes:
+    """A round in which nothing is worth telling but what is given."""
+    calm: dict[str, object] = {
+        "candidates": section(),
+        "splits": section(),
+        "findings": section(),
+        "examined": section(),
+    }
+    data: RoundSummary = msgspec.structs.replace(ROUND, end=end, **{**calm, **fields})
+    return event("trimtab.round.v1", canonical(data), subject="round", source=source, time=end)
+
+
+def event(
+    type_: str, data: bytes, *, subject: str, source: str = "/trimtab/trimtab", time: str = END
+) -> bytes:
+    head = {
+        "id": "id-1",
+        "source": source,
+        "type": type_,
+        "subject": subject,
+        "time": time,
+        "cluster": "east-1",
+    }
+    return json.dumps(head).encode()[:-1] + b',"data":' + data + b"}"
+
+
+def unload(*, dry_run: bool = False, reason: str = "b1 is hot") -> bytes:
+    data = {"reason": reason, "dry_run": dry_run, "bundle": "t/n/0x0_0x1", "source_broker": "b1"}
+    return event("trimtab.action.unload.v1", json.dumps(data).encode(), subject="t/n/0x0_0x1")
+
+
+def titles(outlet: Outlet, *, now_s: float = NOW_S) -> list[str]:
+    return [each.title for each in outlet.take(now_s=now_s)]
+
+
+def told(value: bytes, **settings: Any) -> list[str]:
+    """What a receiver with these settings is told of one record."""
+    outlet = Outlet(ReceiverSettings(url="http://localhost/", **settings))
+    outlet.offer(read(value), now_s=NOW_S)
+    return titles(outlet)
+
+
+FINDING = Finding(
+    kind="hot-partition", subject="t/n/orders", broker="b1", bytes_per_s=1.0, advice="add partitions"
+)
+FAILED = JudgedRow(
+    id="a1", kind="unload", bundle="t/n/0x0_0x1", outcome="failed", brokers={"source": "b1"}, before={}, expected={}, seen={}
+)  # fmt: skip
+
+
+def rows(row: object) -> Section[Any]:
+    return Section(count=1, outcomes={}, heaviest=[row])
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        (unload(), "unload t/n/0x0_0x1"),
+        (summary(paused=True, control=CONTROL), "paused"),
+        (
+            summary(failing_since="2027-01-15T07:00:00.000Z"),
+            "unloads are held since 2027-01-15T07:00:00.000Z",
+        ),
+        (summary(outcome="no-quorum"), "too few brokers report"),
+        (summary(candidates=section(budget=3, acted=1)), "3 held back: budget"),
+        (summary(findings=rows(FINDING)), "hot-partition t/n/orders"),
+        (summary(judged=rows(FAILED)), "unload t/n/0x0_0x1 from b1: failed"),
+        (summary(outcome="internal-error"), "a round ended in an internal error"),
+    ],
+)
+def test_decisions_holds_findings_and_failures_are_told(value: bytes, title: str) -> None:
+    assert told(value) == [title]
+
+
+def test_what_went_well_and_what_needs_no_person_is_not_told() -> None:
+    good = msgspec.structs.replace(FAILED, outcome="good")
+    assert told(summary(judged=rows(good), candidates=section(cooldown=5, need_met=3))) == []
+    assert told(event("trimtab.input-skipped.v1", b"{}", subject="x")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"kinds": ("findings",)}, False),
+        ({"clusters": ("west-1",)}, False),
+        ({"clusters": ("west-1", "east-1"), "kinds": ("decisions",)}, True),
+    ],
+)
+def test_a_receiver_hears_what_it_asked_for(settings: dict[str, Any], *, is_told: bool) -> None:
+    assert bool(told(unload(), **settings)) == is_told
+
+
+def test_decisions_of_a_dry_run_are_told_to_who_asked_for_them() -> None:
+    assert told(unload(dry_run=True)) == []
+    assert told(unload(dry_run=True), dry_run=True) == ["unload t/n/0x0_0x1"]
+    (notice,) = read(unload(dry_run=True)).notices
+    assert notice.text == "would be decided in act: b1 is hot"
+
+
+def test_what_lasts_is_told_once_and_again_after_a_while_and_when_it_has_ended() -> None:
+    outlet = Outlet(ReceiverSettings(url="http://localhost/", repeat_after_s=120.0))
+    heard = []
+    for minute in range(5):
+        end = f"2027-01-15T08:0{minute}:00.000Z"
+        outlet.offer(read(summary(end=end, paused=minute < 4, control=CONTROL)), now_s=NOW_S)
+        heard.append(titles(outlet))
+    assert heard == [["paused"], [], ["paused"], [], ["ended: paused"]]
+
+
+def test_what_is_older_than_an_hour_is_no_news() -> None:
+    outlet = Outlet(ReceiverSettings(url="http://localhost/"))
+    assert outlet.offer(read(unload()), now_s=NOW_S + 3601) == 1
+    assert titles(outlet) == []
+
+
+def test_above_the_limit_notices_are_left_out_and_the_next_message_says_how_many() -> None:
+    outlet = Outlet(ReceiverSettings(url="http://localhost/", max_per_hour_count=2))
+    sent = []
+    for minute in range(4):
+        outlet.offer(read(unload()), now_s=NOW_S)
+        sent.append(titles(outlet, now_s=NOW_S + minute))
+    assert [len(each) for each in sent] == [1, 1, 0, 0]
+    outlet.offer(read(unload()), now_s=NOW_S)
+    assert titles(outlet, now_s=NOW_S + 3600) == ["unload t/n/0x0_0x1"]
+    assert outlet.take_left_out() == 2
+    assert outlet.take_left_out() == 0
+
+
+def test_all_that_came_at_once_is_one_message() -> None:
+    outlet = Outlet(ReceiverSettings(url="http://localhost/", max_per_hour_count=1))
+    for _ in range(3):
+        outlet.offer(read(unload()), now_s=NOW_S)
+    assert len(outlet.take(now_s=NOW_S)) == 3
+
+
+def test_a_record_that_is_no_event_is_refused() -> None:
+    with pytest.raises(UnreadableRecord):
+        read(b"not json")
+
+
+def notice(**fields: Any) -> Notice:
+    plain = {
+        "kind": "holds",
+        "cluster": "east-1",
+        "time_ms": round(NOW_S * 1000),
+        "title": "a <b> & c",
+        "text": "why",
+    }
+    return Notice(**{**plain, **fields})
+
+
+def test_slack_gets_one_text_in_which_nothing_is_markup_by_accident() -> None:
+    found = message("slack", "ops", [notice(severity="critical")], 3)
+    assert found == {
+        "text": ":rotating_light: *east-1* a &lt;b&gt; &amp; c\nwhy\n3 notices before were left out: max_per_hour_count is reached"
+    }
+
+
+def test_slack_is_told_how_many_it_does_not_see() -> None:
+    text = message("slack", "ops", [notice()] * 45, 0)["text"]
+    assert text.count("why") == 40
+    assert "and 5 more" in text
+
+
+def test_alertmanager_gets_an_alert_that_fires_while_it_lasts_and_the_same_one_resolved() -> None:
+    firing = message("alertmanager", "ops", [notice(key="hold/paused", labels={"reason": "paused"})], 0)
+    ended = message("alertmanager", "ops", [notice(key="hold/paused", has_ended=True)], 0)
+    assert (firing["version"], firing["status"], ended["status"]) == ("4", "firing", "resolved")
+    (alert,), (resolved,) = firing["alerts"], ended["alerts"]
+    assert alert["labels"] == {
+        "alertname": "trimtab-holds", "cluster": "east-1", "severity": "info", "reason": "paused"
+    }  # fmt: skip
+    assert alert["startsAt"] == END
+    assert alert["endsAt"].startswith("0001-01-01")
+    assert alert["fingerprint"] == resolved["fingerprint"]
+    assert resolved["endsAt"] == END
+
+
+def test_what_happens_once_is_an_alert_of_its_own() -> None:
+    first, second = message("alertmanager", "ops", [notice(), notice(time_ms=1)], 0)["alerts"]
+    assert first["status"] == second["status"] == "resolved"
+    assert first["fingerprint"] != second["fingerprint"]
+
+
+@dataclass
+class Webhook:
+    """A receiver on this machine that answers as it is told, the last answer again and again."""
+
+    answers: list[int] = field(default_factory=lambda: [200])
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+
+    def next_answer(self) -> int:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    found = Webhook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(found.next_answer())
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        found.url = f"http://127.0.0.1:{server.server_port}/hook"
+        yield found
+        server.shutdown()
+        thread.join(timeout=10)
+
+
+def delivery(name: str, settings: ReceiverSettings, stop: threading.Event) -> Delivery:
+    return Delivery(name, settings, stop, first_wait_s=0.01)
+
+
+def post(settings: ReceiverSettings) -> tuple[str, str]:
+    found = delivery("ops", settings, threading.Event())
+    try:
+        return found.post({"text": "hello"})
+    finally:
+        found.close()
+
+
+def test_a_receiver_that_fails_for_a_while_gets_the_message_in_the_end(webhook: Webhook) -> None:
+    webhook.answers = [503, 429, 200]
+    assert post(ReceiverSettings(url=webhook.url)) == ("delivered", "")
+    assert webhook.bodies == [{"text": "hello"}] * 3
+
+
+def test_a_receiver_that_refuses_is_asked_once(webhook: Webhook) -> None:
+    webhook.answers = [404]
+    result, why = post(ReceiverSettings(url=webhook.url))
+    assert result == "refused"
+    assert "404" in why
+    assert len(webhook.bodies) == 1
+
+
+def test_a_receiver_that_never_answers_is_given_up_and_its_address_is_not_shown() -> None:
+    result, why = post(ReceiverSettings(url="http://127.0.0.1:1/secret", give_up_after_s=0.05))
+    assert result == "given-up"
+    assert "ConnectError" in why
+    assert "secret" not in why
+
+
+def test_an_address_in_a_file_is_read_for_every_message(webhook: Webhook, tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{webhook.url}\n")
+    assert post(ReceiverSettings(url_file=str(file)))[0] == "delivered"
+
+
+def test_an_address_that_is_not_there_is_given_up_by_name(tmp_path: Path) -> None:
+    result, why = post(ReceiverSettings(url_file=str(tmp_path / "none"), give_up_after_s=0.05))
+    assert result == "given-up"
+    assert "FileNotFoundError" in why
+
+
+@dataclass
+class Topic:
+    """A topic as the loop sees it."""
+
+    values: list[bytes]
+    position: int = 0
+    committed: int = 0
+
+    def poll(self, *, timeout_s: float) -> list[ActionRecord]:
+        del timeout_s
+        found, self.position = self.values[self.position :], len(self.values)
+        return [ActionRecord(value=value, epoch_header=b"2") for value in found]
+
+    def stay(self) -> None:
+        pass
+
+    def commit(self) -> None:
+        self.committed = self.position
+
+    def drop(self) -> None:
+        self.position = self.committed
+
+    def is_at_end(self) -> bool:
+        return self.position == len(self.values)
+
+
+def run(topic: Topic, receivers: dict[str, ReceiverSettings]) -> NotifierMetrics:
+    metrics = NotifierMetrics(receivers)
+    loop = NotifierLoop({"topic": topic}, receivers, metrics, clock_s=lambda: NOW_S, deliver=delivery)
+    loop.run(once=True)
+    loop.close()
+    return metrics
+
+
+def test_the_position_is_committed_after_everybody_was_told(webhook: Webhook) -> None:
+    topic = Topic([unload(), b"junk", summary(findings=rows(FINDING))])
+    slow = ReceiverSettings(url="http://127.0.0.1:1/", give_up_after_s=0.05, kinds=("findings",))
+    metrics = run(topic, {"ops": ReceiverSettings(url=webhook.url), "down": slow})
+    assert topic.committed == 3
+    (body,) = webhook.bodies
+    assert [each["kind"] for each in body["notices"]] == ["decisions", "findings"]
+    text = generate_latest(metrics.registry).decode()
+    assert 'trimtab_notifier_messages_total{receiver="ops",result="delivered"} 1.0' in text
+    assert 'trimtab_notifier_messages_total{receiver="down",result="given-up"} 1.0' in text
+    assert "trimtab_notifier_unreadable_total 1.0" in text
+
+
+def test_without_a_receiver_the_command_says_how_to_name_one(tmp_path: Path) -> None:
+    config = tmp_path / "trimtab.toml"
+    config.write_text("")
+    done = CliRunner().invoke(main, ["notify", "--config", str(config)])
+    assert done.exit_code == 2
+    assert 'nobody to tell: give a receiver in the settings file, such as [notify."ops"]' in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no address given; set one of url, url_file and url_env"),
+        ('url = "http://a/"\nurl_env = "A"', "url and url_env given"),
+        ('url = "ftp://a/"', "url is no address"),
+        ('url = "http://a/"\nkinds = []', "expected one kind or more"),
+        ('url = "http://a/"\ngive_up_after_s = 900.0', "more than 0 and at most 240"),
+    ],
+)
+def test_a_receiver_that_cannot_be_told_is_refused_with_the_remedy(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    config = tmp_path / "trimtab.toml"
+    config.write_text(f'[notify."ops"]\n{text}\n')
+    done = CliRunner().invoke(main, ["notify", "--config", str(config)])
+    assert done.exit_code == 2
+    assert problem in done.output
