@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from deploy.local.hdfs import LocalHdfs
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
 from deploy.local.secure_kafka import SecureKafka
@@ -104,6 +105,13 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
     """Roles are each test's own."""
     with SecurePulsar(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHdfs]:
+    """Directories are each test's own."""
+    with LocalHdfs(tmp_path_factory.mktemp("hdfs")) as running:
         yield running
 
 
