@@ -12,7 +12,8 @@ import pytest
 
 from state.outputs import OtherBalancers, RoundSummary
 from streaming.contract.beat import Beat, encode
-from streaming.operators.doctor import report
+from streaming.operators.doctor import disk as disks
+from streaming.operators.doctor import looking, report
 from streaming.operators.doctor.beating import processes
 from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
 from streaming.operators.doctor.facts import (
@@ -38,6 +39,7 @@ from streaming.ports.topics import Difference, Unreachable
 from streaming.process.exits import OK, REFUSED, UNREACHABLE, Refused
 from streaming.pulsar.admin.http import ahead_by_date
 from streaming.settings import ControllerSettings, InputSettings, SecuritySettings, Settings, SparkSettings
+from streaming.spark import starts
 from tests.streaming.disk import Disk, lay_out
 from tests.streaming.summaries import CONTROL, ROUND, THROTTLE, of_kafka
 
@@ -311,6 +313,13 @@ WRONG = [
         "this standby could not lead: newer state",
         "before the leader ends",
     ),
+    (
+        "leader",
+        {"settings": Settings(controller=ControllerSettings(standby=True))},
+        "warning",
+        "nobody stands by",
+        "trimtab run --standby",
+    ),
     ("versions", {"processes": (replace(LEADER, version="0.2.0"),)}, "warning", "0.2.0", "upgrade"),
     ("versions", {"spark_version": "4.1.0"}, "warning", "written by Spark 4.2.1", "pip install"),
     (
@@ -548,6 +557,7 @@ def test_a_process_runs_while_it_beats_and_has_not_said_goodbye() -> None:
         ("d:4", False, "leader"),
     ]
     assert (found[0].age_s, found[0].ahead_s) == (2.0, 0.0)
+    assert processes([beat("a:1", appended_ms=NOW_MS, at="noon")], now_ms=NOW_MS)[0].runs
 
 
 def test_the_worst_clock_of_each_sender_counts_and_junk_does_not() -> None:
@@ -659,3 +669,32 @@ def test_the_page_about_it_has_every_check() -> None:
     assert re.findall(r"^\| `(\w+)` \|", page.partition("## The checks")[2], re.MULTILINE) == [
         check.__name__ for check in CHECKS
     ]
+
+
+def test_a_controller_that_has_just_begun_and_deletes_what_was_before_it_is_looked_at_again(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = disks.read_card
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(disks, "read_card", read)
+        lay_out(disk, Start(8), planned=5, committed=4, card=msgspec.json.encode(card_of(SETTINGS)))
+        starts.drop_older(disk, Start(8))
+        return read(*arguments)
+
+    monkeypatch.setattr(disks, "read_card", overtaken)
+    seen = checkpoint_seen(on(disk), {})
+    assert (seen.refusal, seen.checkpoint) == (None, Checkpoint(query_id="q", last_batch_id=5, epoch=8))
+
+
+def test_the_checkpoint_of_a_running_controller_is_read_after_its_marker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(looking, "sides_of", lambda _: [])
+    for name in ("_marker", "_processes", "_clusters", "_input", "_rejected", "input_ids"):
+        monkeypatch.setattr(looking, name, lambda *_, name=name: looked.append(name))
+    monkeypatch.setattr(looking, "checkpoint_seen", lambda *_: looked.append("checkpoint"))
+    looking.look(SETTINGS)
+    assert len(looked) == 7
+    assert looked[-1] == "checkpoint"

@@ -32,5 +32,13 @@ def _process(beat: Beat, age_s: float, now_ms: int) -> Process:
         problem=beat.problem,
         age_s=age_s,
         runs=not beat.is_leaving and not is_silent(age_s, beat.session_s),
-        ahead_s=round(datetime.fromisoformat(beat.at).timestamp() - appended_s, 3),
+        ahead_s=_ahead_s(beat, appended_s),
     )
+
+
+def _ahead_s(beat: Beat, appended_s: float) -> float:
+    """How far its clock is ahead of when the beat was appended; 0 where it says no time."""
+    try:
+        return round(datetime.fromisoformat(beat.at).timestamp() - appended_s, 3)
+    except ValueError:
+        return 0.0

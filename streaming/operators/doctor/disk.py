@@ -14,10 +14,14 @@ from streaming.ports.checkpoint import (
     refuse_other_cards,
     refuse_strangers,
 )
-from streaming.ports.starts import newest_number, newest_start
+from streaming.ports.starts import Start, newest_number, newest_start
 from streaming.settings import Settings
 
 __all__ = ["Elsewhere", "checkpoint_seen"]
+
+
+_LOOKS_COUNT = 3
+"""A controller that has just begun deletes what was before it, also while it is looked at."""
 
 
 class Elsewhere(Exception):
@@ -42,11 +46,21 @@ class _Disk:
 
 def checkpoint_seen(settings: Settings, topic_ids: Mapping[str, str]) -> CheckpointSeen:
     """What a start would find, and why it would refuse it. Raises ``Elsewhere`` for what only Spark can read."""
+    files = _Disk(_path_of(settings.spark.checkpoint))
+    for _ in range(_LOOKS_COUNT):
+        start = newest_start(files)
+        seen = _look(files, start, settings, topic_ids)
+        if seen.refusal is None or newest_start(files) == start:
+            break
+    return seen
+
+
+def _look(
+    files: _Disk, start: Start | None, settings: Settings, topic_ids: Mapping[str, str]
+) -> CheckpointSeen:
     location = settings.spark.checkpoint
-    files = _Disk(_path_of(location))
     card: Card | None = None
     try:
-        start = newest_start(files)
         if start is None:
             refuse_strangers(files, location)
             return CheckpointSeen(location=location)

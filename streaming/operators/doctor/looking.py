@@ -17,7 +17,6 @@ from streaming.operators.action_events import UnreadableEvent, epoch_of
 from streaming.operators.doctor.beating import processes
 from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
 from streaming.operators.doctor.facts import (
-    CheckpointSeen,
     Facts,
     Heard,
     InputSeen,
@@ -64,7 +63,7 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     now_ms = round(time.time() * 1000)
     looks: dict[str, Callable[[], Any]] = {
         "marker": partial(_marker, settings),
-        "checkpoint": partial(_checkpoint, settings),
+        "ids of the input's topics": partial(input_ids, settings),
         "processes": partial(_processes, settings, now_ms),
         "clusters": partial(_clusters, settings, now_ms),
         "input": partial(_input, settings, now_ms),
@@ -75,6 +74,13 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
     with ThreadPoolExecutor(len(looks)) as pool:
         asked = {what: pool.submit(attempt, call, what=what, limit_s=limit_s) for what, call in looks.items()}
         found = _shortened({what: future.result() for what, future in asked.items()}, sides)
+    ids = found["ids of the input's topics"]
+    # a batch is planned before it is published: read after the marker, the checkpoint of a running controller agrees with it
+    checkpoint = attempt(
+        lambda: checkpoint_seen(settings, {} if isinstance(ids, Missed) else ids),
+        what=f"the checkpoint {settings.spark.checkpoint}",
+        limit_s=limit_s,
+    )
     return Facts(
         settings=settings,
         version=version("trimtab"),
@@ -91,7 +97,7 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
             for side in sides
         ),
         marker=found["marker"],
-        checkpoint=found["checkpoint"],
+        checkpoint=checkpoint,
         processes=found["processes"],
         clusters=found["clusters"],
         input=found["input"],
@@ -130,14 +136,6 @@ def attempt(call: Callable[[], Value], *, what: str, limit_s: float) -> Value | 
 def _marker(settings: Settings) -> Marker | None:
     with publisher_of(settings) as publisher:
         return publisher.read_marker()
-
-
-def _checkpoint(settings: Settings) -> CheckpointSeen:
-    try:
-        ids = input_ids(settings)
-    except NoAnswer:  # said by the look at the brokers
-        ids = {}
-    return checkpoint_seen(settings, ids)
 
 
 def _processes(settings: Settings, now_ms: int) -> tuple[Process, ...]:

@@ -108,7 +108,8 @@ def epoch(facts: Facts) -> Iterator[Finding]:
         yield problem(
             "epoch",
             f"{', '.join(problems)}, and the newest marker {stands or 'none'}: the commits topic has lost records",
-            f"Find out who emptied or replaced {facts.settings.topics.commits}. {_REFUSED}",
+            f"Look again, for a controller may just have started. If it stays so, find out who emptied or replaced "
+            f"{facts.settings.topics.commits}. {_REFUSED}",
         )
     else:
         yield good("epoch", f"{stands} is the highest" if stands else "there is none yet")
@@ -152,17 +153,23 @@ def leader(facts: Facts) -> Iterator[Finding]:
 
 
 def _standbys(facts: Facts) -> Iterator[Finding]:
-    for each in _own(facts):
-        if each.runs and each.role == "standby":
-            if each.problem:
-                yield problem(
-                    "leader",
-                    f"this standby could not lead: {each.problem}",
-                    "Mend it before the leader ends",
-                    about=each.instance,
-                )
-            else:
-                yield good("leader", "stands by", about=each.instance)
+    standing = [each for each in _own(facts) if each.runs and each.role == "standby"]
+    for each in standing:
+        if each.problem:
+            yield problem(
+                "leader",
+                f"this standby could not lead: {each.problem}",
+                "Mend it before the leader ends",
+                about=each.instance,
+            )
+        else:
+            yield good("leader", "stands by", about=each.instance)
+    if facts.settings.controller.standby and not standing:
+        yield warning(
+            "leader",
+            "controller.standby is on, and nobody stands by",
+            "Start a second one on another machine: trimtab run --standby",
+        )
 
 
 def _last_words(facts: Facts) -> str:
