@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
 
 from streaming.notifier.delivery import Delivery, Result
 from streaming.notifier.forms import message
@@ -20,7 +21,7 @@ from streaming.process.pulse import Pulse
 from streaming.process.serve import Check
 from streaming.settings.receivers import ReceiverSettings
 
-__all__ = ["NotifierLoop"]
+__all__ = ["NotifierLoop", "Source"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.3
@@ -29,12 +30,19 @@ _RETRY_S = 5.0
 """Between attempts to go on after the brokers failed."""
 
 
+class Source(NamedTuple):
+    """A topic, and the epochs heard on it, which are kept with its position."""
+
+    records: Actions
+    epochs: Epochs
+
+
 class NotifierLoop:
     """Reads some topics and tells what is in them. ``run`` is for one thread."""
 
     def __init__(
         self,
-        topics: Mapping[str, Actions],
+        topics: Mapping[str, Source],
         receivers: Mapping[str, ReceiverSettings],
         metrics: NotifierMetrics,
         *,
@@ -45,7 +53,6 @@ class NotifierLoop:
         self._stop = threading.Event()
         self._outlets = {name: Outlet(each) for name, each in receivers.items()}
         self._deliveries = {name: deliver(name, each, self._stop) for name, each in receivers.items()}
-        self._epochs: dict[str, Epochs] = {name: Epochs() for name in topics}
         self._pulse = Pulse()
         metrics.show_poll(clock_s())
 
@@ -86,20 +93,20 @@ class NotifierLoop:
         """Read what is there, tell it, commit; whether nothing was there. Raises ``PublishError``."""
         read_from = []
         for name, topic in self._topics.items():
-            records = topic.poll(timeout_s=_POLL_S)
+            records = topic.records.poll(timeout_s=_POLL_S)
             if records:
-                read_from.append(topic)
-                self._offer(name, records)
+                read_from.append(topic.records)
+                self._offer(name, topic.epochs, records)
         self._pulse.note_poll()
         self._metrics.show_poll(self._clock_s())
         self._tell(workers)
         if self._stop.is_set():
             return False
-        for topic in read_from:
-            topic.commit()
-        return not read_from and all(topic.is_at_end() for topic in self._topics.values())
+        for each in read_from:
+            each.commit()
+        return not read_from and all(topic.records.is_at_end() for topic in self._topics.values())
 
-    def _offer(self, name: str, records: Sequence[ActionRecord]) -> None:
+    def _offer(self, name: str, epochs: Epochs, records: Sequence[ActionRecord]) -> None:
         for record in records:
             try:
                 told = read(record.value)
@@ -107,13 +114,8 @@ class NotifierLoop:
                 self._metrics.count_unreadable()
                 _LOG.error("a record on %s cannot be told: %s: %.200r", name, error, record.value)
                 continue
-            if self._is_current(name, told, record):
+            if _is_current(epochs, told, record):
                 self._offer_each(told)
-
-    def _is_current(self, name: str, told: Told, record: ActionRecord) -> bool:
-        """What a controller says that another one has replaced does not count."""
-        epoch = (record.epoch_header or b"").decode(errors="replace")
-        return self._epochs[name].observe(told.source, int(epoch) if epoch.isdecimal() else 0)
 
     def _offer_each(self, told: Told) -> None:
         for name, outlet in self._outlets.items():
@@ -129,7 +131,7 @@ class NotifierLoop:
         while wait(posted.values(), timeout=_STAY_S).not_done:
             self._pulse.note_turn()
             for topic in self._topics.values():
-                topic.stay()
+                topic.records.stay()
         self._pulse.note_end()
         for name, each in posted.items():
             self._note(name, *each.result(timeout=0))
@@ -155,5 +157,12 @@ class NotifierLoop:
         self._pulse.problem = str(error)
         _LOG.warning("%s", error)
         for topic in self._topics.values():
-            topic.drop()
+            topic.records.drop()
         self._stop.wait(_RETRY_S)
+
+
+def _is_current(epochs: Epochs, told: Told, record: ActionRecord) -> bool:
+    """What a controller says that another one has replaced does not count."""
+    text = (record.epoch_header or b"").decode(errors="replace")
+    epoch = int(text) if text.isdecimal() else 0
+    return epochs.hear(record.partition, told.source, epoch) == epoch

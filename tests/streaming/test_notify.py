@@ -17,11 +17,11 @@ from state.outputs import Finding, JudgedRow, RoundSummary, Section, canonical
 from streaming.cli import main
 from streaming.notifier.delivery import Delivery
 from streaming.notifier.forms import message
-from streaming.notifier.loop import NotifierLoop
+from streaming.notifier.loop import NotifierLoop, Source
 from streaming.notifier.metrics import NotifierMetrics
 from streaming.notifier.notices import Notice, UnreadableRecord, read
 from streaming.notifier.outlet import Outlet
-from streaming.ports.actions import ActionRecord
+from streaming.ports.actions import ActionRecord, Epochs
 from streaming.settings.receivers import ReceiverSettings
 from tests.streaming.summaries import CONTROL, ROUND, section
 
@@ -300,13 +300,17 @@ class Topic:
     """A topic as the loop sees it."""
 
     values: list[bytes]
+    epochs: list[bytes] = field(default_factory=list)
+    """Of each record; 2 if not said."""
     position: int = 0
     committed: int = 0
 
     def poll(self, *, timeout_s: float) -> list[ActionRecord]:
         del timeout_s
-        found, self.position = self.values[self.position :], len(self.values)
-        return [ActionRecord(value=value, epoch_header=b"2") for value in found]
+        epochs = self.epochs or [b"2"] * len(self.values)
+        found = list(zip(self.values, epochs, strict=True))[self.position :]
+        self.position = len(self.values)
+        return [ActionRecord(value=value, epoch_header=epoch) for value, epoch in found]
 
     def stay(self) -> None:
         pass
@@ -323,7 +327,9 @@ class Topic:
 
 def run(topic: Topic, receivers: dict[str, ReceiverSettings]) -> NotifierMetrics:
     metrics = NotifierMetrics(receivers)
-    loop = NotifierLoop({"topic": topic}, receivers, metrics, clock_s=lambda: NOW_S, deliver=delivery)
+    loop = NotifierLoop(
+        {"topic": Source(topic, Epochs())}, receivers, metrics, clock_s=lambda: NOW_S, deliver=delivery
+    )
     loop.run(once=True)
     loop.close()
     return metrics
@@ -340,6 +346,14 @@ def test_the_position_is_committed_after_everybody_was_told(webhook: Webhook) ->
     assert 'trimtab_notifier_messages_total{receiver="ops",result="delivered"} 1.0' in text
     assert 'trimtab_notifier_messages_total{receiver="down",result="given-up"} 1.0' in text
     assert "trimtab_notifier_unreadable_total 1.0" in text
+
+
+def test_what_a_replaced_controller_says_after_its_successor_is_not_told(webhook: Webhook) -> None:
+    topic = Topic(
+        [unload(reason="first"), unload(reason="second"), unload(reason="late")], [b"1", b"2", b"1"]
+    )
+    run(topic, {"ops": ReceiverSettings(url=webhook.url)})
+    assert [each["text"] for each in webhook.bodies[0]["notices"]] == ["first", "second"]
 
 
 def test_without_a_receiver_the_command_says_how_to_name_one(tmp_path: Path) -> None:
