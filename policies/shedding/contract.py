@@ -226,7 +226,7 @@ class RoundView:
     published: PublishedLoads | None = None
     """What the brokers publish of themselves; None unless the extensible load manager runs at each of them."""
     missing: Sequence[str] = ()
-    """Brokers of the whole cluster that were asked and did not report in the round, ascending."""
+    """Brokers of the whole cluster that take part, were asked and did not report in the round, ascending."""
     unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
     """By broker, from the last round that decided an unload from it to the end of this one, without unloads that failed."""
 

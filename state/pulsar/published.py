@@ -1,5 +1,6 @@
 """What the brokers of a round publish of themselves, in the columns that a policy sees."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -32,6 +33,12 @@ def published_loads(
 
 def _rows(published: Published, bundles: BundleTable, broker: int) -> Ints:
     """Bundle row of each of a broker's heaviest bundles, ``NOT_OWNED`` for one that it does not own any more."""
-    span = bundles.rows_of(broker)
-    row_of = dict(zip(bundles.names[span], range(span.start, span.stop), strict=True))
-    return np.array([row_of.get(name, NOT_OWNED) for name in published.top_bundles], dtype=np.int64)
+    span, names = bundles.rows_of(broker), bundles.names
+    rows = [bisect_left(names, each, span.start, span.stop) for each in published.top_bundles]
+    return np.array(
+        [
+            row if row < span.stop and names[row] == name else NOT_OWNED
+            for row, name in zip(rows, published.top_bundles, strict=True)
+        ],
+        dtype=np.int64,
+    )

@@ -194,6 +194,7 @@ def _view(
     pulsar = closing.settings.pulsar
     tick = closing.open_round.tick
     asked = () if tick is None else tick.asked
+    not_missed = {*reports, *pulsar.guards.excluded_brokers, *closing.upkeep.apart}
     unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
     return eligible(
         round_loads,
@@ -205,7 +206,7 @@ def _view(
         header.ledger,
         end_ms=closing.end_ms,
         reports=reports,
-        missing=[name for name in sorted(asked) if name not in reports],
+        missing=sorted({*asked} - not_missed),
         unsettled=unsettled,
         shadow=moved,
     )

@@ -81,6 +81,18 @@ def test_a_broker_that_was_asked_and_has_published_nothing_holds_the_whole_fleet
     assert outcomes(decided(iter(asked)))[1:] == [{"no-load-data": 1}] * 3
 
 
+def test_a_broker_that_is_excluded_is_not_waited_for() -> None:
+    asked = [
+        replace(each, asked=("b1", "b2", "b3")) if isinstance(each, Tick) else each for each in rounds_of(3)
+    ]
+    settings = settings_of(
+        shedding_policy="transfer-shedder",
+        transfer_shedder={"hit_count": 1},
+        guards={"excluded_brokers": ["b3"]},
+    )
+    assert outcomes(run([asked], settings).outputs)[1:] == [{"hit-count": 1}, {"fired": 1}]
+
+
 def test_brokers_with_the_modular_load_manager_have_no_data_for_it() -> None:
     events = [
         load(each.broker, each.time_ms / 1000, cpu=50.0) if isinstance(each, BrokerLoad) else each
