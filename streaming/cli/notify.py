@@ -12,6 +12,7 @@ from streaming.cli.configured import read_settings
 from streaming.cli.options import (
     config_option,
     example,
+    input_option,
     metrics_port_option,
     output_option,
     verbose_option,
@@ -32,19 +33,28 @@ _RECORDS_MAX = 500
 @click.command("notify", epilog=example("trimtab notify --config trimtab.toml"))
 @with_options(
     config_option,
+    input_option("Overrides input.url, which is the output's address, too, where that has none of its own."),
     output_option("Overrides output.url, where decisions and summaries are read."),
     click.option("--once", is_flag=True, help="Tell what is there, then end."),
     metrics_port_option,
     verbose_option,
 )
 def notify_command(
-    config: Path | None, output_url: str | None, metrics_port: int | None, *, once: bool, verbose: bool
+    config: Path | None,
+    input_url: str | None,
+    output_url: str | None,
+    metrics_port: int | None,
+    *,
+    once: bool,
+    verbose: bool,
 ) -> None:
     """Tell the receivers of [notify."NAME"] of decisions, holds, findings and failures, for as long as it runs.
 
     It reads the topics of actions and the audit topic, and remembers how far. A first start tells what the last hour had.
     """
-    settings = read_settings(config, {"output.url": output_url, "metrics.notifier_port": metrics_port})
+    settings = read_settings(
+        config, {"input.url": input_url, "output.url": output_url, "metrics.notifier_port": metrics_port}
+    )
     log_to_stderr(settings.controller.log_format, verbose=verbose)
     if not settings.notify:
         raise WrongUse(
@@ -71,7 +81,7 @@ def notify_command(
 
 
 def _start(stack: ExitStack, settings: Settings, metrics: "NotifierMetrics") -> "NotifierLoop":
-    from streaming.notifier.loop import NotifierLoop  # noqa: PLC0415  Kafka and httpx come late
+    from streaming.notifier.loop import NotifierLoop, Source  # noqa: PLC0415  Kafka and httpx come late
     from streaming.ports.actions import Epochs  # noqa: PLC0415
     from streaming.systems.actions import records_of  # noqa: PLC0415
 
@@ -79,22 +89,21 @@ def _start(stack: ExitStack, settings: Settings, metrics: "NotifierMetrics") -> 
     roles = {"actions": names.actions, "audit": names.audit}
     if any(each.dry_run for each in settings.notify.values()):
         roles["dry-run"] = names.actions_dry_run
-    loop = NotifierLoop(
-        {
-            topic: records_of(
-                stack,
-                settings,
-                topic=topic,
-                group=f"trimtab-notify-{settings.controller.name}-{role}",
-                cluster=settings.controller.name,
-                epochs=Epochs(),
-                records_max=_RECORDS_MAX,
-            )
-            for role, topic in roles.items()
-        },
-        settings.notify,
-        metrics,
-        clock_s=time.time,
-    )
+
+    def source(role: str, topic: str) -> Source:
+        epochs = Epochs()
+        records = records_of(
+            stack,
+            settings,
+            topic=topic,
+            group=f"trimtab-notify-{settings.controller.name}-{role}",
+            cluster=settings.controller.name,
+            epochs=epochs,
+            records_max=_RECORDS_MAX,
+        )
+        return Source(records, epochs)
+
+    sources = {topic: source(role, topic) for role, topic in roles.items()}
+    loop = NotifierLoop(sources, settings.notify, metrics, clock_s=time.time)
     stack.callback(loop.close)
     return loop
