@@ -18,7 +18,6 @@ from streaming.ports.reading import Reader, TopicRecord
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, NotFound, Refused, WrongUse
 from streaming.settings import Settings
-from streaming.systems.events import beat_sink_of
 from streaming.systems.reading import output_reader
 
 _LOOK_S = 0.5
@@ -94,6 +93,8 @@ def _standby(heard: Sequence[TopicRecord], name: str, instance: str | None) -> S
 
 
 def _ask(settings: Settings, standby: Standby, leader: Running) -> None:
+    from streaming.systems.events import beat_sink_of  # noqa: PLC0415  loads brokers' clients
+
     asked = HandOver(
         name=leader.controller, to=standby.instance, leader_epoch=leader.epoch, at=rfc3339(_now_ms())
     )
