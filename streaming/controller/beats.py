@@ -98,10 +98,14 @@ class Beats(Closing):
         """Do not wait for the next beat's time: something has changed."""
         self._wake.set()
 
-    def close(self) -> None:
-        """Say goodbye, so that a standby need not wait for the session's end, and write no more."""
+    def say_goodbye(self) -> None:
+        """Write one more beat, as the last one, so that a standby need not wait for the session's end. Does not wait for it."""
         self._is_closed = True
         self._wake.set()
+
+    def close(self) -> None:
+        """Say goodbye, and wait a little until it is written."""
+        self.say_goodbye()
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:

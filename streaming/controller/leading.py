@@ -135,6 +135,7 @@ class Leading:
                     readiness=self.readiness,
                     wait=self.wait,
                     is_stopping=self.is_stopping,
+                    say_goodbye=self.beats.say_goodbye,
                 ).run()
 
     def _said_gaps(self, begun: Begun) -> list[SkippedRange]:

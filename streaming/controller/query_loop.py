@@ -63,6 +63,7 @@ class QueryLoop:
     readiness: Readiness
     wait: Callable[[float], bool]
     is_stopping: Callable[[], bool]
+    say_goodbye: Callable[[], None]
     _repeats: Repeats = field(init=False, default_factory=Repeats)
 
     def run(self) -> None:
@@ -209,6 +210,8 @@ class QueryLoop:
         try:
             while query.is_active and query.is_in_batch and not deadline.is_over:
                 query.has_ended_within(_LOOK_S)
+            if self.is_stopping():
+                self.say_goodbye()  # Spark takes seconds to stop, and a standby fences us anyway
             query.stop()
         finally:
             self.readiness.note_end()

@@ -60,7 +60,7 @@ class StandingBy:
         with spark_errors():
             self._show("warming up")
             warm_up(self.leading.spark, self.settings)
-            while self._stand_by():
+            while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
     def _lead(self) -> None:

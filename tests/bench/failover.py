@@ -61,7 +61,7 @@ class _Pair:
 
 def measure_failover(*, quick: bool) -> Section:
     """The first standby idles for a while; each fail-over begins with a new one."""
-    settle_s, idle_s = (2.0, 3.0) if quick else (30.0, 90.0)
+    settle_s, idle_s = (2.0, 3.0) if quick else (15.0, 45.0)
     rows, rounds = [], count(first_round())
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))

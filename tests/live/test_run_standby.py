@@ -25,6 +25,7 @@ def test_a_standby_goes_on_where_a_leader_ended(stage: Stage, ending: signal.Sig
         rounds(stage, 3, leader, standby)
         leader.process.send_signal(ending)
         until(lambda: leads(standby), what="the standby to lead", running=[standby])
+        assert ("has said goodbye" in standby.output) == (ending == signal.SIGTERM)
         stage.send(played(range(3, 6)))
         rounds(stage, 6, standby)
         assert standby.terminate() == 0
