@@ -84,7 +84,7 @@ def shown(outputs: list[Output]) -> list[tuple[str, bytes, bool]]:
     return [(each.id, each.data, each.dry_run) for each in outputs]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(seed=seeds)
 def test_batches_and_restarts_change_nothing_of_what_was_proposed_and_approved(seed: int) -> None:
     random = Random(seed)  # noqa: S311
@@ -93,7 +93,7 @@ def test_batches_and_restarts_change_nothing_of_what_was_proposed_and_approved(s
     assert shown(run(cut(trace, random), SETTINGS, identity=REQUIRED).outputs) == shown(whole.outputs)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(seed=seeds)
 def test_an_action_goes_out_only_for_a_proposal_that_was_approved_once_and_is_named_where_it_goes_out(
     seed: int,
@@ -125,7 +125,7 @@ def test_an_action_goes_out_only_for_a_proposal_that_was_approved_once_and_is_na
 def test_the_traces_of_these_tests_have_every_kind_of_answer() -> None:
     """Properties over traces in which nothing is approved would prove nothing."""
     seen: set[str] = set()
-    for seed in range(150):
+    for seed in range(60):
         random = Random(seed)  # noqa: S311
         found = run([answered(random_trace(random), random)], SETTINGS, identity=REQUIRED)
         for summary in found.summaries:
