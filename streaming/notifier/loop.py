@@ -13,7 +13,7 @@ from typing import NamedTuple
 from streaming.notifier.delivery import Delivery, Result
 from streaming.notifier.forms import message
 from streaming.notifier.metrics import NotifierMetrics
-from streaming.notifier.notices import Told, UnreadableRecord, read
+from streaming.notifier.notices import Notice, Told, UnreadableRecord, read
 from streaming.notifier.outlet import Outlet
 from streaming.ports.actions import ActionRecord, Actions, Epochs
 from streaming.ports.publishing import PublishError
@@ -35,6 +35,13 @@ class Source(NamedTuple):
 
     records: Actions
     epochs: Epochs
+
+
+class _Posted(NamedTuple):
+    """A message on its way."""
+
+    notices: Sequence[Notice]
+    result: "Future[tuple[Result, str]]"
 
 
 class NotifierLoop:
@@ -128,15 +135,15 @@ class NotifierLoop:
         """One message to each receiver that has something to hear; the topics are kept meanwhile."""
         self._pulse.note_progress()
         posted = {name: each for name in self._outlets if (each := self._post(workers, name)) is not None}
-        while wait(posted.values(), timeout=_STAY_S).not_done:
+        while wait([each.result for each in posted.values()], timeout=_STAY_S).not_done:
             self._pulse.note_turn()
             for topic in self._topics.values():
                 topic.records.stay()
         self._pulse.note_end()
         for name, each in posted.items():
-            self._note(name, *each.result(timeout=0))
+            self._note(name, each)
 
-    def _post(self, workers: ThreadPoolExecutor, name: str) -> "Future[tuple[Result, str]] | None":
+    def _post(self, workers: ThreadPoolExecutor, name: str) -> "_Posted | None":
         outlet, settings = self._outlets[name], self._receivers[name]
         before_count = outlet.left_out_count
         notices = outlet.take(now_s=self._clock_s())
@@ -146,11 +153,13 @@ class NotifierLoop:
         if not notices:
             return None
         body = message(settings.format, name, notices, outlet.take_left_out())
-        return workers.submit(self._deliveries[name].post, body)
+        return _Posted(notices, workers.submit(self._deliveries[name].post, body))
 
-    def _note(self, name: str, result: Result, why: str) -> None:
+    def _note(self, name: str, posted: "_Posted") -> None:
+        result, why = posted.result.result(timeout=0)
         self._metrics.count_message(name, result)
         if result != "delivered":
+            self._outlets[name].tell_later(posted.notices)
             _LOG.error("a message to %s was %s: %s", name, result.replace("-", " "), why)
 
     def _drop(self, error: PublishError) -> None:

@@ -44,10 +44,17 @@ class Outlet:
             self._sent_s.popleft()
         limit = self._settings.max_per_hour_count
         if limit and len(self._sent_s) >= limit:
-            self.left_out_count += len(notices)
+            self.left_out_count += self.tell_later(notices)
             return ()
         self._sent_s.append(now_s)
         return notices
+
+    def tell_later(self, notices: Sequence[Notice]) -> int:
+        """What lasts is told by its next round after all; the number of the others, which nobody hears of."""
+        lasting = [each for each in notices if each.key and not each.has_ended]
+        for each in lasting:
+            self._told_ms.pop((each.cluster, each.key), None)
+        return len(notices) - len(lasting)
 
     def take_left_out(self) -> int:
         """How many notices the limit left out since this was last asked."""

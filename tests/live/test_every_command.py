@@ -1,5 +1,6 @@
 """Every command as a user starts it: a process of its own, against a real broker."""
 
+import gzip
 import json
 import subprocess
 from collections.abc import Iterator
@@ -81,6 +82,10 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     show("feed", *config, "--fast", str(fleet))
     show("record", *config, "--until-now", str(log))
     assert len(log.read_bytes().splitlines()) == len(events) + 1
+    for _ in range(2):  # the second start finds nothing new
+        show("record", *config, "--until-now", "--max-total-size", "1GiB", str(tmp_path / "months"))
+    (packed,) = (tmp_path / "months").glob("*.ndjson.gz")
+    assert len(gzip.decompress(packed.read_bytes()).splitlines()) == len(events) + 1
     outputs = show("replay", *config, str(fleet)).encode().splitlines()
     rounds, letters, actions = (
         [value for value in outputs if json.loads(value)["type"].startswith(kind)]

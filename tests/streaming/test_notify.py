@@ -160,6 +160,22 @@ def test_above_the_limit_notices_are_left_out_and_the_next_message_says_how_many
     assert outlet.take_left_out() == 0
 
 
+def test_what_lasts_and_was_left_out_or_not_delivered_is_told_by_a_later_round() -> None:
+    outlet = Outlet(ReceiverSettings(url="http://localhost/", max_per_hour_count=1))
+    held = read(summary(paused=True, control=CONTROL))
+    outlet.offer(read(unload()), now_s=NOW_S)
+    assert titles(outlet) == ["unload t/n/0x0_0x1"]
+    outlet.offer(held, now_s=NOW_S)
+    assert titles(outlet) == []
+    assert outlet.take_left_out() == 0, "it is not lost"
+    outlet.offer(held, now_s=NOW_S)
+    notices = outlet.take(now_s=NOW_S + 3600)
+    assert [each.title for each in notices] == ["paused"]
+    outlet.tell_later(notices)
+    outlet.offer(held, now_s=NOW_S)
+    assert titles(outlet, now_s=NOW_S + 7200) == ["paused"]
+
+
 def test_all_that_came_at_once_is_one_message() -> None:
     outlet = Outlet(ReceiverSettings(url="http://localhost/", max_per_hour_count=1))
     for _ in range(3):
