@@ -9,6 +9,7 @@ from streaming.controller.outages import outage_of
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.publishing import NotAllowed, PublishError
 from streaming.ports.topics import TopicsWrong, Unreachable
+from streaming.spark.stores import UnsafeStore
 
 
 def of_store(cause: Exception | None) -> CheckpointError:
@@ -35,6 +36,7 @@ def test_a_full_disk_and_a_store_that_does_not_answer_are_waited_for(cause: Exce
     [
         of_store(None),
         of_store(PermissionError(errno.EACCES, "Permission denied")),
+        of_store(UnsafeStore("its store does not rename a file")),
         NotAllowed("no Write"),
         TopicsWrong("topics missing"),
         TopicAuthorizationFailedError(),
