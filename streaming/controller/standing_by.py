@@ -1,7 +1,7 @@
 """A standby: it waits, warm, for its turn to lead, and stands by again when it is superseded.
 
-While it waits it runs no query and fences nobody. Twice a minute it keeps Spark warm, and looks whether it could go on with
-the leader's checkpoint. One that could not says so, in its beats, its log and ``/readyz``, and does not try to lead.
+While it waits it runs no query and fences nobody. Every ``KEEP_EVERY_S`` it keeps Spark warm, and looks whether it could go on
+with the leader's checkpoint. One that could not says so, in its beats, its log and ``/readyz``, and does not try to lead.
 """
 
 import logging

@@ -61,7 +61,7 @@ class _Pair:
 
 def measure_failover(*, quick: bool) -> Section:
     """The first standby idles for a while; each fail-over begins with a new one."""
-    settle_s, idle_s = (2.0, 3.0) if quick else (15.0, 45.0)
+    settle_s, idle_s = (2.0, 3.0) if quick else (30.0, 90.0)
     rows, rounds = [], count(first_round())
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trimtab-bench-")))
@@ -113,6 +113,7 @@ def _after(kafka: LocalKafka, pair: _Pair, number: signal.Signals, rounds: Itera
             clients.send(controller, fleet.reports(time_ms=current * ROUND_MS))
             clients.answered_s(controller, closing(current))
 
+        clients.drain()  # what was decided before
         decided(pair.leader)
         clients.drain()
         began_s = pair.end(number)
