@@ -200,6 +200,7 @@ class Application:
             with leading.taken_over(self._waiting_out, fresh=self._fresh, adopt=self._adopt) as begun:
                 leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
         except Fenced as error:
+            leading.duty.be_silent()
             raise FencedOff(str(error)) from error
 
     def _is_alive(self) -> bool:

@@ -56,6 +56,10 @@ class Duty:
         self._epoch, self._batch_id, self._problem = epoch, batch_id, ""
         self._role = "leader"
 
+    def be_silent(self) -> None:
+        """It was superseded and ends: its goodbye would call a standby to take over from the successor."""
+        self._role = None
+
     def beat(self) -> Beat | None:
         """None while there is nothing to say."""
         role = self._role

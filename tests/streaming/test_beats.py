@@ -102,6 +102,15 @@ def test_what_has_changed_is_said_at_once() -> None:
     assert (last.role, last.epoch, last.is_leaving) == ("leader", 8, True)
 
 
+def test_a_process_that_was_superseded_says_no_goodbye_which_would_call_a_standby() -> None:
+    sink, duty = Sink(), Duty(name="main", session_s=10.0, is_alive=lambda: True)
+    duty.lead(8, lambda: 5)
+    with Beats(connecting(sink), duty.beat, every_s=3600):
+        assert not sink.next_beat("leader").is_leaving
+        duty.be_silent()
+    assert len(sink.sent) == 1
+
+
 def test_a_process_that_is_not_alive_is_silent_so_that_a_standby_takes_over() -> None:
     duty = Duty(name="main", session_s=10.0, is_alive=lambda: False)
     duty.lead(8, lambda: 5)
