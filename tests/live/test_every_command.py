@@ -121,6 +121,20 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert f"{key} = 4" in show("policy show", *config, "--cluster", "east-1")
     assert f"{key} = 4" in show("control list", *config)
     assert f"{key}: 4 -> 3" in show("policy unset", *config, *changes, key)
+    broker = ("--broker", "broker-1:8080")
+    assert "until it is ended" in show("maintenance start", *config, *changes, *broker)
+    assert "ends" in show("maintenance end", *config, *changes, *broker)
+    assert "drain of broker broker-1:8080" in show("drain", *config, *changes, *broker)
+    assert "broker-1:8080" in show("maintenance list", *config)
+    proposing = json.loads(rounds[-1])
+    row = {"id": "f" * 32, "kind": "unload", "bundle": "t/n/0x0_0x1", "source": "b1", "destination": "b2"}
+    row |= {"round": 7, "expires_at": proposing["time"]}
+    proposing["data"]["approval"] = {"open_count": 1, "open": [row], "expired": [], "answers": []}
+    stage.send([json.dumps(proposing).encode()], to=stage.topics.audit)
+    stage.flush()
+    assert "f" * 32 in show("actions list", *config, "--pending")
+    assert "approved: " in show("approve", *config, "ffffff", "--why", "a test")
+    assert "rejected: " in show("reject", *config, "--all-of", "7", "--why", "a test")
     assert "dry-run -> as configured" in show("control delete", *config, *changes)
     assert "forgotten" in show("forget", *config, *changes)
 
