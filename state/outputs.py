@@ -423,6 +423,8 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the event."""
     proposal_id: str
     """The proposal it names."""
+    kind: Literal["unload", "split"] | None
+    """What the proposal would do; null where no open one has this id."""
     verdict: Literal["approved", "rejected"]
     """What was said."""
     who: str

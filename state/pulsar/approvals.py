@@ -6,8 +6,8 @@ was, no mask, hold or budget keeps it, and its destination would not end above w
 spends. Whatever becomes of an answer, its proposal is open no more; the policy may propose it anew.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from policies.columns import Codes, Floats
 from policies.shedding.contract import NOBODY
 from state.engine.closing import Closing
-from state.engine.ledger import Child
+from state.engine.ledger import ActionKind, Child
 from state.engine.memory import ApprovalRecord, Header, ProposalRecord
 from state.engine.summary import MAX_REMARK_CHARACTERS, SHOWN_ROWS
 from state.events import namespace_of
@@ -50,6 +50,8 @@ class Answer:
     outcome: str
     detail: str
     action: Unload | Split | None = None
+    kind: ActionKind | None = None
+    """What the proposal would do; None where it was not open."""
 
 
 @dataclass(slots=True)
@@ -74,8 +76,8 @@ class Scene:
 
     table: Eligible
     advanced: Advanced
-    split_codes: Codes
-    """Of ``MASK_REASONS``, for a split of each of the fleet's leading rows."""
+    split_codes: Callable[[], Codes]
+    """Of ``MASK_REASONS``, for a split of each of the fleet's leading rows; worked out when asked for."""
     budget: Budget
     circumstances: Circumstances
     spread: AntiAffinity
@@ -107,7 +109,7 @@ def begin(header: Header, closing: Closing) -> Answers:
         kept.remove(proposal)
         if record.verdict == "rejected":
             header.rejected[proposal.bundle] = closing.proposals_expire_ms or closing.end_ms
-            found.given.append(Answer(record, "rejected", "rejected"))
+            found.given.append(Answer(record, "rejected", "rejected", kind=proposal.kind))
         else:
             found.approved.append((len(found.given), proposal))
             found.given.append(Answer(record, "", ""))
@@ -117,15 +119,15 @@ def begin(header: Header, closing: Closing) -> Answers:
 
 def answer_none(found: Answers, *, outcome: str, reason: str) -> None:
     """The policies do not run in this round, so nothing that was approved goes out."""
-    for place, _ in found.approved:
-        found.given[place] = Answer(found.given[place].record, outcome, reason)
+    for place, proposal in found.approved:
+        found.given[place] = Answer(found.given[place].record, outcome, reason, kind=proposal.kind)
 
 
 def answer(found: Answers, scene: Scene, asking: Asking | None) -> None:
     """Decide on what was approved, in the order of the log."""
     for place, proposal in found.approved:
         made = _act(found, scene, found.given[place].record, proposal)
-        found.given[place] = made
+        found.given[place] = replace(made, kind=proposal.kind)
         if asking is not None and made.action is not None:
             asking.acting.update(each for each in (proposal.source, proposal.destination) if each is not None)
 
@@ -239,7 +241,7 @@ def _refuse_overshoot(scene: Scene, source: int, destination: int, moved: float)
 def _split(
     found: Answers, scene: Scene, record: ApprovalRecord, proposal: ProposalRecord, row: int
 ) -> Answer:
-    code, circumstances = int(scene.split_codes[row]), scene.circumstances
+    code, circumstances = int(scene.split_codes()[row]), scene.circumstances
     if code != masks.OPEN:
         return Answer(record, masks.MASK_REASONS[code], masks.MASK_REASONS[code])
     if circumstances.holds.split is not None:
@@ -320,6 +322,7 @@ def section(
             ApprovalRow(
                 id=each.record.id[:MAX_REMARK_CHARACTERS],
                 proposal_id=each.record.proposal_id[:MAX_REMARK_CHARACTERS],
+                kind=each.kind,
                 verdict=each.record.verdict,
                 who=each.record.who,
                 why=each.record.why,

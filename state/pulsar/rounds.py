@@ -5,9 +5,11 @@ The order is fixed: fleet, quorum and warm-up, masks, policy, splits, budgets, m
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import msgspec
 
+from policies.columns import Codes
 from policies.shedding.contract import FIRED, SheddingPlan
 from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing, obstacle
@@ -289,13 +291,17 @@ def _judge(
 ) -> Decided:
     table, pulsar = counted.table, closing.settings.pulsar
     wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
-    resting = closing.upkeep.namespaces
-    codes = masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
+
+    @cache
+    def split_codes() -> Codes:
+        resting = closing.upkeep.namespaces
+        return masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
+
     spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
     asked = approvals.Scene(
         table=table,
         advanced=advanced,
-        split_codes=codes,
+        split_codes=split_codes,
         budget=budget,
         circumstances=circumstances,
         spread=spread,
@@ -305,6 +311,7 @@ def _judge(
     approvals.answer(answers, asked, circumstances.asking)
     decided = None
     if pulsar.split.enabled:
+        codes = split_codes()
         codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
         decided = splits.decide(
             table,

@@ -120,8 +120,8 @@ def drain_command(request: Request, brokers: tuple[str, ...]) -> None:
 
 
 def _mode(changed: Changed, settings: Settings) -> str:
-    heard = changed.heard
-    return changed.event.after.mode or (settings.controller.mode if heard is None else heard.mode)
+    heard = None if changed.heard is None else changed.heard.mode
+    return changed.event.after.mode or heard or settings.controller.mode
 
 
 def _require_something(brokers: tuple[str, ...], namespaces: tuple[str, ...]) -> None:

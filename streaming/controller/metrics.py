@@ -332,7 +332,9 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
     """How many actions of each kind a round decided."""
     if observed.system == "kafka":
         return {"throttle": observed.actions_count}
+    approved = [] if observed.approval is None else observed.approval.answers
     splits_count = observed.splits.outcomes.get("acted", 0)
+    splits_count += sum(row.kind == "split" and row.outcome == "acted" for row in approved)
     return {"unload": observed.actions_count - splits_count, "split": splits_count}
 
 

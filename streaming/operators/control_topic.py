@@ -68,7 +68,7 @@ class Heard(msgspec.Struct, frozen=True):
     """What the newest summary of a cluster says of it."""
 
     system: System
-    mode: Mode
+    mode: Mode | None = None
     brokers_reporting: list[str] = []
     brokers_reporting_count: int = 0
 
