@@ -22,7 +22,7 @@ from policies.columns import Floats, Ints
 from state.engine.holds import GeneralReason, Hold
 from state.engine.memory import DrainRecord, Header
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, namespace_of
-from state.outputs import Unload, rfc3339
+from state.outputs import LeftRow, Unload, rfc3339
 from state.pulsar import masks
 from state.pulsar.actions import Circumstances
 from state.pulsar.after import After, share_ratio, traffic_of
@@ -52,23 +52,11 @@ OUTCOMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A bundle at a drained broker, and what becomes of it."""
-
-    bundle: str
-    broker: str
-    outcome: str
-    detail: str
-    messages_per_s: float
-    bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Drained:
     """What a round does to empty its drained brokers."""
 
     unloads: list[Unload] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[LeftRow] = field(default_factory=list)
     """Every bundle that they have, the heaviest of each first."""
 
 
@@ -252,7 +240,16 @@ def _drain(
                 else:
                     hold = chosen
         outcome, detail = hold or ("acted", "acted")
-        found.left.append(Left(bundle, source.broker, outcome, detail, messages, volume))
+        found.left.append(
+            LeftRow(
+                bundle=bundle,
+                broker=source.broker,
+                outcome=outcome,
+                detail=detail,
+                messages_per_s=messages,
+                bytes_per_s=volume,
+            )
+        )
         if hold is not None:
             continue
         usage_points = 100.0 * float(places.usage_ratio[destination])

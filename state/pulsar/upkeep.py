@@ -60,19 +60,10 @@ def _drain_row(name: str, spell: Spell, advanced: Advanced, begun: DrainRecord |
 def _left(drained: Drained) -> Section[LeftRow]:
     """What stays is named before what leaves."""
     order = sorted(drained.left, key=lambda each: each.outcome == "acted")
-    rows = [
-        LeftRow(
-            bundle=each.bundle,
-            broker=each.broker,
-            outcome=each.outcome,
-            detail=each.detail,
-            messages_per_s=each.messages_per_s,
-            bytes_per_s=each.bytes_per_s,
-        )
-        for each in order[:SHOWN_ROWS]
-    ]
     outcomes = Counter(each.outcome for each in drained.left)
-    return Section(count=len(drained.left), outcomes=dict(sorted(outcomes.items())), heaviest=rows)
+    return Section(
+        count=len(drained.left), outcomes=dict(sorted(outcomes.items())), heaviest=order[:SHOWN_ROWS]
+    )
 
 
 def of_put_back(found: Sequence[PutBack]) -> list[Finding]:
