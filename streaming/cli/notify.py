@@ -48,7 +48,7 @@ def notify_command(
     once: bool,
     verbose: bool,
 ) -> None:
-    """Tell the receivers of [notify."NAME"] of decisions, holds, findings and failures, for as long as it runs.
+    """Tell the receivers of [notify."NAME"] of decisions, proposals, holds, findings and failures, for as long as it runs.
 
     It reads the topics of actions and the audit topic, and remembers how far. A first start tells what the last hour had.
     """
@@ -87,7 +87,7 @@ def _start(stack: ExitStack, settings: Settings, metrics: "NotifierMetrics") -> 
 
     names = settings.topics
     roles = {"actions": names.actions, "audit": names.audit}
-    if any(each.dry_run for each in settings.notify.values()):
+    if any(each.dry_run or "proposals" in each.kinds for each in settings.notify.values()):
         roles["dry-run"] = names.actions_dry_run
 
     def source(role: str, topic: str) -> Source:

@@ -1,1 +1,1 @@
-"""``trimtab notify``: decisions, holds, findings and failures to the webhooks of people, from the topics."""
+"""``trimtab notify``: decisions, proposals, holds, findings and failures to the webhooks of people, from the topics."""

@@ -95,6 +95,7 @@ class _Round(msgspec.Struct, frozen=True, kw_only=True):
 class _Action(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     dry_run: bool
+    proposal: bool = False
     bundle: str | None = None
     source_broker: str | None = None
     destination_broker: str | None = None
@@ -122,6 +123,12 @@ def read(value: bytes) -> Told:
 
 def _decision(head: ReadEnvelope[msgspec.Raw], action: _Action) -> Notice:
     kind = head.type.removeprefix(ACTION_PREFIX).rpartition(".")[0]
+    if action.proposal:
+        return Notice(
+            kind="proposals", cluster=head.cluster, time_ms=_ms(head.time), title=f"{kind} {head.subject} waits for approval",
+            text=f"{action.reason}\n`trimtab approve {head.id} --why …`", severity="warning",
+            labels={"action": kind, "action_id": head.id},
+        )  # fmt: skip
     would = "would be decided in act: " if action.dry_run else ""
     return Notice(
         kind="decisions",

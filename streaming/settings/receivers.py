@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-NoticeKind = Literal["decisions", "holds", "findings", "failures"]
+NoticeKind = Literal["decisions", "proposals", "holds", "findings", "failures"]
 MessageFormat = Literal["slack", "alertmanager", "json"]
 
 _URL = re.compile(r"https?://[^\s/]+(?:/\S*)?")
@@ -33,8 +33,8 @@ class ReceiverSettings:
     format: MessageFormat = "json"
     """``slack``: an object with a ``text``, which Slack, Mattermost, Rocket.Chat and others take. ``alertmanager``: what Alertmanager
     posts to its own webhooks, version 4. ``json``: an object with a list of notices."""
-    kinds: tuple[NoticeKind, ...] = ("decisions", "holds", "findings", "failures")
-    """What is told. ``decisions``: actions; ``holds``: a pause, a failing cluster and other reasons for which nothing moves that should;
+    kinds: tuple[NoticeKind, ...] = ("decisions", "proposals", "holds", "findings", "failures")
+    """What is told. ``decisions``: actions; ``proposals``: what waits for approval, with the command that gives it; ``holds``: a pause, a failing cluster and other reasons for which nothing moves that should;
     ``findings``: what no action can help; ``failures``: actions that failed or had no effect, and internal errors."""
     clusters: tuple[str, ...] = ()
     """Of which clusters; empty = all."""

@@ -124,6 +124,15 @@ def test_a_receiver_hears_what_it_asked_for(settings: dict[str, Any], *, is_told
     assert bool(told(unload(), **settings)) == is_told
 
 
+def test_a_proposal_is_told_with_the_command_that_approves_it() -> None:
+    data = {"reason": "b1 is hot", "dry_run": True, "proposal": True, "bundle": "t/n/0x0_0x1"}
+    value = event("trimtab.action.unload.v1", json.dumps(data).encode(), subject="t/n/0x0_0x1")
+    assert told(value) == ["unload t/n/0x0_0x1 waits for approval"]
+    assert told(value, kinds=("decisions",), dry_run=True) == []
+    (notice,) = read(value).notices
+    assert "trimtab approve id-1 --why" in notice.text
+
+
 def test_decisions_of_a_dry_run_are_told_to_who_asked_for_them() -> None:
     assert told(unload(dry_run=True)) == []
     assert told(unload(dry_run=True), dry_run=True) == ["unload t/n/0x0_0x1"]
