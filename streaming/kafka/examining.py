@@ -109,9 +109,10 @@ def _unserved(
 
 
 def _denied(link: Link, names: TopicNames, permissions: Sequence[TopicPermissions]) -> Iterator[Denied]:
-    needed = {**controller_operations(names), **beat_operations(names)}
-    for topic, operations in lacking_by_topic(needed, permissions):
+    beats = beat_operations(names)
+    for topic, operations in lacking_by_topic({**controller_operations(names), **beats}, permissions):
         yield Denied(
             what=f"{link.principal} lacks the permission {' and '.join(operations)} on topic {topic}",
             remedy=f"Run: {acl_command(link.subject, 'topic', topic, operations)}",
+            tolerable=topic in beats,
         )

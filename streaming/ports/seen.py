@@ -25,6 +25,8 @@ class Denied:
 
     what: str
     remedy: str
+    tolerable: bool = False
+    """Whether a controller that has no standby runs without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

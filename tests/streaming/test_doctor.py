@@ -133,6 +133,7 @@ def difference(*, tolerable: bool) -> Difference:
     )
 
 
+NO_BEATS = Denied(what="lacks Write", remedy="Run: x", tolerable=True)
 DELETED = Marker(query_id="other", batch_id=42, digest="d", epoch=7)
 NO_CHECKPOINT = CheckpointSeen(location="checkpoint")
 STANDBY = replace(LEADER, instance="b:2", role="standby", epoch=0, batch=None)
@@ -152,6 +153,23 @@ WRONG = [
         {"sides": side(topics=TopicsSeen(count=9, denied=(Denied(what="lacks Read", remedy="Run: x"),)))},
         "problem",
         "lacks Read",
+        "Run: x",
+    ),
+    (
+        "permissions",
+        {"sides": side(topics=TopicsSeen(count=9, denied=(NO_BEATS,)))},
+        "warning",
+        "lacks Write",
+        "Run: x",
+    ),
+    (
+        "permissions",
+        {
+            "sides": side(topics=TopicsSeen(count=9, denied=(NO_BEATS,))),
+            "settings": Settings(controller=ControllerSettings(standby=True)),
+        },
+        "problem",
+        "lacks Write",
         "Run: x",
     ),
     (

@@ -36,7 +36,9 @@ def permissions(facts: Facts) -> Iterator[Finding]:
             yield seen
             continue
         for denied in seen.denied:
-            yield problem("permissions", denied.what, denied.remedy, about=side.name)
+            runs_without = denied.tolerable and not facts.settings.controller.standby
+            say = warning if runs_without else problem
+            yield say("permissions", denied.what, denied.remedy, about=side.name)
         if not seen.denied:
             yield good("permissions", "nothing is missing on the topics", about=side.name)
         if side.name != "input":
