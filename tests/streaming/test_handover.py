@@ -43,21 +43,23 @@ def test_a_standby_that_could_not_lead_is_refused_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heard", "instance", "message"),
+    ("ages_s", "instance", "message"),
     [
-        ([], None, "nobody stands by for the controller main: start one with `trimtab run --standby`"),
-        ([beat("b:1")], "x:1", "no x:1 stands by for the controller main; those who do: b:1"),
-        ([beat("b:1", age_s=21)], None, "nobody stands by"),
+        ({}, None, "nobody stands by for the controller main: start one with `trimtab run --standby`"),
+        ({"b:1": 0}, "x:1", "no x:1 stands by for the controller main; those who do: b:1"),
+        ({"b:1": 21}, None, "nobody stands by"),
     ],
 )
 def test_where_nobody_stands_by_it_says_what_to_do(
-    heard: list[TopicRecord], instance: str | None, message: str
+    ages_s: dict[str, float], instance: str | None, message: str
 ) -> None:
+    heard = [beat(name, age_s=age_s) for name, age_s in ages_s.items()]
     with pytest.raises(NotFound, match=message):
         _standby(heard, "main", instance)
 
 
-@pytest.mark.parametrize("heard", [[], [beat("a:1", "leader", age_s=21)]])
-def test_without_a_leader_a_standby_leads_by_itself(heard: list[TopicRecord]) -> None:
+@pytest.mark.parametrize("leaders_count", [0, 1])
+def test_without_a_leader_a_standby_leads_by_itself(leaders_count: int) -> None:
+    heard = [beat("a:1", "leader", age_s=21)] * leaders_count
     with pytest.raises(NotFound, match="a standby leads by itself"):
         _leader(heard, "main")
