@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streaming.ports.marker import Checkpoint
+from streaming.ports.starts import CLAIM
 
 __all__ = ["at", "flatten", "newest_start"]
 
@@ -22,6 +23,7 @@ def newest_start(checkpoint: Path) -> Path:
 def flatten(checkpoint: Path) -> None:
     """Lay it out as trimtab did before each start had a directory."""
     start = newest_start(checkpoint)
+    (start / CLAIM).unlink()
     for path in list(start.iterdir()):
         path.rename(checkpoint / path.name)
     start.rmdir()
