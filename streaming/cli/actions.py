@@ -44,7 +44,10 @@ def actions_command() -> None:
 @tail_options
 @click.option("--dry-run", is_flag=True, help="What would have been done: the dry-run's topic.")
 def tail_command(*, dry_run: bool, **options: Any) -> None:
-    """Print actions as they are published; Ctrl-C ends it."""
+    """Print actions as they are published; Ctrl-C ends it.
+
+    As a table it also says when another controller takes over.
+    """
     epochs = Epochs()
 
     def text_of(record: "TopicRecord") -> str:
@@ -56,7 +59,12 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
         action = read_action(value)
         return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
 
-    print_topic(lambda topics: topics.actions_dry_run if dry_run else topics.actions, text_of, **options)
+    print_topic(
+        lambda topics: topics.actions_dry_run if dry_run else topics.actions,
+        text_of,
+        is_remark=lambda record: read_leader(record.value or b"") is not None,
+        **options,
+    )
 
 
 @actions_command.command("list", epilog=example("trimtab actions list --pending --cluster east-1"))

@@ -50,6 +50,7 @@ def print_topic(
     topic_of: Callable[[TopicNames], str],
     text_of: Callable[["TopicRecord"], str],
     *,
+    is_remark: Callable[["TopicRecord"], bool] = lambda _: False,
     settings: Settings,
     cluster: str | None,
     begin: str,
@@ -58,7 +59,8 @@ def print_topic(
 ) -> None:
     """Print the records of a topic, as text or as they are; what cannot be read is named on standard error.
 
-    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C ends it.
+    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. What ``is_remark`` is for people
+    only. Ctrl-C ends it.
     """
     topic = topic_of(settings.topics)
     with suppress(KeyboardInterrupt):
@@ -70,7 +72,10 @@ def print_topic(
             except UnreadableEvent as error:
                 click.echo(f"{topic}, offset {record.offset}: {error}", err=True)
                 continue
-            click.echo(text if form == "table" else as_published(record.value or b"", form), nl=False)
+            if form == "table":
+                click.echo(text, nl=False)
+            elif not is_remark(record):
+                click.echo(as_published(record.value or b"", form), nl=False)
 
 
 def as_published(value: bytes, form: str) -> str:

@@ -97,12 +97,13 @@ class Cluster:
         self.changes.append(asked)
         if self.is_one_by_one and (len(json.loads(asked.body)) > 1 or len(self.changes) > len(self.answers)):
             return refusal(412, "Split bundle failed due to invalid request")
-        if self.is_one_by_one or len(self.changes) == self.takes:
+        answer = self.answers[min(len(self.changes), len(self.answers)) - 1]
+        if answer == OK if self.is_one_by_one else len(self.changes) == self.takes:
             if asked.path.partition("?")[0].endswith("/split"):
                 self.boundaries = sorted({*self.boundaries, *json.loads(asked.body)})
             else:
                 self.owner = self.ids[1]
-        return self.answers[min(len(self.changes), len(self.answers)) - 1]
+        return answer
 
     @staticmethod
     def _json(value: object) -> Answer:
@@ -414,6 +415,17 @@ def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
         ("0x10000000_0x80000000", [0x20000000]),
         ("0x20000000_0x80000000", [MIDDLE]),
     ]
+
+
+def test_the_next_cut_is_asked_for_again_while_the_broker_does_not_know_what_the_one_before_left(
+    cluster: Callable[..., Cluster],
+) -> None:
+    unknown = refusal(500, "Bundle t/n/0x10000000_0x80000000 not found under namespace")
+    there = cluster(answers=[OK, *[unknown] * 6, OK], takes=0, is_one_by_one=True)
+    done = there.split(0x10000000, MIDDLE)
+    assert isinstance(done, Done)
+    assert done.outcome == "succeeded", done
+    assert len(there.changes) == 8
 
 
 def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(
