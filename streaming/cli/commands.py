@@ -231,7 +231,7 @@ _PLACES = {
     "handover": _Place(_handover, "Let a standby take over now."),
     "maintenance": _Place(_maintenance, "Leave brokers and namespaces alone for a while."),
     "mode": _Place(_mode, "Let a cluster act, or only show what it would do."),
-    "notify": _Place(_notify, "Tell people of decisions, proposals, holds, findings and failures."),
+    "notify": _Place(_notify, "Tell people what is decided, held and failing."),
     "pause": _Place(_pause, "Hold every action; the policies go on counting."),
     "policy": _Place(_policy, "Change decision settings while the controller runs."),
     "record": _Place(_record, "Keep what a controller is given, for replay."),
