@@ -83,14 +83,17 @@ def explain_command(
             raise WrongUse(f"{', '.join(recordings)}: {error}") from error
     found = explainer.explain()
     if not found:
-        raise NotFound(_unknown(subject, explainer.clusters, cluster, last))
+        raise NotFound(_unknown(subject, explainer, cluster, last))
     _show(found, form)
 
 
-def _unknown(subject: str, clusters: Sequence[str], cluster: str | None, last: timedelta) -> str:
+def _unknown(subject: str, explainer: Explainer, cluster: str | None, last: timedelta) -> str:
+    clusters = explainer.clusters
     if not clusters:
         of = "" if cluster is None else f" of {cluster}"
         return f"nothing{of} was reported in that time: give another --at, a longer --last than {last}, or --recording"
+    if not explainer.has_rounds:
+        return f"no round of {', '.join(clusters)} has ended in that time: wait for one, or give another --at or a longer --last"
     kind = "bundle" if "/" in subject else "broker"
     return (
         f"no {kind} {subject} in {', '.join(clusters)}: give the full name, as `trimtab rounds show` has it"

@@ -89,6 +89,11 @@ class Explainer:
         """Those that were replayed."""
         return sorted(self._clusters)
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether a round has ended."""
+        return any(cluster.rounds_count for cluster in self._clusters.values())
+
     def take(self, name: str, event: Event) -> None:
         """Replay an event."""
         cluster = self._clusters.get(name)

@@ -17,6 +17,7 @@ from tests.live.stage import QUICK, Stage
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ELSEWHERE = {
+    "doctor": "test_doctor.py",
     "handover": "test_run_standby.py",
     "run": "test_run_damage.py",
     "collect pulsar": "pulsar/test_balance.py",
@@ -107,7 +108,7 @@ def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -
     assert "closed loop" in show(
         "backtest", *config, "--policy", "fleet-planner", f"kafka://{stage.bootstrap}"
     )
-    assert "broker-1:8080 of east-1" in show("explain", *config, "broker-1:8080")
+    assert "broker-1:8080 of east-1" in show("explain", *config, "--recording", str(fleet), "broker-1:8080")
     assert "not-json" in show("rejected tail", *config, *newest)
     place = f"{letter['topic']}/{letter['partition']}@{letter['offset']}"
     assert "junk" in show("rejected show", *config, place)

@@ -104,6 +104,7 @@ def test_the_text_has_a_remedy_below_each_reason() -> None:
         (["broker-9:8080"], "no broker broker-9:8080 in lab"),
         ([MOVED, "--cluster", "west"], "nothing of west was reported in that time"),
         ([MOVED, "--at", "2020-01-01T00:00:00Z"], "nothing was reported in that time"),
+        ([MOVED, "--at", "2026-11-21T13:21:26Z"], "no round of lab has ended in that time"),
         ([MOVED, "--at", "noon"], "'noon' is not RFC 3339"),
     ],
 )
