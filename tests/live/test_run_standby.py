@@ -15,9 +15,8 @@ from tests.live.standing import RAISED, leads, pair, rounds, signalled, stands_b
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize(
-    "ending", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), pytest.param(signal.SIGTERM)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
 def test_a_standby_goes_on_where_a_leader_ended(stage: Stage, ending: signal.Signals) -> None:
     with ExitStack() as stack:
         leader, standby = pair(stage, stack)
