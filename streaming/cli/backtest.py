@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -148,7 +147,10 @@ def _files(
             raise WrongUse(
                 f"{', '.join(sources)}: give one address, or files; a backtest reads one recording"
             )
-        with _recorded_from(address, settings, since) as file:
+        from streaming.cli.record import recorded_for_now  # noqa: PLC0415  see `commands`
+
+        with recorded_for_now(settings, begin_of(since or "earliest")) as (file, count):
+            click.echo(f"{count} records read from {address}", err=True)
             yield (file,)
         return
     missing = [source for source in sources if not Path(source).exists()]
@@ -159,17 +161,6 @@ def _files(
     except NoRecording as error:
         raise WrongUse(str(error)) from error
     yield files
-
-
-@contextmanager
-def _recorded_from(address: str, settings: Settings, since: str | None) -> Iterator[str]:
-    from streaming.cli.record import record_to_file  # noqa: PLC0415  see `commands`
-
-    with tempfile.TemporaryDirectory(prefix="trimtab-backtest-") as folder:
-        file = str(Path(folder) / "topic.ndjson.gz")
-        count = record_to_file(settings, begin_of(since or "earliest"), file, until_now=True)
-        click.echo(f"{count} records read from {address}", err=True)
-        yield file
 
 
 def _unreadable() -> tuple[type[Exception], ...]:

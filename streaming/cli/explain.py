@@ -1,13 +1,11 @@
 """``trimtab explain``: why a bundle or a broker is left alone, and what would have to change."""
 
 import gzip
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import click
 import msgspec
@@ -114,12 +112,10 @@ def _files(
             raise WrongUse(str(error)) from error
         yield files, None if at_ms is None else at_ms - span_ms
         return
-    from streaming.cli.record import record_to_file  # noqa: PLC0415  a broker's client, when it is needed
+    from streaming.cli.record import recorded_for_now  # noqa: PLC0415  a broker's client, when it is needed
 
     begin_ms = (round(time.time() * 1000) if at_ms is None else at_ms) - span_ms
-    with tempfile.TemporaryDirectory(prefix="trimtab-explain-") as folder:
-        file = str(Path(folder) / "input.ndjson.gz")
-        count = record_to_file(settings, begin_ms, file, until_now=True)
+    with recorded_for_now(settings, begin_ms) as (file, count):
         click.echo(f"{count} records read, from {rfc3339(begin_ms)} on", err=True)
         yield (file,), None
 

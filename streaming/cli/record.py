@@ -1,8 +1,9 @@
 """``trimtab record``: keep what a controller is given, for ``trimtab replay`` and ``backtest``."""
 
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,14 @@ def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bo
             lambda recorder, is_stopped: recorder.write(out, is_stopped=is_stopped),
             until_now=until_now,
         )
+
+
+@contextmanager
+def recorded_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]]:
+    """A file with what lies on the input topic, and the number of its records; it is gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-record-") as folder:
+        file = str(Path(folder) / "input.ndjson.gz")
+        yield file, record_to_file(settings, begin, file, until_now=True)
 
 
 def _record_rotating(
