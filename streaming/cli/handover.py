@@ -11,10 +11,11 @@ from streaming.cli.configured import settings_options
 from streaming.cli.options import example
 from streaming.contract import beat as beats
 from streaming.contract.beat import HandOver
-from streaming.operators.beats import BEATS_S, Running, Standby, newest_beats, newest_standbys
+from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
 from streaming.ports.reading import Reader, TopicRecord
+from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged, NotFound, Refused, WrongUse
 from streaming.settings import Settings
@@ -47,8 +48,7 @@ def handover_command(settings: Settings, instance: str | None, wait_s: float) ->
     Asks the standby, which takes over as from a leader that has ended: nothing is lost or repeated.
     """
     name, topic = settings.controller.name, settings.topics.beats
-    begin_ms = round((time.time() - BEATS_S) * 1000)
-    with output_reader(settings, topic, begin=begin_ms) as reader:
+    with output_reader(settings, topic, begin=_now_ms() - BEATS_RETENTION_MS) as reader:
         heard = list(reader.to_end())
         leader = _leader(heard, name)
         standby = _standby(heard, name, instance)

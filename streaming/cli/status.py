@@ -14,16 +14,15 @@ from streaming.cli.options import example
 from streaming.cli.topic_options import records_of
 from streaming.operators import overlay
 from streaming.operators.action_events import UnreadableEvent, epoch_of
-from streaming.operators.beats import BEATS_S, Running, Standby, newest_beats, newest_standbys
+from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
 from streaming.operators.control_topic import ControlTopic
 from streaming.operators.overlay import Standing
-from streaming.operators.round_events import Newest, Round, read_round
+from streaming.operators.round_events import LOOK_BACK_S, Newest, Round, read_round
 from streaming.operators.status import ClusterStatus, status_of, status_text
+from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
 from streaming.settings import ClusterSettingsSource, Settings
 
-_LOOK_BACK_S = (300, 86_400)
-"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
 _WATCH_S = 5.0
 
 
@@ -76,9 +75,9 @@ def _newest_beats(
     settings: Settings, *, now_s: float
 ) -> tuple[dict[str, Running] | None, dict[str, list[Standby]]]:
     """By the controller's name, leaders and standbys; None where they cannot be read, which is said and hides no status."""
-    begin, now_ms = round((now_s - BEATS_S) * 1000), round(now_s * 1000)
+    now_ms = round(now_s * 1000)
     try:
-        records = list(records_of(settings, settings.topics.beats, begin, follow=False))
+        records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS, follow=False))
     except Refused as error:
         click.echo(f"whether a controller runs is not known: {error}", err=True)
         return None, {}
@@ -95,11 +94,13 @@ def _newest_rounds(
 ) -> list[tuple[Round, int | None]]:
     """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming who has none."""
     known = wanted or set(settings.clusters)
-    for look_back_s in _LOOK_BACK_S[:1] if newest.clusters else _LOOK_BACK_S:
-        begin = round((now_s - look_back_s) * 1000)
-        newest.take(records_of(settings, settings.topics.audit, begin, follow=False))
-        if newest.clusters and known <= newest.clusters:
-            break
+    newest.look_back(
+        lambda back_s: records_of(
+            settings, settings.topics.audit, round((now_s - back_s) * 1000), follow=False
+        ),
+        known,
+        steps_s=LOOK_BACK_S[:1] if newest.clusters else LOOK_BACK_S,
+    )
     missing = sorted(wanted - newest.clusters)
     if missing or not newest.clusters:
         raise NotFound(

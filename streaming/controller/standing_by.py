@@ -20,6 +20,7 @@ from streaming.controller.outages import outage_of
 from streaming.controller.watchdog import START_S
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
+from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotReached, Refused
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -33,8 +34,6 @@ __all__ = ["StandingBy"]
 
 _LOG = logging.getLogger(__name__)
 
-_BEATS_S = 3600
-"""How far back beats are heard; their topic holds no more."""
 _TURN_S = 1.0
 """How soon a stop that was asked for is seen."""
 _LOOK_AGAIN_S = 2.0
@@ -145,7 +144,7 @@ class StandingBy:
         leading.duty.stand_by(problem)
 
     def _reader(self) -> Reader:
-        begin_ms = round((time.time() - _BEATS_S) * 1000)
+        begin_ms = round(time.time() * 1000) - BEATS_RETENTION_MS
         return output_reader(self.settings, self.settings.topics.beats, begin=begin_ms)
 
 

@@ -8,10 +8,8 @@ from streaming.contract import beat as beats
 from streaming.contract.beat import Beat
 from streaming.ports.reading import TopicRecord
 
-__all__ = ["BEATS_S", "Running", "Standby", "aged_beats", "is_silent", "newest_beats", "newest_standbys"]
+__all__ = ["Running", "Standby", "aged_beats", "is_silent", "newest_beats", "newest_standbys"]
 
-BEATS_S = 3600
-"""How far back beats are looked for; their topic holds no more."""
 _SILENT_AFTER_SESSIONS = 2
 """A beat that is late may be on its way; several are missing."""
 

@@ -1,7 +1,7 @@
 """Open proposals as the newest summaries have them, what a person says of them, and what became of that."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -27,7 +27,7 @@ __all__ = ["Answered", "Open", "answer", "choose", "newest_rounds", "open_propos
 Verdict = Literal["approved", "rejected"]
 
 _LOOK_BACK_S = (900, 86_400)
-"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
+"""How far back summaries are looked for: a cluster whose last rounds are somewhat late is not left out for the others'."""
 _ID_MIN = 6
 """Characters of an id that are asked for at least."""
 _PATIENCE_S = 30.0
@@ -48,13 +48,14 @@ class Open:
 
 def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Round]:
     """The newest round of each cluster, or of one. Raises ``exits.Refused``."""
-    newest = Newest()
-    for look_back_s in _LOOK_BACK_S:
-        begin = round((time.time() - look_back_s) * 1000)
+
+    def read(back_s: float) -> Iterator[TopicRecord]:
+        begin = round((time.time() - back_s) * 1000)
         with output_reader(settings, settings.topics.audit, begin=begin) as reader:
-            newest.take(reader.to_end())
-        if newest.clusters and (cluster is None or cluster in newest.clusters):
-            break
+            yield from reader.to_end()
+
+    newest = Newest()
+    newest.look_back(read, () if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)
     found = [read_round(record.value or b"") for record in newest.records()]
     return [event for event in found if cluster is None or event.cluster == cluster]
 

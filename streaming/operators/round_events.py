@@ -1,6 +1,6 @@
 """Round summaries and rejected records as they lie on their topics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,8 @@ from streaming.ports.reading import TopicRecord
 Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
 ROUND_TYPE = type_of(RoundMessage)
+LOOK_BACK_S = (300, 86_400)
+"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
 
 
 class _RoundNumber(msgspec.Struct, frozen=True):
@@ -97,6 +99,19 @@ class Newest:
             if epoch >= self._epochs.get(key, 0):
                 self._epochs[key] = epoch
                 self._records[head.cluster] = record
+
+    def look_back(
+        self,
+        read: Callable[[float], Iterable[TopicRecord]],
+        wanted: Collection[str],
+        *,
+        steps_s: Sequence[float] = LOOK_BACK_S,
+    ) -> None:
+        """Look at the records that ``read`` finds so many seconds back, further until every wanted cluster, or any, has a summary."""
+        for step_s in steps_s:
+            self.take(read(step_s))
+            if self._records and self._records.keys() >= set(wanted):
+                break
 
     @property
     def clusters(self) -> set[str]:

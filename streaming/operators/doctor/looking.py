@@ -47,8 +47,6 @@ Value = TypeVar("Value")
 LIMIT_S = 30.0
 """Of one look. A client waits 8 to 20 s for brokers that do not answer, and says more than a limit can."""
 _HOUR_S, _DAY_S = 3600, 86_400
-_ROUNDS_S = (300, _DAY_S)
-"""How far back summaries are looked for: first where those of today's rounds are."""
 _INPUT_S = (15, 180, _HOUR_S, _DAY_S)
 """How far back records of the input are looked for, in steps, because a day of it may be 350 GB."""
 _INPUT_COUNT = 200
@@ -146,10 +144,9 @@ def _processes(settings: Settings, now_ms: int) -> tuple[Process, ...]:
 
 def _clusters(settings: Settings, now_ms: int) -> tuple[Heard, ...]:
     newest = Newest()
-    for back_s in _ROUNDS_S:
-        newest.take(_output_records(settings, settings.topics.audit, now_ms, back_s))
-        if newest.clusters and set(settings.clusters) <= newest.clusters:
-            break
+    newest.look_back(
+        lambda back_s: _output_records(settings, settings.topics.audit, now_ms, back_s), settings.clusters
+    )
     return tuple(
         Heard(event=read_round(record.value or b""), epoch=epoch_of(record.headers))
         for record in newest.records()
@@ -181,6 +178,6 @@ def _rejected(settings: Settings, now_ms: int) -> RejectedSeen:
     return RejectedSeen(counts=dict(sorted(counts.items())), is_complete=len(records) <= _REJECTED_COUNT)
 
 
-def _output_records(settings: Settings, topic: str, now_ms: int, back_s: int) -> Iterator[TopicRecord]:
-    with output_reader(settings, topic, begin=now_ms - 1000 * back_s) as reader:
+def _output_records(settings: Settings, topic: str, now_ms: int, back_s: float) -> Iterator[TopicRecord]:
+    with output_reader(settings, topic, begin=now_ms - round(1000 * back_s)) as reader:
         yield from reader.to_end()
