@@ -18,10 +18,6 @@ class _Top(msgspec.Struct, frozen=True):
     stats: BundleLoad
 
 
-class _TopBundles(msgspec.Struct, frozen=True):
-    topBundlesLoadData: list[_Top] = []  # noqa: N815
-
-
 class PublishedAnswer(msgspec.Struct, frozen=True):
     """What a collector reads of it."""
 
@@ -33,23 +29,24 @@ class PublishedAnswer(msgspec.Struct, frozen=True):
 
 
 _load = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_top = msgspec.json.Decoder(_TopBundles)
+_top_bundles = msgspec.json.Decoder(list[_Top])
 
 
 def read_published(published: PublishedLoad) -> PublishedAnswer:
     """Raises ``NoLoadData`` for what is not JSON; numbers that cannot be read are the controller's to refuse, by name."""
     try:
         load = _load.decode(published.load)
-        top = _load.decode(published.top_bundles or b"{}")
+        fields = _load.decode(published.top_bundles or b"{}")
     except msgspec.DecodeError as error:
         raise NoLoadData(f"what it published is not JSON of Pulsar's BrokerLoadData ({error})") from error
+    top_bundles = fields.get("topBundlesLoadData", msgspec.Raw(b"[]"))
     try:
-        found = _top.decode(published.top_bundles or b"{}").topBundlesLoadData
+        found = _top_bundles.decode(top_bundles)
     except msgspec.DecodeError:
         found = []
     return PublishedAnswer(
         load=load,
-        top_bundles=top.get("topBundlesLoadData", msgspec.Raw(b"[]")),
+        top_bundles=top_bundles,
         bundles={each.bundleName: each.stats for each in found},
     )
 
