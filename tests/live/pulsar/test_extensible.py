@@ -22,6 +22,7 @@ from streaming.contract.messages import (
     TickMessage,
     TopicStatsMessage,
 )
+from streaming.pulsar.admin import BundleName
 from streaming.settings import PulsarTarget, load
 from tests.live.driving import Warm, until
 from tests.live.pulsar.balancing import BUNDLES, controller, gather, trio
@@ -121,11 +122,19 @@ def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stag
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
     middle = (cut.low + cut.high) // 2
-    split = commander.split(cut, owner=lab.assigned(cut), at=[middle, middle + 2**20])
+    later = (middle + cut.high) // 2
+    for low, high in (
+        (cut.low, middle),
+        (middle, later),
+        (later, cut.high),
+    ):  # Pulsar cuts no bundle with fewer than two topics
+        topic = lab.topic_in(BundleName(cut.namespace, low, high)).removeprefix("persistent://")
+        lab.put(f"persistent/{topic}", None, known=(409,))
+    split = commander.split(cut, owner=lab.assigned(cut), at=[middle, later])
     commander.execute()
     result = commander.results()[split]
     assert result["outcome"] == "succeeded", result
-    assert {middle, middle + 2**20} <= set(lab.admin.boundaries(lab.namespace))
+    assert {middle, later} <= set(lab.admin.boundaries(lab.namespace))
 
 
 def loads_of(heard: Heard, lab: Lab) -> list[float]:
