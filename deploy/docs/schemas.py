@@ -13,7 +13,6 @@ import msgspec
 
 from deploy.docs.kinds import MessageKind
 from state import outputs
-from state import throttle_outputs as kafka_outputs
 from streaming.contract import encode, kafka, leader, messages, published, skipped
 from streaming.contract.bundles import BUNDLE
 from streaming.contract.messages import (
@@ -68,7 +67,7 @@ _MEASURED_OR_NOT = [
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
     name: member
-    for module in (messages, kafka, encode, leader, skipped, outputs, kafka_outputs, published)
+    for module in (messages, kafka, encode, leader, skipped, outputs, published)
     for name, member in vars(module).items()
     if isinstance(member, type) and issubclass(member, msgspec.Struct)
 }

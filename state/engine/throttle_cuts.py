@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from state.throttle_outputs import ThrottleSummary
+from state.outputs import ThrottleSummary
 
 V = TypeVar("V")
 

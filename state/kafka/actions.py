@@ -6,7 +6,7 @@ from policies.throttle.moves import LARGEST_NUMBER
 from policies.throttle.pacing_plan import PacingExplanation, ThrottleDecision, Trigger
 from policies.throttle.rates import BrokerRole, Role
 from state.kafka.snapshot import Observation
-from state.throttle_outputs import Throttle
+from state.outputs import Throttle
 
 NAME = "reassignment-throttle"
 """The policy's name."""

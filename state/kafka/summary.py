@@ -18,9 +18,16 @@ from state.kafka.drift import Drift
 from state.kafka.memory import KafkaMemory, WaitingLogs
 from state.kafka.snapshot import Observation, others_lists
 from state.kafka_settings import KafkaSettings
-from state.outputs import InFlightRow, Output, RoundSummary, rfc3339
+from state.outputs import (
+    InFlightRow,
+    Output,
+    RateViolation,
+    RoundSummary,
+    ThrottleSummary,
+    UnknownNumber,
+    rfc3339,
+)
 from state.settings import MS_PER_S
-from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,9 +6,8 @@ from datetime import datetime
 import msgspec
 
 from state.engine.closing import ROUND_TYPE
-from state.outputs import RoundSummary, Split, Unload
+from state.outputs import RoundSummary, Split, Throttle, Unload
 from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
-from state.throttle_outputs import Throttle
 
 Data = Unload | Split | Throttle | RoundSummary
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import Gauge
 
-from state.throttle_outputs import ThrottleSummary
+from state.outputs import ThrottleSummary
 from streaming.contract import families
 from streaming.contract.families import Family
 

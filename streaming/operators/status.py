@@ -15,10 +15,10 @@ from state.outputs import (
     InFlightRow,
     OtherBalancers,
     ShadowSummary,
+    ThrottleSummary,
     UpkeepSummary,
     UsageSummary,
 )
-from state.throttle_outputs import ThrottleSummary
 from streaming.operators.beats import Running, Standby
 from streaming.operators.round_events import Round
 from streaming.operators.round_text import examined_text

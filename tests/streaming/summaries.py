@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from state.outputs import ControlInForce, ExaminedRow, RoundSummary, Section, UsageSummary
-from state.throttle_outputs import ThrottleSummary
+from state.outputs import ControlInForce, ExaminedRow, RoundSummary, Section, ThrottleSummary, UsageSummary
 from streaming.controller.published import Published
 
 

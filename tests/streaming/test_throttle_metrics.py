@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from state.throttle_outputs import ThrottleSummary
+from state.outputs import ThrottleSummary
 from streaming.controller.known import KNOWN_LABELS
 from streaming.controller.metrics import Metrics
 from tests.streaming.summaries import THROTTLE as MOVING

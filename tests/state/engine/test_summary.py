@@ -22,13 +22,15 @@ from state.outputs import (
     ExaminedRow,
     Finding,
     OtherBalancers,
+    RateViolation,
     RoundSummary,
     Section,
+    ThrottleSummary,
+    UnknownNumber,
     canonical,
 )
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings, GuardSettings, PulsarSettings
-from state.throttle_outputs import RateViolation, ThrottleSummary, UnknownNumber
 
 TICK = TickRecord(5, "t", ("b2", "b1"), {"b3": "no answer"})
 

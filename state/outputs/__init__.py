@@ -1,0 +1,69 @@
+"""What a cluster's controller says: actions and round summaries, as data with a canonical form.
+
+The same decision has the same bytes and the same id wherever and whenever it is computed.
+"""
+
+from state.outputs.actions import Split, SplitChild, Unload
+from state.outputs.canonical import Output, canonical, content_id, output, rfc3339
+from state.outputs.effects import PromiseRow, PromisesSummary, ShadowRow, ShadowSummary, UsageSummary
+from state.outputs.rows import (
+    BrokerLoad,
+    BrokerTraffic,
+    CandidateRow,
+    ExaminedRow,
+    InFlightRow,
+    JudgedRow,
+    Section,
+    SplitRow,
+)
+from state.outputs.summary import Finding, OtherBalancers, RoundSummary
+from state.outputs.throttle import RateViolation, Throttle, ThrottleSummary, UnknownNumber
+from state.outputs.upkeep import (
+    ApprovalRow,
+    ApprovalSummary,
+    ControlInForce,
+    DrainRow,
+    LeftRow,
+    ProposalRow,
+    SpellRow,
+    UpkeepSummary,
+)
+
+__all__ = [
+    "ApprovalRow",
+    "ApprovalSummary",
+    "BrokerLoad",
+    "BrokerTraffic",
+    "CandidateRow",
+    "ControlInForce",
+    "DrainRow",
+    "ExaminedRow",
+    "Finding",
+    "InFlightRow",
+    "JudgedRow",
+    "LeftRow",
+    "OtherBalancers",
+    "Output",
+    "PromiseRow",
+    "PromisesSummary",
+    "ProposalRow",
+    "RateViolation",
+    "RoundSummary",
+    "Section",
+    "ShadowRow",
+    "ShadowSummary",
+    "SpellRow",
+    "Split",
+    "SplitChild",
+    "SplitRow",
+    "Throttle",
+    "ThrottleSummary",
+    "UnknownNumber",
+    "Unload",
+    "UpkeepSummary",
+    "UsageSummary",
+    "canonical",
+    "content_id",
+    "output",
+    "rfc3339",
+]

@@ -1,0 +1,73 @@
+"""The canonical form of an output: JSON in UTF-8 without white space, keys sorted; its id is the hash of that form."""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
+_MS = timedelta(milliseconds=1)
+_FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's, as naive as the epoch
+_LAST_MS = (datetime(9999, 12, 31) - _EPOCH) // _MS  # noqa: DTZ001
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """One event to publish; ``data`` is canonical and already encoded."""
+
+    kind: Literal["action", "round"]
+    type: str
+    subject: str
+    cluster: str
+    round: int
+    place: int
+    """Place in the round: actions in the policy's order, the summary last."""
+    time_ms: int
+    """End of the round."""
+    id: str
+    data: bytes
+    dry_run: bool
+
+
+def output(
+    *,
+    kind: Literal["action", "round"],
+    type_: str,
+    subject: str,
+    cluster: str,
+    number: int,
+    place: int,
+    time_ms: int,
+    data: Any,
+    dry_run: bool,
+) -> Output:
+    """An output of ``data``, encoded once."""
+    encoded = canonical(data)
+    return Output(
+        kind=kind,
+        type=type_,
+        subject=subject,
+        cluster=cluster,
+        round=number,
+        place=place,
+        time_ms=time_ms,
+        id=content_id(encoded),
+        data=encoded,
+        dry_run=dry_run,
+    )
+
+
+def canonical(data: Any) -> bytes:
+    """Canonical JSON of a struct."""
+    return msgspec.json.encode(data, order="sorted")
+
+
+def content_id(data: bytes) -> str:
+    """Id of an output: the first 128 bits of the SHA-256 of its canonical data, in hex."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def rfc3339(time_ms: int) -> str:
+    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; what is outside the calendar is its first or last moment."""
+    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))
+    return moment.isoformat(timespec="milliseconds") + "Z"

@@ -1,0 +1,140 @@
+"""What a round says of a person's part in it: maintenance, drains, approvals and the control event in force."""
+
+from typing import Literal
+
+import msgspec
+
+from state.outputs.rows import Section
+
+
+class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker or namespace under maintenance."""
+
+    name: str
+    """Broker id, or `tenant/namespace`."""
+    since: str
+    """When it was asked for."""
+    until: str | None = None
+    """When it ends by itself; left out where a person ends it."""
+    who: str
+    """Who asked for it."""
+    why: str
+    """For which reason."""
+
+
+class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
+    """A broker that is drained."""
+
+    state: Literal["draining", "empty", "silent"]
+    """`empty`: only Pulsar's own bundles are left, and it is as under maintenance; `silent`: it sent no report in the round."""
+    bundles_at_start_count: int | None = None
+    """Bundles it had in the first round of the drain; left out before its first report."""
+    bundles_left_count: int | None = None
+    """Bundles it has now; left out while it is silent."""
+
+
+class LeftRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A bundle that is still at a drained broker."""
+
+    bundle: str
+    """Its full name."""
+    broker: str
+    """The drained broker."""
+    outcome: str
+    """`acted`: it is told to leave in this round; or why it stays."""
+    detail: str
+    """The outcome with its numbers."""
+    messages_per_s: float
+    """Average message rate in + out."""
+    bytes_per_s: float
+    """Average throughput in + out."""
+
+
+class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What operators have taken out of balancing."""
+
+    brokers: list[SpellRow]
+    """Brokers under maintenance; at most 100, so for each of these lists."""
+    namespaces: list[SpellRow]
+    """Namespaces under maintenance."""
+    drains: list[DrainRow]
+    """Brokers that are drained."""
+    left: Section[LeftRow]
+    """Bundles that are still at drained brokers; those that do not leave in this round come first."""
+
+
+class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal that waits for a person."""
+
+    id: str
+    """Its id, which an approval names."""
+    kind: Literal["unload", "split"]
+    """What it would do."""
+    bundle: str
+    """Full name of its bundle."""
+    source: str
+    """Owner of the bundle."""
+    destination: str | None
+    """Broker it would go to; null for a split, and where Pulsar chooses."""
+    round: int
+    """The round that proposed it."""
+    expires_at: str
+    """RFC 3339; it is dropped then."""
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A person's word on a proposal, and what became of it."""
+
+    id: str
+    """Id of the event."""
+    proposal_id: str
+    """The proposal it names."""
+    kind: Literal["unload", "split"] | None
+    """What the proposal would do; null where no open one has this id."""
+    verdict: Literal["approved", "rejected"]
+    """What was said."""
+    who: str
+    """By whom."""
+    why: str
+    """For which reason."""
+    outcome: str
+    """`acted`: the action went out in this round; `rejected`; `unknown`: no open proposal has this id; or why an approved
+    one did not go out. It is not open any more then."""
+    detail: str
+    """The outcome with its numbers."""
+    action_id: str | None
+    """Id of the action; null where none went out."""
+
+
+class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for approval and what was said of it."""
+
+    open_count: int
+    """Proposals that are open after the round, those of the round included."""
+    open: list[ProposalRow]
+    """The oldest of them; at most 100, so for each of these lists."""
+    expired: list[str]
+    """Ids of those that expired, or were dropped because no approval is required any more."""
+    answers: list[ApprovalRow]
+    """What persons have said since the round before, in the order of the log."""
+
+
+class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The control event a round obeyed."""
+
+    id: str
+    """Its id."""
+    time: str
+    """Its time."""
+    who: str
+    """Who asked for it."""
+    why: str
+    """For which reason."""
+    arrived_late: bool
+    """Whether it came after the round it was meant for had closed."""
+    resumed_at: str | None
+    """When a person said that what made actions fail is mended; null: the event does not say."""
+    problem: str | None
+    """Why its settings are not in force, where they are not."""
+    until: str | None = None
+    """When its pause ends by itself; left out where it has no pause, or a person has to end it."""
