@@ -17,7 +17,7 @@ import msgspec
 
 from deploy.docs.kafka_example import kafka_example
 from state.engine.closing import ROUND_TYPE, Identity
-from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.leader import encode_leader
 from streaming.contract.messages import (
     ActionResultData,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.shedding.contract import ACTED, NO_DESTINATION, NOBODY, Evidence, RoundView, SheddingPlan
+from policies.shedding.contract import ACTED, NO_DESTINATION, Evidence, SheddingPlan
+from policies.shedding.view import NOBODY, RoundView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,8 @@ import numpy as np
 
 from policies.columns import Ints
 from policies.placement.contract import Loads, Placement
-from policies.shedding.contract import Evidence, RoundView
+from policies.shedding.contract import Evidence
+from policies.shedding.view import RoundView
 
 UNKNOWN_MESSAGES_PER_S = 100.0
 """Message rate of a bundle that has no sample yet: 50 in and 50 out, Pulsar's default for a bundle never seen."""

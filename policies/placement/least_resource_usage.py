@@ -13,7 +13,8 @@ import numpy as np
 
 from policies.columns import Ints
 from policies.placement.contract import Loads, Placement
-from policies.shedding.contract import Evidence, RoundView
+from policies.shedding.contract import Evidence
+from policies.shedding.view import RoundView
 
 
 def loads(view: RoundView, rows: Ints, sources: Ints, overloaded_ratio: float) -> Loads:  # noqa: ARG001

@@ -29,11 +29,11 @@ from policies.shedding.contract import (
     Examined,
     Headline,
     Proposal,
-    RoundView,
     SheddingPolicy,
     Stand,
 )
 from policies.shedding.plan import Candidates, PlanBuilder, candidates
+from policies.shedding.view import RoundView
 
 NAME: Final = "avg-shedder"
 

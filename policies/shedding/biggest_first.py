@@ -7,8 +7,9 @@ its size; the last one taken may overshoot.
 import numpy as np
 
 from policies.columns import Floats, Ints
-from policies.shedding.contract import ACTED, MASKED, NEED_MET, NOBODY, Examined, RoundView
+from policies.shedding.contract import ACTED, MASKED, NEED_MET, Examined
 from policies.shedding.plan import PlanBuilder, candidates
+from policies.shedding.view import NOBODY, RoundView
 
 MARGIN_RATIO = 0.05
 """Share of a broker's throughput moved beyond the excess, so that it ends clearly below the threshold.

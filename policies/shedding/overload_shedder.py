@@ -18,19 +18,17 @@ import numpy as np
 from policies.columns import Floats
 from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
 from policies.shedding.contract import (
-    NOBODY,
-    BrokerTable,
     Evidence,
     Examined,
     Headline,
     NoMemory,
     Proposal,
-    RoundView,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder
+from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
 NAME: Final = "overload-shedder"
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Codes, Floats, Ints, empty_rows
-from policies.shedding.contract import ACTED, BundleTable, Examined, SheddingPlan
+from policies.shedding.contract import ACTED, Examined, SheddingPlan
+from policies.shedding.view import BundleTable
 
 FEWEST_BROKERS = 2
 """Pulsar starts no shedder with fewer: there is nowhere to go. It matters to policies that compare nobody."""

@@ -22,18 +22,16 @@ import numpy as np
 from policies.columns import Bools, Floats, Ints
 from policies.shedding.biggest_first import MARGIN_RATIO, choose_biggest_first
 from policies.shedding.contract import (
-    NOBODY,
-    BrokerTable,
     Evidence,
     Examined,
     Headline,
     Proposal,
-    RoundView,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, examine_nothing
+from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
 NAME: Final = "threshold-shedder"
 

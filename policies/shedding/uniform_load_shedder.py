@@ -24,19 +24,17 @@ from policies.shedding.contract import (
     BUNDLE_LIMIT,
     MASKED,
     NEED_MET,
-    NOBODY,
     TOO_BIG,
-    BrokerTable,
     Evidence,
     Examined,
     Headline,
     NoMemory,
     Proposal,
-    RoundView,
     SheddingPolicy,
     keep_pending,
 )
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
+from policies.shedding.view import NOBODY, BrokerTable, RoundView
 
 NAME: Final = "uniform-load-shedder"
 

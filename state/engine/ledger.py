@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from policies.shedding.contract import Promise, Side, Traffic
+from policies.shedding.view import Promise, Side, Traffic
 from state.events import ActionOutcome
 from state.settings import JUDGED_ACTIONS_COUNT, PulsarSettings, to_ms
 

@@ -3,8 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from policies.shedding.contract import NOBODY, RoundView, SheddingPlan
+from policies.shedding.contract import SheddingPlan
 from policies.shedding.registry import AnyPolicy
+from policies.shedding.view import NOBODY, RoundView
 from state.engine.holds import Hold
 from state.outputs import Unload, rfc3339
 from state.pulsar.after import After, share_ratio

@@ -1,7 +1,7 @@
 """Traffic of the brokers as the actions of a round change it: what an action says is expected after it."""
 
 from policies.columns import Floats
-from policies.shedding.contract import NOBODY, RoundView
+from policies.shedding.view import NOBODY, RoundView
 
 
 class After:

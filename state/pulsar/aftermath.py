@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from policies.shedding.contract import Side, Traffic
+from policies.shedding.view import Side, Traffic
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child, Decision, Ledger
 from state.outputs import Output, Unload

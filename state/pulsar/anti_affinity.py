@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.shedding.contract import NOBODY
+from policies.shedding.view import NOBODY
 from state.engine.holds import Hold
 from state.events import namespace_of
 from state.facts import Facts

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Codes, Floats
-from policies.shedding.contract import NOBODY
+from policies.shedding.view import NOBODY
 from state.engine.closing import Closing
 from state.engine.ledger import ActionKind, Child
 from state.engine.memory import ApprovalRecord, Header, ProposalRecord

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from policies.shedding.contract import Side, Traffic
+from policies.shedding.view import Side, Traffic
 from state.engine.ledger import ActionKind, Decision, Ledger, Verdict, end_watch
 from state.pulsar.fleet import Advanced
 from state.pulsar.memory import WaitingReport

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, repeat
-from operator import itemgetter
 
 import numpy as np
 
@@ -19,24 +18,10 @@ from policies.columns import Bools, Floats, Ints
 from state.engine.ledger import Child
 from state.events import namespace_of
 from state.pulsar import policy_memory
+from state.pulsar.listings import Listings, first_rows, listings_of, owner_rows
 from state.pulsar.memory import Fleet, Names, WaitingReport
 
 NOBODY = -1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Listings:
-    """Every (broker, bundle) listing of a snapshot, brokers ascending, bundles ascending within a broker."""
-
-    broker: Ints
-    bundles: list[str]
-    run_start_ms: Ints
-    time_ms: Ints
-    traffic: Floats
-    has_traffic: Bools
-    counts: Ints
-    is_as_before: bool
-    """Whether the same brokers list the same bundles as in the round before, in the order of the fleet's rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +113,8 @@ def advance(
     """The fleet after a round whose snapshot is ``reports`` (broker id to its newest report of the round)."""
     names = sorted(reports)
     reporting = set(names)
-    listings = _listings(before, reports, names, max_report_age_ms)
-    rows = _owner_rows(listings)
+    listings = listings_of(before, reports, names, max_report_age_ms)
+    rows = owner_rows(listings)
     owned = (
         [listings.bundles[row] for row in rows.tolist()]
         if len(rows) < len(listings.bundles)
@@ -144,7 +129,7 @@ def advance(
     after.brokers = sorted([*names, *(name for name, _ in absent)])
     place = {name: row for row, name in enumerate(after.brokers)}
     places = np.array([place[name] for name in names], dtype=np.int64)
-    old = _rows(len(owned)) if listings.is_as_before else _match(before.bundles, owned)
+    old = first_rows(len(owned)) if listings.is_as_before else _match(before.bundles, owned)
     _carry_bundles(
         before,
         after,
@@ -212,87 +197,10 @@ def inherit(
     fleet.split_hits = np.concatenate([fleet.split_hits, np.zeros(len(born), dtype=np.int64)])
 
 
-def _listings(
-    before: Fleet, reports: dict[str, WaitingReport], names: list[str], max_age_ms: int
-) -> _Listings:
-    bundles: list[str] = []
-    for name in names:
-        bundles.extend(reports[name].report.bundles)
-    counts = [len(reports[name].report.bundles) for name in names]
-    times = np.array([reports[name].time_ms for name in names], dtype=np.int64)
-    is_as_before = (
-        names == before.brokers
-        and bool((times - before.broker_last_ms <= max_age_ms).all())
-        and np.array_equal(before.starts, np.cumsum([0, *counts]))
-        and np.array_equal(before.listed_rows, _rows(len(bundles)))
-        and before.bundle_names.begin_with(bundles)
-    )
-    return _Listings(
-        broker=np.repeat(np.arange(len(names), dtype=np.int64), counts),
-        bundles=bundles,
-        run_start_ms=before.run_start_ms if is_as_before else _run_starts(before, reports, names, max_age_ms),
-        time_ms=np.repeat(times, counts),
-        traffic=np.concatenate([reports[name].report.traffic for name in names]),
-        has_traffic=np.concatenate([reports[name].report.has_traffic for name in names]),
-        counts=np.concatenate([reports[name].report.counts for name in names]),
-        is_as_before=is_as_before,
-    )
-
-
-def _rows(count: int) -> Ints:
-    """All of the first rows, in order."""
-    return np.arange(count, dtype=np.int64)
-
-
-def _run_starts(before: Fleet, reports: dict[str, WaitingReport], names: list[str], max_age_ms: int) -> Ints:
-    """When each listing of the snapshot began."""
-    known = {name: row for row, name in enumerate(before.brokers)}
-    runs = []
-    for name in names:
-        waiting, row = reports[name], known.get(name)
-        if row is not None and waiting.time_ms - int(before.broker_last_ms[row]) > max_age_ms:
-            row = None
-        runs.append(_run_starts_at(before, row, waiting))
-    return np.concatenate(runs)
-
-
-def _run_starts_at(before: Fleet, row: int | None, waiting: WaitingReport) -> Ints:
-    """When each listing of a broker began: kept where its last snapshot report listed the bundle too."""
-    bundles = waiting.report.bundles
-    if row is None:
-        return np.full(len(bundles), waiting.time_ms, dtype=np.int64)
-    entries = slice(int(before.starts[row]), int(before.starts[row + 1]))
-    begun = before.run_start_ms[entries]
-    listed = _pick(before.bundles, before.listed_rows[entries])
-    if listed == bundles:
-        return begun
-    kept = dict(zip(listed, begun.tolist(), strict=True))
-    return np.array([kept.get(bundle, waiting.time_ms) for bundle in bundles], dtype=np.int64)
-
-
-def _pick(names: list[str], rows: Ints) -> list[str]:
-    """``names`` at ``rows``, in that order."""
-    if len(rows) == 0:
-        return []
-    if int(rows[-1]) - int(rows[0]) == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
-        return names[int(rows[0]) : int(rows[-1]) + 1]
-    return [names[row] for row in rows.tolist()]
-
-
-def _owner_rows(listings: _Listings) -> Ints:
-    """Row of the listing that owns each bundle, ascending by (broker, bundle)."""
-    count = len(listings.bundles)
-    if listings.is_as_before or len(set(listings.bundles)) == count:
-        return _rows(count)
-    order = np.lexsort((listings.broker, listings.run_start_ms))
-    newest = dict(zip(itemgetter(*order.tolist())(listings.bundles), order.tolist(), strict=True))
-    return np.sort(np.fromiter(newest.values(), dtype=np.int64, count=len(newest)))
-
-
 def _match(known: list[str], wanted: list[str]) -> Ints:
     """Row in ``known`` of each wanted name, -1 where there is none."""
     if known[: len(wanted)] == wanted:
-        return _rows(len(wanted))
+        return first_rows(len(wanted))
     index = dict(zip(known, range(len(known)), strict=True))
     return np.fromiter(map(index.get, wanted, repeat(NOBODY)), dtype=np.int64, count=len(wanted))
 
@@ -300,7 +208,7 @@ def _match(known: list[str], wanted: list[str]) -> Ints:
 def _carry_bundles(
     before: Fleet,
     after: Fleet,
-    listings: _Listings,
+    listings: Listings,
     *,
     rows: Ints,
     owned: list[str],
@@ -352,7 +260,7 @@ def _carry_namespaces(before: Fleet, after: Fleet, old: Ints) -> None:
 def _sample(
     before: Fleet,
     after: Fleet,
-    listings: _Listings,
+    listings: Listings,
     *,
     rows: Ints,
     old: Ints,
@@ -407,7 +315,7 @@ def _average(averages: Floats, samples: Ints, taken: Bools | slice, sample: Floa
 def _carry_brokers(
     before: Fleet,
     after: Fleet,
-    listings: _Listings,
+    listings: Listings,
     reports: dict[str, WaitingReport],
     *,
     names: list[str],
@@ -415,7 +323,9 @@ def _carry_brokers(
 ) -> None:
     """Listings of the brokers that reported, and of those that are only absent for now."""
     listed = (
-        _rows(len(listings.bundles)) if listings.is_as_before else _match(after.bundles, listings.bundles)
+        first_rows(len(listings.bundles))
+        if listings.is_as_before
+        else _match(after.bundles, listings.bundles)
     )
     ends = np.searchsorted(listings.broker, np.arange(len(names) + 1))
     entries: dict[str, tuple[int, Ints, Ints]] = {

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from policies.shedding.contract import DESTINATION_RISES, SOURCE_FALLS, Promise, Side
+from policies.shedding.view import DESTINATION_RISES, SOURCE_FALLS, Promise, Side
 from state.engine.ledger import CheckedPromise, Decision, Ledger
 from state.engine.summary import SHOWN_ROWS
 from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload

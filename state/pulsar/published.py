@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from policies.columns import Ints
-from policies.shedding.contract import BundleTable
 from policies.shedding.published import NOT_OWNED, PublishedLoads
+from policies.shedding.view import BundleTable
 from state.events import Published
 from state.pulsar.memory import WaitingReport
 from state.settings import MS_PER_S

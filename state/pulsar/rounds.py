@@ -4,52 +4,36 @@ The order is fixed: fleet, quorum and warm-up, masks, policy, splits, budgets, m
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 
 import msgspec
 
-from policies.columns import Codes
-from policies.shedding.contract import FIRED, SheddingPlan
-from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing, obstacle
+from state.engine.ledger import Ledger
 from state.engine.memory import Header
-from state.engine.summary import findings_section, fit, frame, skipped_after_pause
-from state.outputs import Finding, Output, RoundSummary, Section, ShadowSummary, Split, Unload
+from state.engine.summary import findings_section, fit, skipped_after_pause
+from state.outputs import Finding, Output
 from state.pulsar import (
     approvals,
     drain,
     effects,
     findings,
     fleet,
-    masks,
     members,
     policy_memory,
     promises,
     shadow,
     splits,
-    summary,
     upkeep,
 )
-from state.pulsar.actions import Admitted, Circumstances, admit
-from state.pulsar.after import After
 from state.pulsar.aftermath import remember
-from state.pulsar.anti_affinity import AntiAffinity
-from state.pulsar.asking import Asking
 from state.pulsar.budget import Budget
 from state.pulsar.closing import Decided
-from state.pulsar.groups import Groups
-from state.pulsar.holds import holds_of
+from state.pulsar.counted import Counted, view_of, with_shadow
+from state.pulsar.judging import circumstances_of, judge
 from state.pulsar.memory import Fleet, WaitingReport, WaitingTopics
-from state.pulsar.shadow import Shadow
-from state.pulsar.shedding import settle, shed
-from state.pulsar.splits import Splits
-from state.pulsar.tables import Eligible, Loads, eligible, loads
-from state.pulsar.two_balancers import other_balancers
+from state.pulsar.outputs import actions_of, proposals_of, summarize
+from state.pulsar.tables import loads
 from state.settings import PulsarSettings
-
-UNLOAD_TYPE = "trimtab.action.unload.v1"
-SPLIT_TYPE = "trimtab.action.split.v1"
 
 
 def decide(
@@ -126,46 +110,38 @@ def _decide(
     checked = promises.check(ledger, round_loads, length_ms=header.length_ms, end_ms=closing.end_ms)
     leaving = shadow.without(effects_found.leaving, advanced.fleet.shadow)
     budget = Budget.of(ledger, pulsar.guards, leaving, end_ms=closing.end_ms)
-    measured = _view(closing, header, advanced, round_loads, reports)
+    measured = view_of(closing, header, advanced, round_loads, reports)
     topics = splits.topic_table(measured, waiting_topics)
-    moved = shadow.of_round(advanced.fleet.shadow, advanced)
-    counted = _counted(closing, header, advanced, reports, moved) or Counted(round_loads, measured, None)
+    counted = with_shadow(closing, header, advanced, reports) or Counted(round_loads, measured, None)
     stopped = obstacle(header, pulsar.rounds, reports, live_count=len(live))
-    circumstances = _circumstances(closing, header)
+    circumstances = circumstances_of(closing, header)
     if stopped:
         approvals.answer_none(answers, outcome=stopped[0], reason=stopped[1])
-    decided = (
-        Decided(*stopped, answers=answers)
-        if stopped
-        else _judge(
-            closing,
-            circumstances,
-            header,
-            counted,
-            advanced,
-            splits.as_in(counted.table, measured, topics),
-            budget=budget,
-            answers=answers,
+        decided = Decided(*stopped, answers=answers)
+    else:
+        in_view = splits.as_in(counted.table, measured, topics)
+        decided = judge(
+            closing, circumstances, header, counted, advanced, in_view, budget=budget, answers=answers
         )
-    )
-    actions = _actions(closing, circumstances, decided)
-    proposed = _proposals(closing, circumstances, decided, place=len(actions))
+    actions = actions_of(closing, circumstances, decided)
+    proposed = proposals_of(closing, circumstances, decided, place=len(actions))
     remember(ledger, closing, decided, counted.loads, actions)
     approvals.record_proposals(header, closing, proposed)
     outputs = [*actions, *(output for output, _ in proposed)]
     if has_shadow:
         advanced.fleet.shadow = shadow.record(advanced.fleet.shadow, decided.unloads)
-    ineffective = ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=closing.end_ms)
-    found = skipped_after_pause(closing) + upkeep.of_put_back(put_back)
-    found += findings.of_actions(ineffective | effects_found.ineffective, effects_found.elsewhere)
     promised = promises.summarize(ledger, checked, end_ms=closing.end_ms)
-    found += promises.find_failed(promised, pulsar.shedding_policy)
-    found += findings.of_topics(measured, topics, pulsar.split)
-    summary_ = _summary(
-        closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
-    )
+    found = [
+        *skipped_after_pause(closing),
+        *upkeep.of_put_back(put_back),
+        *_of_actions(closing, ledger, effects_found),
+        *promises.find_failed(promised, pulsar.shedding_policy),
+        *findings.of_topics(measured, topics, pulsar.split),
+    ]
     summary_ = msgspec.structs.replace(
-        summary_,
+        summarize(
+            closing, header, round_loads, measured, counted, decided, findings_section(found), reports, live
+        ),
         actions_count=len(actions),
         actions=[action.id for action in actions],
         promises=promised,
@@ -176,257 +152,7 @@ def _decide(
     return [*outputs, closing.summary(fit(summary_), actions_count=len(outputs))]
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What the policy sees: what was measured, or that with the shadow of a dry-run."""
-
-    loads: Loads
-    table: Eligible
-    shadow: ShadowSummary | None
-
-
-def _view(
-    closing: Closing,
-    header: Header,
-    advanced: fleet.Advanced,
-    round_loads: Loads,
-    reports: Mapping[str, WaitingReport],
-    moved: Shadow | None = None,
-) -> Eligible:
-    pulsar = closing.settings.pulsar
-    tick = closing.open_round.tick
-    asked = () if tick is None else tick.asked
-    not_missed = {*reports, *pulsar.guards.excluded_brokers, *closing.upkeep.apart}
-    unsettled = masks.unsettled_brokers(header, pulsar, end_ms=closing.end_ms)
-    return eligible(
-        round_loads,
-        advanced,
-        masks.unload_mask(
-            advanced, header, pulsar, unsettled, end_ms=closing.end_ms, resting=closing.upkeep.namespaces
-        ),
-        Groups.of(header.facts),
-        header.ledger,
-        end_ms=closing.end_ms,
-        reports=reports,
-        missing=sorted({*asked} - not_missed),
-        unsettled=unsettled,
-        shadow=moved,
-    )
-
-
-def _counted(
-    closing: Closing,
-    header: Header,
-    advanced: fleet.Advanced,
-    reports: dict[str, WaitingReport],
-    moved: Shadow | None,
-) -> Counted | None:
-    """None where nothing counts elsewhere."""
-    if moved is None:
-        return None
-    pulsar, apart = closing.settings.pulsar, closing.upkeep.apart
-    counted = loads(reports, pulsar, end_ms=closing.end_ms, shadow=moved, apart=apart)
-    usage = summary.usage_summary(100.0 * counted.usage_ratio[counted.included])
-    if usage is None:  # every broker is excluded, and nothing is decided
-        return None
-    return Counted(
-        counted, _view(closing, header, advanced, counted, reports, moved), moved.section(usage=usage)
-    )
-
-
-def _summary(
-    closing: Closing,
-    header: Header,
-    round_loads: Loads,
-    measured: Eligible,
-    counted: Counted,
-    decided: Decided,
-    found: Section[Finding],
-    reports: Mapping[str, WaitingReport],
-    live: list[str],
-) -> RoundSummary:
-    pulsar, shed_ = closing.settings.pulsar, decided.shed
-    framed = frame(
-        closing,
-        header,
-        policy=pulsar.shedding_policy,
-        outcome=decided.outcome,
-        reason=decided.reason,
-        reports_ms={name: each.time_ms for name, each in reports.items()},
-        live=live,
-    )
-    summary_ = msgspec.structs.replace(
-        framed,
-        other_balancers=other_balancers(header.facts),
-        brokers_excluded=[
-            name for name, kept in zip(round_loads.names, round_loads.included, strict=True) if not kept
-        ],
-        usage=summary.usage_summary(100.0 * round_loads.usage_ratio[round_loads.included]),
-        resources=summary.resource_summaries(round_loads),
-        brokers=summary.broker_rows(round_loads, measured),
-        judged=summary.judged_section(header.ledger.list_verdicts()),
-        findings=found,
-    )
-    if decided.splits is not None:
-        summary_ = msgspec.structs.replace(summary_, splits=splits.section(decided.splits))
-    if shed_ is None:
-        return summary_
-    return msgspec.structs.replace(
-        summary_,
-        examined=summary.examined_section(counted.table, shed_, pulsar.policy),
-        candidates=summary.candidates_section(counted.table, shed_.plan, decided.admitted.holds),
-    )
-
-
-def _judge(
-    closing: Closing,
-    circumstances: Circumstances,
-    header: Header,
-    counted: Counted,
-    advanced: fleet.Advanced,
-    topics: TopicTable,
-    *,
-    budget: Budget,
-    answers: approvals.Answers,
-) -> Decided:
-    table, pulsar = counted.table, closing.settings.pulsar
-    wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
-
-    @cache
-    def split_codes() -> Codes:
-        resting = closing.upkeep.namespaces
-        return masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
-
-    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
-    asked = approvals.Scene(
-        table=table,
-        advanced=advanced,
-        split_codes=split_codes,
-        budget=budget,
-        circumstances=circumstances,
-        spread=spread,
-        after=after,
-        usage_ratio=table.view.brokers.usage_ratio.copy(),
-    )
-    approvals.answer(answers, asked, circumstances.asking)
-    decided = None
-    if pulsar.split.enabled:
-        codes = split_codes()
-        codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
-        decided = splits.decide(
-            table,
-            advanced,
-            wanted.plan,
-            topics,
-            codes,
-            proposals=wanted.proposals(),
-            circumstances=circumstances,
-            pulsar=pulsar,
-        )
-    scene = drain.Scene(
-        table=table,
-        advanced=advanced,
-        loads=counted.loads,
-        header=header,
-        pulsar=pulsar,
-        upkeep=closing.upkeep,
-    )
-    drained = drain.decide(scene, budget, circumstances, spread, after)
-    admitted = admit(
-        table,
-        wanted.plan,
-        budget,
-        circumstances,
-        spread,
-        after,
-        split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
-        done_rows=answers.unload_rows,
-    )
-    settle(wanted, table, advanced.fleet, pulsar, admitted.holds)
-    reason = _decision_reason(wanted.plan, admitted, decided, drained, answers)
-    return Decided("decided", reason, wanted, admitted, decided, drained, answers)
-
-
-def _circumstances(closing: Closing, header: Header) -> Circumstances:
-    return Circumstances(
-        cluster=closing.cluster,
-        number=closing.number,
-        end_ms=closing.end_ms,
-        expires_ms=closing.expires_ms,
-        policy=closing.settings.pulsar.policy,
-        dry_run=closing.is_dry_run,
-        holds=holds_of(
-            header,
-            closing.settings.pulsar.guards,
-            is_paused=closing.is_paused,
-            mode=closing.mode,
-            end_ms=closing.end_ms,
-            zones=closing.settings.zones,
-        ),
-        calm=members.calm(header, closing.settings.pulsar, number=closing.number),
-        asking=_asking(closing, header),
-    )
-
-
-def _asking(closing: Closing, header: Header) -> Asking | None:
-    """What a round goes by whose actions have to be approved; None where they go out."""
-    if closing.proposals_expire_ms is None:
-        return None
-    return Asking.of(
-        closing.settings.pulsar.approval.standing,
-        closing.settings.zones,
-        header.proposals,
-        end_ms=closing.end_ms,
-        expires_ms=closing.proposals_expire_ms,
-    )
-
-
-def _decision_reason(
-    plan: SheddingPlan,
-    admitted: Admitted,
-    decided: Splits | None,
-    drained: drain.Drained,
-    answers: approvals.Answers,
-) -> str:
-    fired = plan.examined.counts().get(FIRED, 0)
-    held = len(admitted.holds)
-    sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
-    if answers.unloads or answers.cuts:
-        sentence += f"; {len(answers.unloads) + len(answers.cuts)} approved actions go out"
-    if drained.unloads:
-        sentence += f"; {len(drained.unloads)} unloads empty drained brokers"
-    if admitted.proposals or (decided and decided.proposed):
-        count = len(admitted.proposals) + (len(decided.proposed) if decided else 0)
-        sentence += f"; {count} proposed"
-    if decided is None:
-        return sentence
-    return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
-
-
-def _actions(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:
-    """Unloads that were approved, those that empty drained brokers, those of the policy in its order, then splits in that of the criteria."""
-    cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
-    typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in decided.unloads),
-        *((SPLIT_TYPE, cut.action) for cut in decided.answers.cuts),
-        *((SPLIT_TYPE, cut) for cut in cuts),
-    ]
-    return [
-        closing.action(type_, action.bundle, action, place=place)
-        for place, (type_, action) in enumerate(typed)
-    ]
-
-
-def _proposals(
-    closing: Closing, circumstances: Circumstances, decided: Decided, *, place: int
-) -> list[tuple[Output, Unload | Split]]:
-    """What waits for approval, behind the actions of the round."""
-    cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
-    typed: list[tuple[str, Unload | Split]] = [
-        *((UNLOAD_TYPE, unload) for unload in decided.admitted.proposals),
-        *((SPLIT_TYPE, cut) for cut in cuts),
-    ]
-    return [
-        (closing.proposal(type_, action.bundle, action, place=place + at), action)
-        for at, (type_, action) in enumerate(typed)
-    ]
+def _of_actions(closing: Closing, ledger: Ledger, found: effects.Effects) -> list[Finding]:
+    rest_s = closing.settings.pulsar.guards.ineffective_rest_s
+    ineffective = ledger.ineffective(rest_s, end_ms=closing.end_ms)
+    return findings.of_actions(ineffective | found.ineffective, found.elsewhere)

@@ -14,16 +14,8 @@ import numpy as np
 from policies.columns import Ints
 from policies.placement import least_resource_usage
 from policies.placement.registry import find_placement
-from policies.shedding.contract import (
-    ADMITTED,
-    NOBODY,
-    POSTPONED,
-    REFUSED,
-    Examined,
-    Proposal,
-    RoundView,
-    SheddingPlan,
-)
+from policies.shedding.contract import ADMITTED, POSTPONED, REFUSED, Examined, Proposal, SheddingPlan
+from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import Proposals
 from policies.splitting.relief import relief
 from state.engine.holds import Hold

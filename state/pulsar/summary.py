@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan, Side, Traffic
+from policies.shedding.contract import BUNDLE_OUTCOMES, MASKED, SheddingPlan
 from policies.shedding.registry import AnyPolicy
+from policies.shedding.view import Side, Traffic
 from policies.usage import RESOURCES
 from state.engine.holds import Hold
 from state.engine.ledger import Decision, Verdict

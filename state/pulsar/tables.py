@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.columns import Bools, Floats, Ints
-from policies.shedding.contract import (
+from policies.shedding.view import (
     BrokerTable,
     BundleTable,
     JudgedAction,
@@ -25,7 +25,7 @@ from state.engine.ledger import HOUR_MS, Decision, Ledger, Verdict
 from state.events import RATE_IN, RATE_OUT, THROUGHPUT_IN, THROUGHPUT_OUT, BrokerReport
 from state.pulsar.fleet import Advanced
 from state.pulsar.groups import Groups
-from state.pulsar.memory import WaitingReport
+from state.pulsar.memory import Fleet, WaitingReport
 from state.pulsar.published import published_loads
 from state.pulsar.shadow import Shadow, counted_owners
 from state.settings import MS_PER_S, PulsarSettings
@@ -184,29 +184,10 @@ def eligible(
         taken = taken if order is None else order[taken]
         known = fleet.bundles
         names = [known[row] for row in taken.tolist()]
-    average, samples_mask = fleet.averages[taken], mask_codes[taken]
-    brokers = BrokerTable(
-        names=tuple(loads_.names[row] for row in kept.tolist()),
-        usage_ratio=loads_.usage_ratio[kept],
-        percents=loads_.percents[kept],
-        limits=loads_.limits[kept],
-        measured=loads_.measured[kept],
-        is_measured=loads_.is_measured[kept],
-        report_age_s=loads_.report_age_s[kept],
-        messages_per_s=loads_.messages_per_s[kept],
-        bytes_per_s=loads_.bytes_per_s[kept],
-        listed_bundle_counts=loads_.listed_counts[kept],
-        may_receive=np.array([loads_.names[row] not in unsettled for row in kept.tolist()], dtype=np.bool_),
-    )
-    bundles = BundleTable(
-        names=names,
-        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        rates=average,
-        sampled=fleet.samples[taken] > 0,
-        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
-        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
-        movable=samples_mask == 0,
-    )
+    brokers = _broker_table(loads_, kept, unsettled)
+    starts_of_kept = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    movable = mask_codes[taken] == 0
+    bundles = _bundle_table(fleet, taken, names, starts=starts_of_kept, movable=movable)
     return Eligible(
         view=RoundView(
             brokers=brokers,
@@ -219,12 +200,49 @@ def eligible(
             missing=missing,
             unloaded_ages_s=lambda: _unloaded_ages_s(ledger, end_ms),
         ),
-        mask_codes=samples_mask,
+        mask_codes=mask_codes[taken],
         owned_counts=counts,
         bundle_counts=dict(zip(loads_.names, (ends - starts).tolist(), strict=True)),
         fleet_rows=taken,
         groups=groups,
         broker_groups=groups.of_brokers(brokers.names),
+    )
+
+
+def _broker_table(loads_: Loads, kept: Ints, unsettled: Collection[str]) -> BrokerTable:
+    names = tuple(loads_.names[row] for row in kept.tolist())
+    return BrokerTable(
+        names=names,
+        usage_ratio=loads_.usage_ratio[kept],
+        percents=loads_.percents[kept],
+        limits=loads_.limits[kept],
+        measured=loads_.measured[kept],
+        is_measured=loads_.is_measured[kept],
+        report_age_s=loads_.report_age_s[kept],
+        messages_per_s=loads_.messages_per_s[kept],
+        bytes_per_s=loads_.bytes_per_s[kept],
+        listed_bundle_counts=loads_.listed_counts[kept],
+        may_receive=np.array([name not in unsettled for name in names], dtype=np.bool_),
+    )
+
+
+def _bundle_table(
+    fleet: Fleet,
+    taken: Ints,
+    names: Sequence[str],
+    *,
+    starts: Ints,
+    movable: Bools,
+) -> BundleTable:
+    average = fleet.averages[taken]
+    return BundleTable(
+        names=names,
+        starts=starts,
+        rates=average,
+        sampled=fleet.samples[taken] > 0,
+        messages_per_s=average[:, RATE_IN] + average[:, RATE_OUT],
+        bytes_per_s=average[:, THROUGHPUT_IN] + average[:, THROUGHPUT_OUT],
+        movable=movable,
     )
 
 

@@ -15,10 +15,11 @@ from state.events import System
 from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import Duration, example
-from streaming.operators import overlay
+from streaming.operators import edits, overlay
 from streaming.operators.acknowledged import wait_until_obeyed
 from streaming.operators.control_topic import ControlTopic, Heard, check_written, clusters_heard_of
-from streaming.operators.overlay import Asker, BadChange, Edit, Planned, Standing
+from streaming.operators.edits import BadChange, Edit
+from streaming.operators.overlay import Asker, Planned, Standing
 from streaming.operators.overlay_text import change_text, overlay_text, overlay_tree
 from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings
@@ -118,14 +119,14 @@ def requesting(command: Callable[..., None]) -> Callable[..., None]:
 @requesting
 def pause_command(request: Request, duration: timedelta | None) -> None:
     """Hold every action; the policies go on counting. Mode and settings stay as they are."""
-    change(request, overlay.pause_edit(None if duration is None else datetime.now(UTC) + duration))
+    change(request, edits.pause_edit(None if duration is None else datetime.now(UTC) + duration))
 
 
 @click.command("resume", epilog=example('trimtab resume --cluster east-1 --why "it is over"'))
 @requesting
 def resume_command(request: Request) -> None:
     """End a pause, and say that what made actions fail is mended. Mode and settings stay as they are."""
-    change(request, overlay.resume_edit(datetime.now(UTC)))
+    change(request, edits.resume_edit(datetime.now(UTC)))
 
 
 @click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
@@ -137,7 +138,7 @@ def forget_command(request: Request) -> None:
     """
     if request.target.every:
         raise click.UsageError("name what to forget: --cluster NAME (once or more)")
-    change(request, overlay.forgotten())
+    change(request, edits.forgotten())
 
 
 @click.command("mode", epilog=example('trimtab mode act --cluster east-1 --why "watched for a day"'))
@@ -150,7 +151,7 @@ def forget_command(request: Request) -> None:
 @requesting
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
     """Let a cluster act or only show; `configured` is what controller.mode (and controller.approval) says."""
-    change(request, overlay.with_mode(mode, approval))
+    change(request, edits.with_mode(mode, approval))
 
 
 @click.group("policy")
@@ -166,7 +167,7 @@ def policy_command() -> None:
 @requesting
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
     """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
-    change(request, check(lambda: overlay.with_settings(assignments)))
+    change(request, check(lambda: edits.with_settings(assignments)))
 
 
 @policy_command.command(
@@ -179,7 +180,7 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 @requesting
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
     """Take settings, or whole sections, out of the overlay: the file's hold again."""
-    change(request, check(lambda: overlay.without_settings(keys)))
+    change(request, check(lambda: edits.without_settings(keys)))
 
 
 @policy_command.command("show", epilog=example("trimtab policy show --cluster east-1"))
@@ -229,7 +230,7 @@ def delete_command(request: Request) -> None:
     """Take back pause, mode and settings at once: the cluster is as the settings file says, and is listed no more."""
     if request.target.every:
         raise click.UsageError("name what to take back: --cluster NAME (once or more)")
-    change(request, overlay.as_configured())
+    change(request, edits.as_configured())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import msgspec
 
 from state.engine.closing import ROUND_TYPE
 from state.outputs import RoundSummary, Split, Throttle, Unload
-from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
 
 Data = Unload | Split | Throttle | RoundSummary
 

@@ -4,8 +4,7 @@ A control event replaces the overlay of its cluster whole, so a change begins wi
 takes, by the controller's own rules: greatest (time, id), settings that fit, not ahead of its log.
 """
 
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -22,19 +21,10 @@ from state.systems import refuse_upkeep, rounds_of
 from state.upkeep import Spell
 from streaming.contract.decode import decode, to_ms
 from streaming.contract.messages import ControlData, ControlMessage, SpellData, type_of
+from streaming.operators.edits import BadChange, Edit
 from streaming.settings.catalog import values
 from streaming.settings.effective import toml_value
 from streaming.settings.errors import dotted
-from streaming.settings.reader import Unreadable, read_tree
-from streaming.settings.sections import ClusterSection
-from streaming.settings.tree import Tree, merge
-
-Edit = Callable[[ControlData], ControlData]
-"""A change of one cluster's overlay; raises ``BadChange`` where it makes no sense."""
-
-
-class BadChange(Exception):
-    """A change cannot be made; the text names the key or cluster, the value and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,103 +312,6 @@ def _by_key(settings: ClusterSettings) -> dict[str, object]:
 
 def _show(value: object) -> str:
     return "unset" if value is None or value == {} else toml_value(value)
-
-
-def pause_edit(until: datetime | None = None) -> Edit:
-    """Hold everything, until then or until a person resumes; mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, paused=True, until=until)
-
-
-def resume_edit(at: datetime) -> Edit:
-    """End a pause, and say that what made actions fail up to then is mended; mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, paused=False, until=None, resumed_at=at)
-
-
-def forgotten() -> Edit:
-    """Begin anew with the cluster's memory; pause, mode and settings stay."""
-    return lambda data: msgspec.structs.replace(data, forget=True)
-
-
-def as_configured() -> Edit:
-    """End a pause, and let mode and settings be the file's."""
-    return lambda _data: ControlData()
-
-
-def with_mode(mode: str, approval: str | None = None) -> Edit:
-    """``act``, ``dry-run``, or ``configured``: as the settings file has it; so for ``approval``, which stays where it is None."""
-    wanted: Any = None if mode == "configured" else mode
-    asked: Any = None if approval == "configured" else approval
-    return lambda data: msgspec.structs.replace(
-        data, mode=wanted, approval=data.approval if approval is None else asked
-    )
-
-
-def with_settings(assignments: Sequence[str]) -> Edit:
-    """Each ``key=value`` as a line of ``trimtab.toml`` laid over the settings; raises ``BadChange``."""
-    tree: Tree = {}
-    for assignment in assignments:
-        tree = merge(tree, _assignment(assignment))
-    _require_readable(tree)
-    return lambda data: msgspec.structs.replace(data, settings=merge(data.settings, tree))
-
-
-def _require_readable(tree: Tree) -> None:
-    """How the values of a section fit together is judged later, with those that are in force."""
-    try:
-        read_tree(tree, ClusterSection)
-    except Unreadable as error:
-        complaints = [str(each) for each in error.complaints if not each.is_about_section]
-        if complaints:
-            raise BadChange("; ".join(complaints)) from error
-
-
-def _assignment(text: str) -> Tree:
-    """A line of TOML; a text may stand without its quotes, because a shell takes them away."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise BadChange(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")
-    for line in (text, f"{key} = {msgspec.json.encode(value.strip()).decode()}"):
-        try:
-            return tomllib.loads(line)
-        except tomllib.TOMLDecodeError as error:
-            problem = error
-    raise BadChange(f"{text!r} is no line of TOML: {problem}")
-
-
-def without_settings(keys: Sequence[str]) -> Edit:
-    """Take keys, or whole sections, out of the overlay; they fall back to the file's. Raises ``BadChange``."""
-    paths = [_key(key) for key in keys]
-
-    def edit(data: ControlData) -> ControlData:
-        tree: Mapping[str, Any] = data.settings
-        for path in paths:
-            tree = _without(tree, path, path)
-        return msgspec.structs.replace(data, settings=dict(tree))
-
-    return edit
-
-
-def _key(text: str) -> tuple[str, ...]:
-    """The path a dotted key names, quotes as in TOML."""
-    try:
-        node: Any = tomllib.loads(f"{text} = 0")
-    except tomllib.TOMLDecodeError as error:
-        raise BadChange(f"{text!r} is no key of trimtab.toml: {error}") from error
-    path = []
-    while isinstance(node, dict):
-        ((name, node),) = node.items()
-        path.append(name)
-    return tuple(path)
-
-
-def _without(tree: Mapping[str, Any], path: Sequence[str], whole: Sequence[str]) -> Tree:
-    name, *rest = path
-    below = tree.get(name) if isinstance(tree, Mapping) else None
-    if below is None or (rest and not isinstance(below, Mapping)):
-        raise BadChange(f"{dotted(whole)} is not in the overlay; `trimtab policy show` says what is")
-    kept = _without(below, rest, whole) if rest else {}
-    others = {key: value for key, value in tree.items() if key != name}
-    return {**others, name: kept} if kept else others
 
 
 def encode_change(settings: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:

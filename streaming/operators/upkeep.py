@@ -8,7 +8,8 @@ import msgspec
 from state.outputs import DrainRow, RoundSummary, UpkeepSummary, rfc3339
 from streaming.contract.decode import to_ms
 from streaming.contract.messages import ControlData, SpellData
-from streaming.operators.overlay import Asker, BadChange, Edit, Standing, upkeep_of
+from streaming.operators.edits import BadChange, Edit
+from streaming.operators.overlay import Asker, Standing, upkeep_of
 from streaming.operators.text import counts_text
 
 WILL_NOT_PASS = ("excluded-namespace", "maintenance", "no-destination", "anti-affinity")

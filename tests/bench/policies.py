@@ -13,7 +13,8 @@ from policies.shedding import (
     threshold_shedder,
     uniform_load_shedder,
 )
-from policies.shedding.contract import BrokerTable, BundleTable, NoMemory, RoundView
+from policies.shedding.contract import NoMemory
+from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from state.controller import Controller
 from state.engine.closing import Identity
 from state.engine.store import DictStore

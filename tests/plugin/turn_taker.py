@@ -9,17 +9,16 @@ from policies.shedding.contract import (
     ACTED,
     MASKED,
     NEED_MET,
-    NOBODY,
     Evidence,
     Examined,
     Headline,
     Proposal,
-    RoundView,
     SheddingPolicy,
     Stand,
     keep_pending,
 )
 from policies.shedding.plan import PlanBuilder, candidates
+from policies.shedding.view import NOBODY, RoundView
 
 OUTCOMES, TRIGGERS = ("fired", "waits"), ("", "turn")
 

@@ -11,16 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from policies.columns import Floats
-from policies.shedding.contract import (
-    ADMITTED,
-    BUNDLE_OUTCOMES,
-    NOBODY,
-    BrokerTable,
-    BundleTable,
-    RoundView,
-    SheddingPlan,
-    SheddingPolicy,
-)
+from policies.shedding.contract import ADMITTED, BUNDLE_OUTCOMES, SheddingPlan, SheddingPolicy
+from policies.shedding.view import NOBODY, BrokerTable, BundleTable, RoundView
 from policies.usage import (
     NOT_MEASURED,
     RESOURCES,

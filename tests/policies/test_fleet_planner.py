@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding.contract import JudgedAction, Promise, RoundView, UnloadInFlight
 from policies.shedding.fleet_planner import POLICY, FleetPlannerSettings
 from policies.shedding.fleet_planner.memory import FleetPlannerMemory
+from policies.shedding.view import JudgedAction, Promise, RoundView, UnloadInFlight
 from tests.policies.fleets import (
     Broker,
     Bundle,

@@ -2,8 +2,9 @@
 
 import pytest
 
-from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
+from policies.shedding.contract import NoMemory, SheddingPlan
 from policies.shedding.overload_shedder import POLICY, OverloadShedderSettings
+from policies.shedding.view import RoundView
 from tests.policies.fleets import (
     Bundle,
     Fleet,

@@ -8,7 +8,8 @@ from policies.placement import least_long_term_message_rate, least_resource_usag
 from policies.placement.contract import Placement
 from policies.placement.registry import LEFT_TO_PULSAR, PLACEMENTS, find_placement
 from policies.shedding import avg_shedder, overload_shedder
-from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
+from policies.shedding.contract import NoMemory, SheddingPlan
+from policies.shedding.view import RoundView
 from tests.policies.fleets import (
     Broker,
     Bundle,

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from policies.shedding import avg_shedder, overload_shedder, threshold_shedder, uniform_load_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.contract import BUNDLE_OUTCOMES, NoMemory, RoundView, SheddingPlan, count_codes
+from policies.shedding.contract import BUNDLE_OUTCOMES, NoMemory, SheddingPlan, count_codes
 from policies.shedding.overload_shedder import OverloadShedderSettings
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
 from policies.shedding.uniform_load_shedder import UniformLoadShedderSettings
+from policies.shedding.view import RoundView
 from tests.policies.fleets import Broker, Bundle, Fleet, decide, snapshot_of, unloads_of
 
 AVG = AvgShedderSettings(

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from policies.shedding.contract import NoMemory, RoundView, SheddingPlan
+from policies.shedding.contract import NoMemory, SheddingPlan
 from policies.shedding.uniform_load_shedder import POLICY, UniformLoadShedderSettings
+from policies.shedding.view import RoundView
 from tests.policies.fleets import (
     Broker,
     Bundle,

@@ -15,23 +15,18 @@ from streaming.cli import main
 from streaming.cli.options import Duration
 from streaming.contract.decode import decode
 from streaming.operators.control_topic import check_written
-from streaming.operators.overlay import (
-    Asker,
+from streaming.operators.edits import (
     BadChange,
-    ControlRecord,
     Edit,
-    Planned,
-    Standing,
     as_configured,
     forgotten,
     pause_edit,
-    plan,
     resume_edit,
-    standing,
     with_mode,
     with_settings,
     without_settings,
 )
+from streaming.operators.overlay import Asker, ControlRecord, Planned, Standing, plan, standing
 from streaming.operators.overlay_text import change_text, overlay_text
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from state.outputs import DrainRow, Section, UpkeepSummary
 from streaming.cli import main
-from streaming.operators.overlay import (
+from streaming.operators.edits import (
     BadChange,
     Edit,
     as_configured,

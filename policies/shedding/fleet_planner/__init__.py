@@ -21,18 +21,14 @@ from policies.columns import Bools, Codes, Floats, Ints, empty_rows
 from policies.shedding.contract import (
     ACTED,
     ADMITTED,
-    DESTINATION_RISES,
     MASKED,
     NEED_MET,
     NO_TRAFFIC,
-    NOBODY,
-    SOURCE_FALLS,
     TOO_BIG,
     Evidence,
     Examined,
     Headline,
     Proposal,
-    RoundView,
     SheddingPlan,
     SheddingPolicy,
     Stand,
@@ -42,6 +38,7 @@ from policies.shedding.fleet_planner.memory import FleetPlannerMemory
 from policies.shedding.fleet_planner.search import HOT_POINTS, Found, search
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.plan import FEWEST_BROKERS, PlanBuilder, candidates, examine_nothing
+from policies.shedding.view import DESTINATION_RISES, NOBODY, SOURCE_FALLS, RoundView
 
 NAME: Final = "fleet-planner"
 

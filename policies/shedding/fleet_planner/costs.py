@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.columns import Bools, Floats
-from policies.shedding.contract import BrokerTable
 from policies.shedding.fleet_planner.memory import COST_SUMS, PRODUCT, SQUARE
 from policies.shedding.fleet_planner.traffic import CPU
+from policies.shedding.view import BrokerTable
 from policies.usage import RESOURCES
 
 IDLE_CPU_POINTS = 3.0

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from policies.columns import Bools, Floats
-from policies.shedding.contract import RoundView
 from policies.shedding.fleet_planner.costs import (
     Costs,
     factor_errors_of,
@@ -47,6 +46,7 @@ from policies.shedding.fleet_planner.memory import (
     remember,
 )
 from policies.shedding.fleet_planner.traffic import common_change, expect_moves, figures_of, owned_rates
+from policies.shedding.view import RoundView
 
 SETTLING_ROUNDS = 2
 """Rounds after a move whose reports still show the past, or clients that come back."""

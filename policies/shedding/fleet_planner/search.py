@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.shedding.contract import RoundView
 from policies.shedding.fleet_planner.levels import Levels
 from policies.shedding.fleet_planner.settings import FleetPlannerSettings
 from policies.shedding.fleet_planner.traffic import figures_of, movable_rows, present_rates
+from policies.shedding.view import RoundView
 
 GOAL_RATIO = 0.5
 """Where a plan ends, as a share of the acceptable spread."""

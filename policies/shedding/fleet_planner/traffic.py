@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from policies.columns import Bools, Floats, Ints
-from policies.shedding.contract import RoundView
+from policies.shedding.view import RoundView
 from policies.usage import RESOURCES
 
 CPU: Final = RESOURCES.index("cpu")

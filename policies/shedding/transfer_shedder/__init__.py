@@ -20,12 +20,10 @@ import numpy as np
 
 from policies.columns import Codes, Floats, Ints
 from policies.shedding.contract import (
-    NOBODY,
     Evidence,
     Examined,
     Headline,
     Proposal,
-    RoundView,
     SheddingPlan,
     SheddingPolicy,
     Stand,
@@ -44,6 +42,7 @@ from policies.shedding.transfer_shedder.search import (
     Turn,
 )
 from policies.shedding.transfer_shedder.settings import TransferShedderMemory, TransferShedderSettings
+from policies.shedding.view import NOBODY, RoundView
 
 __all__ = ["NAME", "POLICY", "TransferShedderMemory", "TransferShedderSettings"]
 

@@ -13,13 +13,12 @@ from policies.shedding.contract import (
     NEED_MET,
     NO_DESTINATION,
     NO_TRAFFIC,
-    NOBODY,
     TOO_BIG,
-    RoundView,
 )
 from policies.shedding.plan import FEWEST_BROKERS
 from policies.shedding.published import NOT_OWNED, PublishedLoads
 from policies.shedding.transfer_shedder.settings import TransferShedderSettings
+from policies.shedding.view import NOBODY, RoundView
 
 OUTCOMES = (
     "fired",

@@ -11,7 +11,7 @@ from state.engine.closing import ROUND_TYPE, Identity
 from state.engine.store import DictStore
 from state.events import ActionResult, Control
 from state.outputs import Output, RoundSummary, Split, Unload
-from state.pulsar.rounds import SPLIT_TYPE, UNLOAD_TYPE
+from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
 from state.settings import SettingsSource
 from streaming.simulator.backtest.reading import Read
 

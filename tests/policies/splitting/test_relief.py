@@ -6,8 +6,9 @@ import pytest
 
 from policies.shedding import avg_shedder, threshold_shedder
 from policies.shedding.avg_shedder import AvgShedderMemory, AvgShedderSettings
-from policies.shedding.contract import RoundView, SheddingPlan
+from policies.shedding.contract import SheddingPlan
 from policies.shedding.threshold_shedder import ThresholdShedderMemory, ThresholdShedderSettings
+from policies.shedding.view import RoundView
 from policies.splitting.plan import TRIGGERS
 from policies.splitting.relief import relief
 from tests.policies.fleets import Broker, Bundle, at, decide, snapshot_of

@@ -19,7 +19,7 @@ from state.kafka import drift, reconcile
 from state.kafka import rounds as kafka_rounds
 from state.kafka.memory import decode_kafka
 from state.kafka_reports import BrokerLogs, MoveRow
-from state.pulsar import effects, findings, fleet, masks, rounds
+from state.pulsar import effects, findings, fleet, judging, masks, rounds
 from state.pulsar.encoding import encode_fleet
 from streaming.settings import ClusterSettingsSource
 from streaming.settings.reader import compose
@@ -101,7 +101,7 @@ PULSAR_STEPS = [
     (fleet, "advance"),
     (effects, "judge"),
     (masks, "unload_mask"),
-    (rounds, "shed"),
+    (judging, "shed"),
     (rounds, "remember"),
     (findings, "of_actions"),
     (rounds, "fit"),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.shedding.contract import Traffic
+from policies.shedding.view import Traffic
 from state.engine.ledger import HOUR_MS, Child, Decision, Ledger, Verdict, end_watch
 from state.settings import GuardSettings, PulsarSettings
 

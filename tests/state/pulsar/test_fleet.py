@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.shedding.contract import BrokerTable, BundleTable, RoundView
+from policies.shedding.view import BrokerTable, BundleTable, RoundView
 from policies.usage import weighted_maximum_ratio
 from state.events import Event, LoadReport, namespace_of
 from state.pulsar.encoding import decode_fleet, encode_fleet

@@ -1,0 +1,236 @@
+"""What a shedding policy sees of a cluster in one round.
+
+Invariants, checked where a view is built: brokers are sorted by name; bundles are grouped by their broker in broker
+order and sorted by name within it, so a stable sort by traffic breaks ties by name. No value is NaN or infinite. A policy
+never changes these arrays.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from policies.columns import Bools, Floats, Ints
+from policies.shedding.published import PublishedLoads
+from policies.usage import UsageSettings
+
+NOBODY = -1
+"""No such broker."""
+
+
+TableT = TypeVar("TableT", "BrokerTable", "BundleTable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokerTable:
+    """Brokers that take part in the round; n rows."""
+
+    names: tuple[str, ...]
+    """Broker ids, ascending."""
+    usage_ratio: Floats
+    """Weighted maximum usage, (n,), 1.0 = 100 %; from ``policies.usage.weighted_maximum_ratio``."""
+    percents: Floats
+    """Percentage in use of each of ``policies.usage.RESOURCES``, (n, resources); 0 where it is not measured."""
+    limits: Floats
+    """Limit of each resource but the last, as the broker reports it, (n, resources - 1); 0 or less: not measured."""
+    measured: Bools
+    """Whether each resource was measured, (n, resources)."""
+    is_measured: Bools
+    """Whether a resource with a weight above 0 was measured, (n,)."""
+    report_age_s: Floats
+    """From the broker's report to the end of the round, (n,)."""
+    messages_per_s: Floats
+    """Message rate in + out as the broker reports it, (n,)."""
+    bytes_per_s: Floats
+    """Throughput in + out as the broker reports it, (n,)."""
+    listed_bundle_counts: Ints
+    """How many bundles the broker lists, heartbeat bundles included, (n,): Pulsar's own count."""
+    may_receive: Bools
+    """Whether a bundle may be moved to the broker, (n,)."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BundleTable:
+    """Bundles of those brokers, each at its owner only, protected system bundles left out; m rows."""
+
+    names: Sequence[str]
+    """Full bundle names, ascending within a broker."""
+    starts: Ints
+    """(n + 1,): rows ``starts[b]:starts[b + 1]`` belong to broker ``b``."""
+    rates: Floats
+    """Running averages, (m, 4): messages/s in and out, bytes/s in and out."""
+    sampled: Bools
+    """Whether the averages have a sample, (m,)."""
+    messages_per_s: Floats
+    """Running average of the message rate in + out, (m,)."""
+    bytes_per_s: Floats
+    """Running average of the throughput in + out, (m,)."""
+    movable: Bools
+    """Whether the bundle may be chosen, (m,)."""
+
+    def rows_of(self, broker: int) -> slice:
+        """Rows of one broker."""
+        return slice(int(self.starts[broker]), int(self.starts[broker + 1]))
+
+    def owners_of(self, rows: Ints) -> Ints:
+        """Broker row that owns each of these bundle rows."""
+        owners: Ints = np.searchsorted(self.starts, rows, side="right") - 1
+        return owners
+
+    def __len__(self) -> int:
+        return len(self.messages_per_s)
+
+
+class Traffic(NamedTuple):
+    """Load of a bundle or broker, in + out."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadInFlight:
+    """An unload that was decided and does not show in the reports yet: its bundle is not listed anywhere but at the source."""
+
+    bundle: str
+    source: str
+    destination: str | None
+    """None: Pulsar chooses it, or it is not known any more."""
+    traffic: Traffic | None = None
+    """Of the bundle when it was decided; for a bundle that neither side lists for the moment."""
+
+
+Side = Literal["source", "destination"]
+"""Which broker of an unload."""
+
+
+SOURCE_FALLS, DESTINATION_RISES = "source_falls_points", "destination_rises_points"
+"""Evidence of an unload by which a policy that predicts usage says what it promises: points of usage by which its source falls and
+its destination rises."""
+
+
+_KEPT_RATIO = 0.5
+"""Share of what a promise says that has to be seen for it to be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The usage of an unload's brokers before it, as it should be once the move has settled, and as it was then."""
+
+    before_points: Mapping[Side, float]
+    expected_points: Mapping[Side, float]
+    seen_points: Mapping[Side, float]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the brokers came at least half as much closer as they should have."""
+        return self._closer(self.seen_points) >= _KEPT_RATIO * self.expected_closer_points
+
+    @property
+    def expected_closer_points(self) -> float:
+        """By how much its source should have fallen and its destination risen."""
+        return self._closer(self.expected_points)
+
+    @property
+    def expected_gain_points(self) -> float:
+        """By how much the more used of the two should have fallen."""
+        return self._highest(self.before_points) - self._highest(self.expected_points)
+
+    @property
+    def gain_points(self) -> float:
+        """By how much it fell; below 0 where it rose."""
+        return self._highest(self.before_points) - self._highest(self.seen_points)
+
+    @property
+    def error_points(self) -> float:
+        """How far the broker that was predicted worse is from what was expected of it."""
+        return max(abs(self.seen_points[side] - points) for side, points in self.expected_points.items())
+
+    def _closer(self, after: Mapping[Side, float]) -> float:
+        closer = self.before_points["source"] - after["source"]
+        if "destination" in after:
+            closer += after["destination"] - self.before_points["destination"]
+        return closer
+
+    @staticmethod
+    def _highest(points: Mapping[Side, float]) -> float:
+        return max(points.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAction:
+    """An action of ours whose effect is known."""
+
+    kind: Literal["unload", "split"]
+    outcome: Literal["good", "failed", "ineffective"]
+    age_s: float
+    """From the judgement to the end of the round."""
+    brokers: Mapping[Side, str]
+    """The brokers of an unload; no destination where Pulsar chooses. Empty for a split."""
+    before: Mapping[Side, Traffic]
+    """Load of these brokers when it was decided; so far as it is known."""
+    expected: Mapping[Side, Traffic]
+    """Load that they should have had at the judgement, by the unloads that were carried out until then."""
+    seen: Mapping[Side, Traffic]
+    """Load that they reported then; a broker without a report since the action's result is left out."""
+    promise: Promise | None = None
+    """What became of its promise; None as long as it is not checked, and an hour after it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundView:
+    """What a policy sees: one cluster, or one group of it, in one round."""
+
+    brokers: BrokerTable
+    bundles: BundleTable
+    usage_weights: Floats = field(default_factory=lambda: UsageSettings().weights())
+    """Factor of each resource in a broker's usage, (resources,)."""
+    present_rates: Callable[[Ints], Floats] | None = None
+    """From bundle rows to their traffic in this round alone, (k, 4); None where only averages are known."""
+    in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
+    """Unloads of these brokers that are on their way; worked out when asked for."""
+    judged: Callable[[], Sequence[JudgedAction]] = tuple
+    """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
+    published: PublishedLoads | None = None
+    """What the brokers publish of themselves; None unless the extensible load manager runs at each of them."""
+    missing: Sequence[str] = ()
+    """Brokers of the whole cluster that take part, were asked and did not report in the round, ascending."""
+    unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
+    """By broker, from the last round that decided an unload from it to the end of this one, without unloads that failed."""
+
+    def part(self, rows: Ints) -> tuple["RoundView", Ints]:
+        """The view of some brokers (ascending rows) and their bundles, with the rows of these bundles."""
+        starts = self.bundles.starts
+        taken = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in rows.tolist()])
+        counts = starts[rows + 1] - starts[rows]
+        brokers = _take_room(self.brokers, rows)
+        bundles = _take_room(
+            self.bundles, taken, starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        )
+        names = frozenset(brokers.names)
+        present = self.present_rates
+        part = replace(
+            self,
+            brokers=brokers,
+            bundles=bundles,
+            present_rates=None if present is None else lambda rows: present(taken[rows]),
+            published=self.published and self.published.part(rows, taken, bundles_count=len(self.bundles)),
+            in_flight=lambda: [each for each in self.in_flight() if each.source in names],
+        )
+        return part, taken
+
+
+def _take_room(table: TableT, rows: Ints, **given: Any) -> TableT:
+    columns: dict[str, Any] = {each.name: getattr(table, each.name) for each in fields(table)}
+    for name, column in columns.items():
+        if name not in given:
+            given[name] = (
+                column[rows]
+                if isinstance(column, np.ndarray)
+                else tuple(column[row] for row in rows.tolist())
+            )
+    return replace(table, **given)

@@ -1,0 +1,166 @@
+"""From what the policy sees to the actions of a round, and why they are these."""
+
+from functools import cache
+
+from policies.columns import Codes
+from policies.shedding.contract import FIRED, SheddingPlan
+from policies.splitting.plan import TopicTable
+from state.engine.closing import Closing
+from state.engine.memory import Header
+from state.pulsar import (
+    approvals,
+    drain,
+    fleet,
+    masks,
+    members,
+    splits,
+)
+from state.pulsar.actions import Admitted, Circumstances, admit
+from state.pulsar.after import After
+from state.pulsar.anti_affinity import AntiAffinity
+from state.pulsar.asking import Asking
+from state.pulsar.budget import Budget
+from state.pulsar.closing import Decided
+from state.pulsar.counted import Counted
+from state.pulsar.holds import holds_of
+from state.pulsar.shedding import Shed, settle, shed
+from state.pulsar.splits import Splits
+from state.pulsar.tables import Eligible
+from state.settings import PulsarSettings
+
+
+def judge(
+    closing: Closing,
+    circumstances: Circumstances,
+    header: Header,
+    counted: Counted,
+    advanced: fleet.Advanced,
+    topics: TopicTable,
+    *,
+    budget: Budget,
+    answers: approvals.Answers,
+) -> Decided:
+    table, pulsar = counted.table, closing.settings.pulsar
+    wanted = shed(table, advanced.fleet, pulsar, has_apart=bool(closing.upkeep.apart))
+
+    @cache
+    def split_codes() -> Codes:
+        resting = closing.upkeep.namespaces
+        return masks.split_mask(advanced, header, pulsar, end_ms=circumstances.end_ms, resting=resting)
+
+    spread, after = AntiAffinity.of(header.facts, table, advanced.fleet), After(table.view)
+    asked = approvals.Scene(
+        table=table,
+        advanced=advanced,
+        split_codes=split_codes,
+        budget=budget,
+        circumstances=circumstances,
+        spread=spread,
+        after=after,
+        usage_ratio=table.view.brokers.usage_ratio.copy(),
+    )
+    approvals.answer(answers, asked, circumstances.asking)
+    decided = None
+    if pulsar.split.enabled:
+        codes = split_codes()
+        codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
+        decided = _decide_splits(wanted, table, advanced, topics, codes, circumstances, pulsar)
+    scene = drain.Scene(
+        table=table,
+        advanced=advanced,
+        loads=counted.loads,
+        header=header,
+        pulsar=pulsar,
+        upkeep=closing.upkeep,
+    )
+    drained = drain.decide(scene, budget, circumstances, spread, after)
+    admitted = admit(
+        table,
+        wanted.plan,
+        budget,
+        circumstances,
+        spread,
+        after,
+        split_rows=answers.split_rows | (decided.rows if decided else frozenset()),
+        done_rows=answers.unload_rows,
+    )
+    settle(wanted, table, advanced.fleet, pulsar, admitted.holds)
+    reason = _decision_reason(wanted.plan, admitted, decided, drained, answers)
+    return Decided("decided", reason, wanted, admitted, decided, drained, answers)
+
+
+def _decide_splits(
+    wanted: Shed,
+    table: Eligible,
+    advanced: fleet.Advanced,
+    topics: TopicTable,
+    codes: Codes,
+    circumstances: Circumstances,
+    pulsar: PulsarSettings,
+) -> Splits:
+    return splits.decide(
+        table,
+        advanced,
+        wanted.plan,
+        topics,
+        codes,
+        proposals=wanted.proposals(),
+        circumstances=circumstances,
+        pulsar=pulsar,
+    )
+
+
+def circumstances_of(closing: Closing, header: Header) -> Circumstances:
+    return Circumstances(
+        cluster=closing.cluster,
+        number=closing.number,
+        end_ms=closing.end_ms,
+        expires_ms=closing.expires_ms,
+        policy=closing.settings.pulsar.policy,
+        dry_run=closing.is_dry_run,
+        holds=holds_of(
+            header,
+            closing.settings.pulsar.guards,
+            is_paused=closing.is_paused,
+            mode=closing.mode,
+            end_ms=closing.end_ms,
+            zones=closing.settings.zones,
+        ),
+        calm=members.calm(header, closing.settings.pulsar, number=closing.number),
+        asking=_asking(closing, header),
+    )
+
+
+def _asking(closing: Closing, header: Header) -> Asking | None:
+    """What a round goes by whose actions have to be approved; None where they go out."""
+    if closing.proposals_expire_ms is None:
+        return None
+    return Asking.of(
+        closing.settings.pulsar.approval.standing,
+        closing.settings.zones,
+        header.proposals,
+        end_ms=closing.end_ms,
+        expires_ms=closing.proposals_expire_ms,
+    )
+
+
+def _decision_reason(
+    plan: SheddingPlan,
+    admitted: Admitted,
+    decided: Splits | None,
+    drained: drain.Drained,
+    answers: approvals.Answers,
+) -> str:
+    fired = plan.examined.counts().get(FIRED, 0)
+    held = len(admitted.holds)
+    sentence = f"{fired} of {len(plan.examined)} examined fired, {len(admitted.unloads)} unloads decided, {held} held back"
+    if answers.unloads or answers.cuts:
+        sentence += f"; {len(answers.unloads) + len(answers.cuts)} approved actions go out"
+    if drained.unloads:
+        sentence += f"; {len(drained.unloads)} unloads empty drained brokers"
+    if admitted.proposals or (decided and decided.proposed):
+        count = len(admitted.proposals) + (len(decided.proposed) if decided else 0)
+        sentence += f"; {count} proposed"
+    if decided is None:
+        return sentence
+    return f"{sentence}; {len(decided.plan.examined)} bundles stand out for a split, {len(decided.admitted)} splits decided"
