@@ -9,7 +9,7 @@ from streaming.cli.approve import proposal_text
 from streaming.cli.configured import settings_options
 from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
-from streaming.cli.topic_options import print_topic, records_of, tail_options
+from streaming.cli.topic_options import Remark, print_topic, records_of, tail_options
 from streaming.operators import proposals
 from streaming.operators.action_events import (
     Action,
@@ -52,17 +52,19 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 
     def text_of(record: "TopicRecord") -> str:
         value, epoch = record.value or b"", epoch_of(record.headers)
-        leader = read_leader(value)
-        if leader is not None:
+        try:
+            action = read_action(value)
+        except UnreadableEvent:
+            leader = read_leader(value)
+            if leader is None:
+                raise
             epochs.is_stale(leader.source, record.partition, epoch)
-            return leader_text(leader)
-        action = read_action(value)
+            return Remark(leader_text(leader))
         return tail_text(action, epoch=epoch, stale=epochs.is_stale(action.source, record.partition, epoch))
 
     print_topic(
         lambda topics: topics.actions_dry_run if dry_run else topics.actions,
         text_of,
-        is_remark=lambda record: read_leader(record.value or b"") is not None,
         **options,
     )
 
@@ -102,10 +104,7 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
     if len(id) < _ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
-    try:
-        found = _summary_of(settings, action, appended_ms)
-    except UnreadableEvent as error:
-        raise click.ClickException(f"{error}; it may be of another version of trimtab") from error
+    found = _summary_of(settings, action, appended_ms)
     missing = f"Its round's summary is not on {settings.topics.audit} (any more), so what else was looked at is not known."
     round_ = None if found is None else found.data
     if form != "table":
@@ -120,13 +119,16 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
-    """The action whose id begins so and when it was published; raises ``NotFound`` or ``WrongUse``."""
+    """The action whose id begins so and when it was published; raises ``NotFound``, ``WrongUse`` or ``Refused``."""
     topics = (settings.topics.actions, settings.topics.actions_dry_run)
     found: dict[str, tuple[Action, int]] = {}
     for topic in topics:
         for record in records_of(settings, topic, "earliest", follow=False):
             if record.value is not None and has_id(record.value, beginning):
-                action = read_action(record.value)
+                try:
+                    action = read_action(record.value)
+                except UnreadableEvent as error:
+                    raise error.at(topic, record.offset) from error
                 found[action.id] = (action, record.timestamp)
     if not found:
         raise NotFound(
@@ -139,7 +141,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
 
 
 def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round | None:
-    """The summary of the action's round: looked for where it should be, then everywhere."""
+    """The summary of the action's round: looked for where it should be, then everywhere. Raises ``Refused``."""
     audit, number = settings.topics.audit, action.data.round
     looks: tuple[tuple[Begin, int | None], ...] = (
         (max(0, appended_ms - _AROUND_MS), appended_ms + _AROUND_MS),
@@ -151,5 +153,8 @@ def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round |
                 break
             value = record.value or b""
             if is_round_of(value, cluster=action.cluster, number=number):
-                return read_round(value)
+                try:
+                    return read_round(value)
+                except UnreadableEvent as error:
+                    raise error.at(audit, record.offset) from error
     return None

@@ -54,8 +54,11 @@ def show_command(settings: Settings, cluster: str, number: int | None, form: str
             f"{which} of {cluster} on {settings.topics.audit}: `trimtab rounds tail --cluster {cluster} --from earliest "
             "--no-follow` lists what there is"
         )
-    value = newest.records()[0].value or b""
-    click.echo(round_text(read_round(value)) if form == "table" else as_published(value, form), nl=False)
+    if form == "table":
+        (_, event), *_ = newest.rounds(settings.topics.audit)
+        click.echo(round_text(event), nl=False)
+        return
+    click.echo(as_published(newest.records()[0].value or b"", form), nl=False)
 
 
 def _is_asked_for(record: TopicRecord, cluster: str, number: int | None) -> bool:

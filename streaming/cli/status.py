@@ -13,11 +13,11 @@ from streaming.cli.forms import format_option, render
 from streaming.cli.options import example
 from streaming.cli.topic_options import records_of
 from streaming.operators import overlay
-from streaming.operators.action_events import UnreadableEvent, epoch_of
+from streaming.operators.action_events import epoch_of
 from streaming.operators.beats import Running, Standby, newest_beats, newest_standbys
 from streaming.operators.control_topic import ControlTopic
 from streaming.operators.overlay import Standing
-from streaming.operators.round_events import LOOK_BACK_S, Newest, Round, read_round
+from streaming.operators.round_events import LOOK_BACK_S, Newest, Round
 from streaming.operators.status import ClusterStatus, status_of, status_text
 from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotFound, Refused
@@ -106,15 +106,11 @@ def _newest_rounds(
         raise NotFound(
             f"{', '.join(missing) or 'any cluster'}: no round on {settings.topics.audit} in the last day: {_why_none(beats)}"
         )
-    found = []
-    for record in newest.records():
-        try:
-            event = read_round(record.value or b"")
-        except UnreadableEvent as error:
-            raise Refused(f"{settings.topics.audit}, offset {record.offset}: {error}") from error
-        if not wanted or event.cluster in wanted:
-            found.append((event, epoch_of(record.headers)))
-    return found
+    return [
+        (event, epoch_of(record.headers))
+        for record, event in newest.rounds(settings.topics.audit)
+        if not wanted or event.cluster in wanted
+    ]
 
 
 def _why_none(beats: Mapping[str, Running] | None) -> str:

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
 
 
+class Remark(str):
+    """A line that is for people only."""
+
+    __slots__ = ()
+
+
 as_published_option = format_option("JSON is one event a line, as it was published; YAML a document each.")
 tail_options = with_options(
     settings_options,
@@ -50,7 +56,6 @@ def print_topic(
     topic_of: Callable[[TopicNames], str],
     text_of: Callable[["TopicRecord"], str],
     *,
-    is_remark: Callable[["TopicRecord"], bool] = lambda _: False,
     settings: Settings,
     cluster: str | None,
     begin: str,
@@ -59,8 +64,7 @@ def print_topic(
 ) -> None:
     """Print the records of a topic, as text or as they are; what cannot be read is named on standard error.
 
-    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. What ``is_remark`` is for people
-    only. Ctrl-C ends it.
+    ``text_of`` raises ``UnreadableEvent`` for a record that is not what the topic should hold. Ctrl-C ends it.
     """
     topic = topic_of(settings.topics)
     with suppress(KeyboardInterrupt):
@@ -74,7 +78,7 @@ def print_topic(
                 continue
             if form == "table":
                 click.echo(text, nl=False)
-            elif not is_remark(record):
+            elif not isinstance(text, Remark):
                 click.echo(as_published(record.value or b"", form), nl=False)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from streaming.contract.envelope import EPOCH_HEADER, ReadEnvelope, read_envelope
 from streaming.contract.leader import LEADER_TYPE, LeaderData
+from streaming.process.exits import Refused
 
 ACTION_PREFIX = "trimtab.action."
 
@@ -43,6 +44,10 @@ class Action(ReadEnvelope[ActionData], frozen=True, kw_only=True):
 class UnreadableEvent(Exception):
     """A record is not what its topic should hold; the text says what it is."""
 
+    def at(self, topic: str, offset: int) -> Refused:
+        """For a command that cannot do without the record, the end of it."""
+        return Refused(f"{topic}, offset {offset}: {self}")
+
 
 _leaders = msgspec.json.Decoder(ReadEnvelope[LeaderData])
 _actions = msgspec.json.Decoder(Action)
@@ -53,7 +58,7 @@ def read_action(value: bytes) -> Action:
     try:
         action = _actions.decode(value)
     except msgspec.MsgspecError as error:
-        raise UnreadableEvent(f"no action: {error}") from error
+        raise UnreadableEvent(f"no action: {error}; it may be of another version of trimtab") from error
     if not action.type.startswith(ACTION_PREFIX):
         raise UnreadableEvent(f"{action.type} is no action")
     return action

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from streaming.operators.overlay import Planned
-from streaming.operators.round_events import Newest, Round, read_round
+from streaming.operators.round_events import Newest, Round
 from streaming.operators.upkeep import drain_line, drain_rows, is_stuck, left_lines
 from streaming.process.deadline import Deadline
 from streaming.process.exits import NotAcknowledged
@@ -23,7 +23,8 @@ def follow_drains(
 ) -> None:
     """Tell of each round how far it is; returns when the brokers of all clusters are empty.
 
-    Raises ``NotAcknowledged`` where all that is left stays for a reason that no later round changes, or no round comes.
+    Raises ``NotAcknowledged`` where all that is left stays for a reason that no later round changes, or no round comes, and
+    ``Refused`` where one cannot be read.
     """
     begin_ms = min(event.time_ms for event in events)
     open_ = {event.cluster for event in events}
@@ -32,8 +33,7 @@ def follow_drains(
     while open_:
         with output_reader(settings, settings.topics.audit, begin=begin_ms) as reader:
             newest.take(reader.to_end())
-        for record in newest.records():
-            event = read_round(record.value or b"")
+        for record, event in newest.rounds(settings.topics.audit):
             if event.cluster not in open_ or event.data.round <= told[event.cluster]:
                 continue
             told[event.cluster] = event.data.round

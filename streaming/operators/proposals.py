@@ -56,8 +56,11 @@ def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Rou
 
     newest = Newest()
     newest.look_back(read, () if cluster is None else (cluster,), steps_s=_LOOK_BACK_S)
-    found = [read_round(record.value or b"") for record in newest.records()]
-    return [event for event in found if cluster is None or event.cluster == cluster]
+    return [
+        event
+        for _, event in newest.rounds(settings.topics.audit)
+        if cluster is None or event.cluster == cluster
+    ]
 
 
 def open_proposals(rounds: Iterable[Round]) -> list[Open]:

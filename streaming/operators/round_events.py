@@ -1,6 +1,6 @@
 """Round summaries and rejected records as they lie on their topics."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -121,3 +121,11 @@ class Newest:
     def records(self) -> list[TopicRecord]:
         """One a cluster, by its name."""
         return [record for _, record in sorted(self._records.items())]
+
+    def rounds(self, topic: str) -> Iterator[tuple[TopicRecord, Round]]:
+        """The same, read. Raises ``exits.Refused`` naming the place on ``topic`` of one that cannot be."""
+        for record in self.records():
+            try:
+                yield record, read_round(record.value or b"")
+            except UnreadableEvent as error:
+                raise error.at(topic, record.offset) from error
