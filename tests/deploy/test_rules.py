@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 from deploy.docs.__main__ import REPOSITORY
 from deploy.docs.metrics_page import _used_families
 from deploy.local.prometheus import configuration
+from streaming.operators.upkeep import WILL_NOT_PASS
 from tests.deploy.promtool import promtool
 from tests.deploy.queries import ROOT, RULES, Asked, alerts, asked_by_rules, problems
 
@@ -60,6 +61,12 @@ def test_the_cases_notice_a_changed_rule(tmp_path: Path, page: str, rule: str, c
 @pytest.mark.parametrize("asked", asked_by_rules(), ids=lambda asked: asked.where)
 def test_every_rule_names_metrics_labels_and_values_that_exist(asked: Asked) -> None:
     assert not problems(asked)
+
+
+def test_what_a_drain_cannot_move_is_what_the_commands_call_so() -> None:
+    rules = yaml.safe_load((RULES / "recording.rules.yml").read_text())["groups"][0]["rules"]
+    (kept,) = [each["expr"] for each in rules if each["record"] == "cluster:trimtab_drain_bundles_kept:sum"]
+    assert f'outcome=~"{"|".join(WILL_NOT_PASS)}"' in kept
 
 
 def test_prometheus_accepts_the_configuration_for_the_demo_and_the_one_of_make_watch(tmp_path: Path) -> None:
