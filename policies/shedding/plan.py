@@ -64,10 +64,17 @@ class PlanBuilder:
         self._tried: list[Candidates] = []
         self._outcomes: list[Codes] = []
         self._destinations: list[Ints] = []
+        self._sakes: list[Ints] = []
 
-    def add(self, tried: Candidates, *, outcomes: Codes, destinations: Ints) -> None:
-        """Take candidates in the order tried, (t,) each; those ``ACTED`` become unloads to ``destinations``."""
+    def add(
+        self, tried: Candidates, *, outcomes: Codes, destinations: Ints, sakes: Ints | None = None
+    ) -> None:
+        """Take candidates in the order tried, (t,) each; those ``ACTED`` become unloads to ``destinations``.
+
+        ``sakes`` are the bundle rows for whose sake they move; None: each for its own.
+        """
         self._tried.append(tried)
+        self._sakes.append((tried.rows if sakes is None else sakes)[outcomes == ACTED])
         self._outcomes.append(outcomes)
         self._destinations.append(destinations[outcomes == ACTED])
 
@@ -86,6 +93,7 @@ class PlanBuilder:
             unload_rows=rows[outcomes == ACTED],
             unload_destinations=np.concatenate([empty_rows(), *self._destinations]),
             unload_examined=by[outcomes == ACTED],
+            unload_for=np.concatenate([empty_rows(), *self._sakes]),
             tried_rows=rows,
             tried_outcomes=outcomes,
             tried_examined=by,

@@ -1,7 +1,9 @@
 """From a policy's plan to the round's actions: budgets, evidence, expected load."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import NamedTuple
 
 from policies.shedding.contract import SheddingPlan
 from policies.shedding.registry import AnyPolicy
@@ -61,64 +63,120 @@ def admit(
     ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. What has to be
     approved is proposed and spends nothing.
     """
-    admitted = Admitted()
-    view, asking = eligible.view, circumstances.asking
-    proposing, after_proposals = budget.draft(), After(view)
-    groups = _GroupEvidence(eligible)
-    sources = view.bundles.owners_of(plan.unload_rows)
-    for place, (row, source, destination, by) in enumerate(
-        zip(
-            plan.unload_rows.tolist(),
-            sources.tolist(),
-            plan.unload_destinations.tolist(),
-            plan.unload_examined.tolist(),
-            strict=True,
+    desk = _Desk(eligible, plan, budget, circumstances, spread, after, split_rows)
+    for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
+        wanted = [desk.wanted(place) for place in places]
+        desk.decide([each for each in wanted if each.row not in done_rows])
+    return desk.admitted
+
+
+class _Wanted(NamedTuple):
+    """An unload of the plan, by its rows."""
+
+    place: int
+    row: int
+    bundle: str
+    source: int
+    destination: int
+    by: int
+
+
+class _Desk:
+    """Decides the plan's unloads, one after the other, those of a swap as one."""
+
+    def __init__(
+        self,
+        eligible: Eligible,
+        plan: SheddingPlan,
+        budget: Budget,
+        circumstances: Circumstances,
+        spread: AntiAffinity,
+        after: After,
+        split_rows: Collection[int],
+    ) -> None:
+        self._eligible, self._plan, self._circumstances = eligible, plan, circumstances
+        self._budget, self._spread, self._after = budget, spread, after
+        self._proposing, self._after_proposals = budget.draft(), After(eligible.view)
+        self._split_rows = split_rows
+        self._groups = _GroupEvidence(eligible)
+        self._sources = eligible.view.bundles.owners_of(plan.unload_rows)
+        self.admitted = Admitted()
+
+    def wanted(self, place: int) -> _Wanted:
+        """The unload at a place of the plan."""
+        plan, row = self._plan, int(self._plan.unload_rows[place])
+        return _Wanted(
+            place=place,
+            row=row,
+            bundle=self._eligible.view.bundles.names[row],
+            source=int(self._sources[place]),
+            destination=int(plan.unload_destinations[place]),
+            by=int(plan.unload_examined[place]),
         )
-    ):
-        if row in done_rows:
-            continue
-        name, owner = view.bundles.names[row], view.brokers.names[source]
-        waits = asking is not None and asking.needs(
+
+    def decide(self, swapped: Sequence[_Wanted]) -> None:
+        """Unloads that happen together or not at all; mostly it is one alone."""
+        waits = any(map(self._waits, swapped))
+        budget = self._proposing if waits else self._budget
+        if len(swapped) > 1 and self._hold_all(swapped, budget.draft(), waits=waits):
+            return
+        for each in swapped:
+            hold = self._hold(each, budget, self._spread, waits=waits)
+            if hold is not None:
+                self.admitted.holds[each.row] = hold
+            else:
+                self._let_go(each, waits=waits)
+
+    def _waits(self, each: _Wanted) -> bool:
+        asking, bundles = self._circumstances.asking, self._eligible.view.bundles
+        return asking is not None and asking.needs(
             "unloads",
-            name,
-            messages_per_s=float(view.bundles.messages_per_s[row]),
-            bytes_per_s=float(view.bundles.bytes_per_s[row]),
+            each.bundle,
+            messages_per_s=float(bundles.messages_per_s[each.row]),
+            bytes_per_s=float(bundles.bytes_per_s[each.row]),
         )
-        hold = (
+
+    def _hold_all(self, swapped: Sequence[_Wanted], budget: Budget, *, waits: bool) -> bool:
+        """Whether one of a swap is held, and the others with it."""
+        spread = self._spread.draft()
+        for held in swapped:
+            hold = self._hold(held, budget, spread, waits=waits)
+            if hold is None:
+                spread.move(self._eligible, row=held.row, destination=held.destination)
+                continue
+            for each in swapped:
+                detail = hold.detail if each is held else f"swapped with {held.bundle}: {hold.detail}"
+                self.admitted.holds[each.row] = replace(hold, detail=detail)
+            return True
+        return False
+
+    def _hold(self, each: _Wanted, budget: Budget, spread: AntiAffinity, *, waits: bool) -> Hold | None:
+        """Why it does not happen; spends ``budget`` where it may."""
+        eligible, circumstances, asking = self._eligible, self._circumstances, self._circumstances.asking
+        view, (_, row, bundle, source, destination, _) = eligible.view, each
+        owner = view.brokers.names[source]
+        return (
             circumstances.holds.unload
-            or _split_instead(split_rows, row, circumstances.policy)
+            or _split_instead(self._split_rows, row, circumstances.policy)
             or circumstances.calm.hold_of(float(view.brokers.usage_ratio[source]))
             or why_too_little(view, budget.guards, row=row, source=source)
             or spread.hold(eligible, row=row, source=source, destination=destination)
             or (asking.hold(owner, _name(view, destination)) if asking is not None and waits else None)
-            or (proposing if waits else budget).take(
-                name, broker=owner, owned_count=int(eligible.owned_counts[source])
-            )
+            or budget.take(bundle, broker=owner, owned_count=int(eligible.owned_counts[source]))
         )
-        if hold is not None:
-            admitted.holds[row] = hold
-            continue
+
+    def _let_go(self, each: _Wanted, *, waits: bool) -> None:
+        """As an action, or as a proposal."""
         if not waits:
-            spread.move(eligible, row=row, destination=destination)
-        moving = after_proposals if waits else after
-        unload = _unload(
-            eligible,
-            plan,
-            circumstances,
-            groups,
-            moving.move(row, source=source, destination=destination),
-            place=place,
-            row=row,
-            by=by,
-            source=source,
-            destination=destination,
-        )
-        if asking is not None and waits:
-            admitted.proposals.append(asking.propose(unload))
-            admitted.holds[row] = PROPOSED
+            self._spread.move(self._eligible, row=each.row, destination=each.destination)
+        after = self._after_proposals if waits else self._after
+        expected = after.move(each.row, source=each.source, destination=each.destination)
+        unload = _unload(self._eligible, self._plan, self._circumstances, self._groups, expected, each)
+        if waits and self._circumstances.asking is not None:
+            self.admitted.proposals.append(self._circumstances.asking.propose(unload))
+            self.admitted.holds[each.row] = PROPOSED
         else:
-            admitted.unloads.append(unload)
-    return admitted
+            self.admitted.unloads.append(unload)
 
 
 def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> Hold | None:
@@ -154,16 +212,10 @@ def _unload(
     circumstances: Circumstances,
     groups: "_GroupEvidence",
     expected: dict[str, dict[str, float]],
-    *,
-    place: int,
-    row: int,
-    by: int,
-    source: int,
-    destination: int,
+    each: _Wanted,
 ) -> Unload:
-    view = eligible.view
-    bundle, owner = view.bundles.names[row], view.brokers.names[source]
-    evidence = _evidence(eligible, plan, groups, place=place, row=row, by=by, source=source)
+    view, (_, _, bundle, source, destination, by) = eligible.view, each
+    owner, evidence = view.brokers.names[source], _evidence(eligible, plan, groups, each)
     target, trigger = _name(view, destination), plan.examined.trigger_of(by)
     return Unload(
         cluster=circumstances.cluster,
@@ -199,19 +251,15 @@ def _evidence(
     eligible: Eligible,
     plan: SheddingPlan,
     groups: "_GroupEvidence",
-    *,
-    place: int,
-    row: int,
-    by: int,
-    source: int,
+    each: _Wanted,
 ) -> dict[str, float | int | str]:
     bundles = eligible.view.bundles
     return {
-        **plan.examined.evidence_of(by),
-        **{name: column[place].item() for name, column in plan.unload_evidence.items()},
-        "bundle_messages_per_s": float(bundles.messages_per_s[row]),
-        "bundle_bytes_per_s": float(bundles.bytes_per_s[row]),
-        **groups.of(source),
+        **plan.examined.evidence_of(each.by),
+        **{name: column[each.place].item() for name, column in plan.unload_evidence.items()},
+        "bundle_messages_per_s": float(bundles.messages_per_s[each.row]),
+        "bundle_bytes_per_s": float(bundles.bytes_per_s[each.row]),
+        **groups.of(each.source),
     }
 
 

@@ -10,7 +10,7 @@ ours looks at the broker that was chosen. Pulsar obeys domains only with ``failu
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -111,6 +111,11 @@ class AntiAffinity:
         return sum(
             count for broker, count in zip(brokers, counts, strict=True) if self._domain_of(broker) == domain
         )
+
+    def draft(self) -> "AntiAffinity":
+        """The same, to be changed by what only may happen."""
+        owned = defaultdict(set, {place: set(names) for place, names in self.owned.items()})
+        return replace(self, owned=owned)
 
     def move(self, table: Eligible, *, row: int, destination: int) -> None:
         """Count an unload that is done; the source may own other bundles of the namespace, so it stays."""

@@ -133,6 +133,7 @@ def _merge(parts: Sequence[Part]) -> SheddingPlan:
         unload_examined=np.concatenate(
             [plan.unload_examined + start for plan, start in zip(plans, starts, strict=True)]
         ),
+        unload_for=np.concatenate([part.bundles[part.plan.unload_for] for part in parts]),
         unload_evidence={
             name: np.concatenate([plan.unload_evidence[name] for plan in placed])
             for name in (placed[0].unload_evidence if placed else ())

@@ -240,6 +240,7 @@ def _plan(view: RoundView, found: Found, examined: Examined, place: Ints) -> She
         unload_rows=rows,
         unload_destinations=np.array([move.destination for move in found.moves], dtype=np.int64),
         unload_examined=place[sources] if len(sources) else empty_rows(),
+        unload_for=rows,
         unload_evidence={
             "source_after_points": _rounded(np.array([move.source_points for move in found.moves])),
             "destination_after_points": _rounded(np.array([move.destination_points for move in found.moves])),

@@ -90,6 +90,7 @@ def _build(
             tried,
             outcomes=np.array(turn.outcomes, dtype=np.int8),
             destinations=np.array(turn.destinations, dtype=np.int64),
+            sakes=np.array(turn.sakes, dtype=np.int64),
         )
     high, low = (
         np.array([getattr(turn, side) for turn in turns], dtype=np.int64) for side in ("high", "low")

@@ -92,11 +92,15 @@ class Turn:
     rows: list[int] = field(default_factory=list)
     outcomes: list[int] = field(default_factory=list)
     destinations: list[int] = field(default_factory=list)
+    sakes: list[int] = field(default_factory=list)
 
-    def note(self, row: int, outcome: int, destination: int = NOBODY) -> None:
+    def note(
+        self, row: int, outcome: int, destination: int = NOBODY, *, in_return_for: int | None = None
+    ) -> None:
         self.rows.append(row)
         self.outcomes.append(outcome)
         self.destinations.append(destination)
+        self.sakes.append(row if in_return_for is None else in_return_for)
 
 
 class Round:
@@ -209,7 +213,7 @@ class Round:
                 turn.note(row, is_over)
             elif volume == 0:
                 turn.note(row, NO_TRAFFIC)
-            elif turn.marked + volume > turn.to_move and not self._swap(turn, volume, back):
+            elif turn.marked + volume > turn.to_move and not self._swap(turn, row, volume, back):
                 is_over = TOO_BIG if volume > turn.to_move else NEED_MET
                 turn.note(row, is_over)
             else:
@@ -217,8 +221,8 @@ class Round:
                 turn.marked += volume
                 left_count -= 1
 
-    def _swap(self, turn: Turn, volume: float, back: Iterator[tuple[int, float]]) -> bool:
-        """Look for bundles that come back for one of ``volume``, and note them; whether there are enough."""
+    def _swap(self, turn: Turn, leaving: int, volume: float, back: Iterator[tuple[int, float]]) -> bool:
+        """Look for bundles that come back for the row ``leaving`` of ``volume``, and note them; whether there are enough."""
         if not self._settings.transfer:
             return False
         movable, may_receive = self._view.bundles.movable, self._view.brokers.may_receive[turn.high]
@@ -233,7 +237,7 @@ class Round:
                 high, low = high + returning, low - returning
                 if low <= high < before * SWAPPED_RATIO:
                     for each in taken:
-                        turn.note(each, ACTED, turn.high)
+                        turn.note(each, ACTED, turn.high, in_return_for=leaving)
                     return True
         return False
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from state.engine.closing import Identity
 from state.events import BrokerLoad, Event, Published, Tick
 from state.outputs import Output
 from tests.state.traces import assert_arrival_changes_nothing, load, run, settings_of
@@ -41,12 +42,12 @@ def published(
     )
 
 
-def rounds_of(count: int) -> Iterator[Event]:
+def rounds_of(count: int, fleet: Mapping[str, tuple[float, Mapping[str, float]]] = FLEET) -> Iterator[Event]:
     for number in range(count):
         time_s = 10.0 * number + 5
-        for broker, (usage, bundles) in FLEET.items():
+        for broker, (usage, bundles) in fleet.items():
             yield published(broker, time_s, usage, bundles)
-        yield Tick(id=f"tick/{number}", time_ms=round(time_s * 1000) + 1, asked=tuple(FLEET), failed=())
+        yield Tick(id=f"tick/{number}", time_ms=round(time_s * 1000) + 1, asked=tuple(fleet), failed=())
 
 
 def decided(events: Iterator[Event]) -> list[Output]:
@@ -72,6 +73,54 @@ def test_after_a_move_nothing_is_decided_until_its_broker_has_published_anew_for
     found = outcomes(decided(rounds_of(6)))
     assert found[:3] == [{}, {"hit-count": 1}, {"fired": 1}]
     assert found[3:] == [{"cooldown": 1}] * 3
+
+
+SWAPPING = {
+    "b1": (0.9, {"t/a/0x0_0x1": 4.0, "t/a/0x1_0x2": 6.0}),
+    "b2": (0.3, {"t/a/0x2_0x3": 1.0, "t/a/0x3_0x4": 2.0}),
+}
+"""A third of 100 bytes/s may go. 40 are too many alone, and for 10 in return they leave 70 and 60."""
+SWAP = {"t/a/0x0_0x1", "t/a/0x2_0x3"}
+
+
+@pytest.mark.parametrize(
+    ("guards", "reason"),
+    [
+        ({}, None),
+        ({"max_unloads_per_round_count": 1}, "budget"),
+        ({"max_unloads_per_hour_count": 1}, "budget"),
+        ({"max_unloads_per_namespace_count": 1}, "budget"),
+        ({"min_unload_benefit_points": 20.0}, "too-little-benefit"),
+    ],
+    ids=["no guard", "one a round", "one an hour", "one a namespace", "what returns is light"],
+)
+def test_a_swap_happens_in_both_directions_or_not_at_all(
+    guards: Mapping[str, float], reason: str | None
+) -> None:
+    settings = settings_of(
+        shedding_policy="transfer-shedder", transfer_shedder={"hit_count": 1}, guards=dict(guards)
+    )
+    found = run([list(rounds_of(3, SWAPPING))], settings)
+    unloads = {each["bundle"] for each in found.actions}
+    assert unloads == (set() if reason else SWAP)
+    rows = {each["bundle"]: each for each in found.summaries[-1]["candidates"]["heaviest"]}
+    held = {name: rows[name] for name in SWAP}
+    assert {each["outcome"] for each in held.values()} == {reason or "acted"}
+    if reason:
+        assert sum("swapped" in each["detail"] for each in held.values()) == 1, held
+
+
+def test_a_swap_waits_for_approval_as_one() -> None:
+    standing = {"light": {"kinds": ["unloads"], "max_bytes_per_s": 20.0}}
+    settings = settings_of(
+        shedding_policy="transfer-shedder",
+        transfer_shedder={"hit_count": 1},
+        approval={"standing": standing},
+    )
+    found = run([list(rounds_of(3, SWAPPING))], settings, identity=Identity(mode="act", approval="required"))
+    assert {(each["bundle"], each.get("proposal")) for each in found.actions} == {
+        (name, True) for name in SWAP
+    }
 
 
 def test_a_broker_that_was_asked_and_has_published_nothing_holds_the_whole_fleet() -> None:
