@@ -58,7 +58,7 @@ class BatchPublisher:
         self.newest_batch_id = max(batch.id, self.newest_batch_id or 0)
         try:
             rows = batch.collect()
-            self._publish(batch.id, batch.query_id, rows)
+            self._publish(batch, rows)
         except Exception as error:
             self.error = self._raised = error
             raise
@@ -71,15 +71,16 @@ class BatchPublisher:
         raised, self._raised = self._raised, None
         return raised
 
-    def _publish(self, batch_id: int, query_id: str, rows: Sequence[OutputRow]) -> None:
+    def _publish(self, batch: Batch, rows: Sequence[OutputRow]) -> None:
         records = [self._record(row) for row in rows if row.kind != OBSERVED]
         started = time.monotonic()
-        found = self._publisher.publish(batch_id, query_id, records)
+        read_until = batch.read_until() if records else None
+        found = self._publisher.publish(batch.id, batch.query_id, records, read_until=read_until)
         if not found:
-            _LOG.info("batch %d was published before the restart: skipped", batch_id)
+            _LOG.info("batch %d was published before the restart: skipped", batch.id)
             self._metrics.count_skipped_batch()
             if found is BatchState.OTHERWISE:
-                self._name_differing(batch_id, rows)
+                self._name_differing(batch.id, rows)
             return
         self._metrics.observe_publish(duration_s=time.monotonic() - started)
         self.telling.tell(rows)

@@ -44,6 +44,7 @@ from streaming.ports.marker import (
     superseded_error,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
+from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.process.closing import Closing
 from streaming.process.within import within
@@ -130,7 +131,14 @@ class KafkaPublisher(Closing):
             raise
         return claim.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
+    def publish(
+        self,
+        batch_id: int,
+        query_id: str,
+        records: Sequence[OutboundRecord],
+        *,
+        read_until: Progress | None = None,
+    ) -> BatchState:
         """Make a batch's records visible, all or none, if they are not out already.
 
         An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
@@ -152,6 +160,7 @@ class KafkaPublisher(Closing):
                 query_id=query_id,
                 batch_digest=batch_digest,
                 ran_with=self._ran_with,
+                read_until=read_until,
             )
             self._commit(ordered, done)
         else:

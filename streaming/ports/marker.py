@@ -10,6 +10,7 @@ from enum import Enum
 
 import msgspec
 
+from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced
 
 __all__ = [
@@ -66,6 +67,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Queries given up by `--fresh` or `--adopt`, the newest last: their checkpoints are not gone on with."""
     ran_with: RanWith | None = None
     """Of the batch. None: nobody knows any more, so whatever it is in a re-run, it stays as it was published."""
+    read_until: Progress | None = None
+    """How far the input had been read with the batch. None: a trimtab wrote it that did not say so, or there was no batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +199,22 @@ def superseded_error(name: str, *, epoch: int) -> Fenced:
 
 
 def mark_published(
-    marker: Marker, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None
+    marker: Marker,
+    *,
+    batch_id: int,
+    query_id: str,
+    batch_digest: str,
+    ran_with: RanWith | None,
+    read_until: Progress | None,
 ) -> Marker:
     """The marker of a batch, after ``marker``."""
     return msgspec.structs.replace(
-        marker, query_id=query_id, batch_id=batch_id, digest=batch_digest, ran_with=ran_with
+        marker,
+        query_id=query_id,
+        batch_id=batch_id,
+        digest=batch_digest,
+        ran_with=ran_with,
+        read_until=read_until,
     )
 
 

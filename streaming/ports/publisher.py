@@ -6,6 +6,7 @@ from typing import Protocol
 
 from streaming.ports.marker import BatchState, Checkpoint, Marker
 from streaming.ports.outbox import OutboundRecord
+from streaming.ports.places import Progress
 
 __all__ = ["Publisher"]
 
@@ -22,8 +23,15 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
     def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
         """Take over as the controller of this name and return its epoch."""
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
-        """Make a batch's records visible if they are not out already."""
+    def publish(
+        self,
+        batch_id: int,
+        query_id: str,
+        records: Sequence[OutboundRecord],
+        *,
+        read_until: Progress | None = None,
+    ) -> BatchState:
+        """Make a batch's records visible if they are not out already, and note how far the input was read with it."""
 
     @property
     def marker(self) -> Marker:

@@ -10,6 +10,7 @@ Pure: no Pulsar here.
 import msgspec
 
 from streaming.ports.marker import Checkpoint, Marker, RanWith, mark_published, next_start
+from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch
 
 __all__ = [
@@ -71,11 +72,22 @@ def claim_name(
 
 
 def begin_batch(
-    commit: Commit, *, batch_id: int, query_id: str, batch_digest: str, ran_with: RanWith | None = None
+    commit: Commit,
+    *,
+    batch_id: int,
+    query_id: str,
+    batch_digest: str,
+    ran_with: RanWith | None = None,
+    read_until: Progress | None = None,
 ) -> Commit:
     """Written before the first message of a batch."""
     marker = mark_published(
-        commit.marker, batch_id=batch_id, query_id=query_id, batch_digest=batch_digest, ran_with=ran_with
+        commit.marker,
+        batch_id=batch_id,
+        query_id=query_id,
+        batch_digest=batch_digest,
+        ran_with=ran_with,
+        read_until=read_until,
     )
     return Commit(marker=marker, lineage=commit.lineage, is_whole=False)
 

@@ -31,6 +31,7 @@ from streaming.ports.marker import (
     superseded_error,
 )
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
+from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
@@ -115,7 +116,14 @@ class PulsarPublisher(Closing):
             raise
         return claim.marker.epoch
 
-    def publish(self, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
+    def publish(
+        self,
+        batch_id: int,
+        query_id: str,
+        records: Sequence[OutboundRecord],
+        *,
+        read_until: Progress | None = None,
+    ) -> BatchState:
         """Make a batch's records visible if they are not out already; what was begun is finished.
 
         An empty batch is not noted, so gaps in the markers' batch ids are normal; whether there is a successor is asked
@@ -144,6 +152,7 @@ class PulsarPublisher(Closing):
                 query_id=query_id,
                 batch_digest=batch_digest,
                 ran_with=ran_with,
+                read_until=read_until,
             )
         sent = Acknowledged()
         self._attempt(

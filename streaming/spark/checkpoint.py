@@ -80,8 +80,16 @@ class CheckpointDirectory:
         """How far the newest batch goes, and when it was planned; nothing before the first."""
         return self._progress("offsets")
 
+    def planned(self, batch_id: int) -> Progress:
+        """How far a batch of this start's query goes; nothing where that cannot be read."""
+        assert self._own is not None, "a start begins before its query"
+        with self._usable():
+            return self._decoded(self._files.read(self._own.file("offsets", str(batch_id))))
+
     def _progress(self, log: str) -> Progress:
-        text = self._newest_offsets(log)
+        return self._decoded(self._newest_offsets(log))
+
+    def _decoded(self, text: bytes | None) -> Progress:
         try:
             return Progress() if text is None else decode_progress(text)
         except ValueError as error:  # Spark fails on it as well, and then the file is named with the remedy

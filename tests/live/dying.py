@@ -97,11 +97,13 @@ def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:
     current = -1
     plain = publisher.publish
 
-    def publish(self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord]) -> BatchState:
+    def publish(
+        self: Any, batch_id: int, query_id: str, records: Sequence[OutboundRecord], **noted: Any
+    ) -> BatchState:
         nonlocal current
         deaths.die_at("before-publish", batch_id)
         current = batch_id
-        published: BatchState = plain(self, batch_id, query_id, records)
+        published: BatchState = plain(self, batch_id, query_id, records, **noted)
         current = -1
         deaths.die_at("after-publish", batch_id)
         return published

@@ -10,8 +10,10 @@ from streaming.ports.marker import (
     compare_batch,
     decode_marker,
     encode_marker,
+    mark_published,
     next_start,
 )
+from streaming.ports.places import Place, Progress
 from streaming.ports.publishing import CheckpointMismatch
 
 NOW_S = 1_700_000_000.9
@@ -82,6 +84,22 @@ def test_a_marker_without_optional_fields_reads_and_is_written_as_before() -> No
     assert (marker.over, marker.ran_with) == ((), None)
     assert encode_marker(marker) == before
     assert decode_marker(encode_marker(OUT), topic="t", offset=0) == OUT
+
+
+def test_a_marker_says_how_far_the_input_was_read_with_its_batch_and_every_restart_keeps_it() -> None:
+    kafka, pulsar = Place("in", 0, "in", "12"), Place("in", 3, "persistent://t/n/in-partition-3", "7:2")
+    progress = Progress([kafka, pulsar], planned_ms=1_700_000_000_000)
+    published = mark_published(
+        OUT, batch_id=8, query_id="q", batch_digest="e", ran_with=None, read_until=progress
+    )
+    assert decode_marker(encode_marker(published), topic="t", offset=0).read_until == progress
+    assert started(published, at("q", 8)).read_until == progress
+    assert started(published, at("q", 8), fresh=True).read_until is None
+
+
+def test_a_marker_with_what_only_a_newer_version_knows_is_read() -> None:
+    newer = encode_marker(OUT)[:-1] + b',"what_comes_next":{"at":1}}'
+    assert decode_marker(newer, topic="t", offset=0) == OUT
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Published:
     def __init__(self) -> None:
         self.batches = []
 
-    def publish(self, batch_id: int, _query_id: str, _records: Any) -> BatchState:
+    def publish(self, batch_id: int, _query_id: str, _records: Any, **_noted: Any) -> BatchState:
         self.batches.append(batch_id)
         return BatchState.NEW
 
