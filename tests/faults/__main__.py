@@ -2,7 +2,7 @@
 
 Each run is a line of ``results.tsv``. Seeds that have a line for this commit are left out, so that a series goes on where it was
 ended; `--again` runs them all the same. What a failing run wrote stays in its directory. Exit code 1 when a schedule failed.
-`--tally` says what the lines amount to, `--tally --since COMMIT` from that commit on.
+`--failovers 10` runs a leader and a standby instead, and ends the leader so often in each schedule. `--tally` says what the lines amount to, `--tally --since COMMIT` from that commit on.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from typing import cast
 from streaming.process.stopping import stopped_by_signals
 from tests.faults import results
 from tests.faults.pulsar_world import PulsarWorld
-from tests.faults.running import Outcome, run_schedule
-from tests.faults.schedule import KINDS, System, drawn
+from tests.faults.running import Outcome, Setup, run_schedule
+from tests.faults.schedule import KINDS, Fault, System, drawn, drawn_failovers
 from tests.faults.world import KafkaWorld, World
 
 
@@ -40,7 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_series(asked: argparse.Namespace, commit: str) -> int:
     """Seed after seed; one that breaks its brokers leaves the next one new ones."""
     system: System = asked.system
-    done = {row.seed for row in results.read() if (row.commit, row.system) == (commit, system)}
+    done = {
+        row.seed
+        for row in results.read()
+        if (row.commit, row.system, row.failovers > 0) == (commit, system, asked.failovers > 0)
+    }
+    setup = Setup(is_pair=asked.failovers > 0, rebuilds=asked.rebuild)
     seeds = [seed for seed in _seeds(asked.seeds) if asked.again or seed not in done]
     asked.directory.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{system}-", dir=asked.directory))
@@ -55,11 +60,11 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
             directory.mkdir()
             if world is None:
                 world = stack.enter_context(_world(system, directory / "brokers"))
-            faults = drawn(system, seed, brokers=world.brokers, only=asked.only)
+            faults = _drawn(asked, seed, brokers=world.brokers)
             _say(f"{system} {seed}: {' '.join(map(str, faults))}")
             began_s = time.monotonic()
             try:
-                outcome = run_schedule(world, faults, directory, seed=seed)
+                outcome = run_schedule(world, faults, directory, seed=seed, setup=setup)
             except Exception as error:  # noqa: BLE001  the next one gets brokers of its own
                 traceback.print_exc()
                 outcome = Outcome(problems=[f"the harness failed: {error!r}"])
@@ -73,6 +78,12 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
     return 1 if failed_count else 0
 
 
+def _drawn(asked: argparse.Namespace, seed: int, *, brokers: int) -> list[Fault]:
+    if asked.failovers:
+        return drawn_failovers(asked.system, seed, brokers=brokers, count=asked.failovers)
+    return drawn(asked.system, seed, brokers=brokers, only=asked.only)
+
+
 def _tell(outcome: Outcome, directory: Path, seconds: float) -> None:
     for line in (*outcome.notes, *outcome.problems):
         _say(f"  {line}")
@@ -80,7 +91,7 @@ def _tell(outcome: Outcome, directory: Path, seconds: float) -> None:
     wanted = outcome.wanted.outputs
     _say(
         f"  {result} in {seconds:.0f} s; {wanted.actions_count} actions, {wanted.rounds_count} rounds, "
-        f"recovered in {outcome.recovery_s:.0f} s; {directory}",
+        f"{outcome.failovers_count} fail-overs, recovered in {outcome.recovery_s:.0f} s; {directory}",
     )
     if not outcome.problems:
         for each in directory.iterdir():
@@ -102,6 +113,7 @@ def _row_of(
         system=system,
         passed=not outcome.problems,
         seconds=round(seconds),
+        failovers=outcome.failovers_count,
         schedule=" ".join(map(str, faults)),
         found="; ".join(outcome.problems),
     )
@@ -125,6 +137,16 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--system", choices=list(KINDS), default="kafka", help="(default: kafka)")
     parser.add_argument("--seeds", default="1-20", help="e.g. 1-20 or 3,5,8-9 (default: 1-20)")
     parser.add_argument("--only", action="append", default=[], help="only this kind; nothing is written then")
+    parser.add_argument(
+        "--failovers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run a leader and a standby, and end the leader N times",
+    )
+    parser.add_argument(
+        "--rebuild", action="store_true", help="each controller has a checkpoint of its own and rebuilds"
+    )
     parser.add_argument("--again", action="store_true", help="also seeds that have a result for this commit")
     parser.add_argument("--tally", action="store_true", help="run nothing, count what has passed")
     parser.add_argument(

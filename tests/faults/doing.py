@@ -17,7 +17,7 @@ from tests.live.driving import until
 from tests.live.stage import Stage
 from tests.streaming.events import control
 
-__all__ = ["DEEDS", "Scene"]
+__all__ = ["DEEDS", "Deed", "Scene"]
 
 _START_S = 90.0
 """Until a controller that was started says that it is ready, or ends."""
@@ -39,6 +39,7 @@ class Scene:
     """The small file system that the checkpoint is on; None where none could be mounted."""
     companions: Mapping[str, Supervisor] = field(default_factory=dict)
     """Collector and executor, where there are real ones."""
+    failovers_count: int = 0
     notes: list[str] = field(default_factory=list)
 
 

@@ -1,4 +1,4 @@
-"""What schedules showed, a line each in ``results.tsv``: seed, commit, system, result, seconds, schedule and what was found."""
+"""What schedules showed, a line each in ``results.tsv``: seed, commit, system, result, seconds, fail-overs, schedule and what was found."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ __all__ = ["TIMES_PASSED", "Row", "append", "newest_commit", "read", "since", "t
 FILE = Path(__file__).with_name("results.tsv")
 TIMES_PASSED = 10
 """How often a schedule that failed has to pass afterwards."""
-_COLUMNS = "seed\tcommit\tsystem\tresult\tseconds\tschedule\tfound\n"
+_COLUMNS = "seed\tcommit\tsystem\tresult\tseconds\tfailovers\tschedule\tfound\n"
 _ROOT = Path(__file__).parents[2]
 _PRODUCT = ("policies", "state", "streaming")
 
@@ -28,13 +28,16 @@ class Row:
     passed: bool
     seconds: int
     schedule: str
+    failovers: int = 0
+    """How often another controller came to lead; 0 where there was no standby."""
     found: str = ""
 
     def __str__(self) -> str:
         found = self.found.replace("\t", " ").replace("\n", " ")[:600]
         result = "passed" if self.passed else "failed"
         return (
-            f"{self.seed}\t{self.commit}\t{self.system}\t{result}\t{self.seconds}\t{self.schedule}\t{found}\n"
+            f"{self.seed}\t{self.commit}\t{self.system}\t{result}\t{self.seconds}\t{self.failovers}\t{self.schedule}\t"
+            f"{found}\n"
         )
 
 
@@ -71,6 +74,9 @@ def tally(rows: Sequence[Row], system: str) -> Iterator[str]:
     ours = [row for row in rows if row.system == system]
     passed = {row.schedule for row in ours if row.passed}
     yield f"{system}: {len(passed)} different schedules passed, in {sum(row.passed for row in ours)} runs"
+    failovers_count = sum(row.failovers for row in ours if row.passed)
+    if failovers_count:
+        yield f"  {failovers_count} fail-overs"
     drawn = Counter(kind for schedule in passed for kind in _kinds(schedule))
     yield "  " + ", ".join(f"{kind} {count}" for kind, count in sorted(drawn.items()))
     for schedule, count in _owed(ours).items():
@@ -93,13 +99,14 @@ def _kinds(schedule: str) -> list[str]:
 
 
 def _row(line: str) -> Row:
-    seed, commit, system, result, seconds, schedule, found = line.rstrip("\n").split("\t")
+    seed, commit, system, result, seconds, failovers, schedule, found = line.rstrip("\n").split("\t")
     return Row(
         seed=int(seed),
         commit=commit,
         system=system,
         passed=result == "passed",
         seconds=int(seconds),
+        failovers=int(failovers),
         schedule=schedule,
         found=found,
     )

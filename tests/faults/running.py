@@ -14,6 +14,7 @@ from pulsar import PulsarException
 
 from tests.faults.doing import DEEDS, Scene
 from tests.faults.executions import misdone, unanswered
+from tests.faults.failovers import FAILOVER_DEEDS, is_paired
 from tests.faults.load import Load
 from tests.faults.oracle import NOTHING, Seen, differences, is_complete, wanted_of
 from tests.faults.schedule import Fault
@@ -23,12 +24,14 @@ from tests.live.disks import small_disk
 from tests.live.driving import command
 from tests.live.stage import Stage
 
-__all__ = ["RECOVERY_S", "Outcome", "run_schedule", "seen_of"]
+__all__ = ["RECOVERY_S", "Outcome", "Setup", "run_schedule", "seen_of"]
 
 RECOVERY_S = 120.0
 """On two cores that others use too; a cold start alone may take a third of it."""
-_BEFORE_S, _AFTER_S = 90.0, 6.0
+_BEFORE_S, _AFTER_S = 180.0, 6.0
 """How long a first start may take; how long the load goes on after the last fault."""
+_SESSION_S = 5.0
+"""Short, for many fail-overs; long enough for a leader to beat while others start on the same two cores."""
 
 SETTINGS = """
 [pulsar]
@@ -65,9 +68,35 @@ class Outcome:
     wanted: Seen = NOTHING
     """What the recorded log should have led to."""
     recovery_s: float = 0.0
+    failovers_count: int = 0
 
 
-def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed: int) -> Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How the controllers of a schedule are started."""
+
+    is_pair: bool = False
+    """A leader and a standby; its faults are those of ``schedule.drawn_failovers``."""
+    rebuilds: bool = False
+    """Each start has a checkpoint of its own, and ``--rebuild``."""
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Overrides."""
+        return {"controller__standby": True, "controller__session_s": _SESSION_S} if self.is_pair else {}
+
+    def arguments(self, config: Path, checkpoint: Path) -> tuple[str, ...]:
+        """Of `trimtab`."""
+        own = ("--rebuild", "--checkpoint", f"{checkpoint}-{{start}}") if self.rebuilds else ()
+        return ("run", "--config", str(config), "--from", "earliest", *own)
+
+
+_ALONE = Setup()
+
+
+def run_schedule(
+    world: World, faults: Sequence[Fault], directory: Path, *, seed: int, setup: Setup = _ALONE
+) -> Outcome:
     """Play it, on topics and a checkpoint of its own."""
     stage = world.stage(directory)
     with small_disk(directory / "disk") as disk:
@@ -80,14 +109,15 @@ def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed
             spark__driver_memory="512m",
             spark__shuffle_partitions=1,
             spark__trigger_interval_s=0.5,
+            **setup.settings,
         )
-        supervisor = Supervisor("run", ("run", "--config", str(config), "--from", "earliest"), directory)
+        supervisor = Supervisor("run", setup.arguments(config, checkpoint), directory)
         load = Load(stage, world.sender(stage), seed=seed)
         with world.companions(stage, config) as commands:
             companions = {name: Supervisor(name, command, directory) for name, command in commands.items()}
             scene = Scene(world, stage, supervisor, load, checkpoint, disk, companions)
             try:
-                return _run(scene, faults, config)
+                return _run(scene, faults, config, is_pair=setup.is_pair)
             finally:
                 load.end()
                 for each in (supervisor, *companions.values()):
@@ -95,12 +125,14 @@ def run_schedule(world: World, faults: Sequence[Fault], directory: Path, *, seed
                 stage.close()
 
 
-def _run(scene: Scene, faults: Sequence[Fault], config: Path) -> Outcome:
+def _run(scene: Scene, faults: Sequence[Fault], config: Path, *, is_pair: bool) -> Outcome:
     scene.load.start()
+    if is_pair:
+        scene.supervisor.start_one()
     for each in (scene.supervisor, *scene.companions.values()):
         each.start_one()
         each.start()
-    problems = _play(scene, faults)
+    problems = _play(scene, faults, is_pair=is_pair)
     scene.load.end()
     unanswered = _companions_end(scene)
     return _judged(scene, config, [*problems, *unanswered])
@@ -134,18 +166,21 @@ def seen_of(stage: Stage) -> Seen:
     )
 
 
-def _play(scene: Scene, faults: Sequence[Fault]) -> list[str]:
+def _play(scene: Scene, faults: Sequence[Fault], *, is_pair: bool) -> list[str]:
     """All faults, one after the other; what could not be done is a problem of the harness or of what it harasses."""
     problems = []
-    supervisor = scene.supervisor
-    _becomes(lambda: supervisor.is_ready() or bool(supervisor.problems), _BEFORE_S)
-    if not supervisor.is_ready():
+    supervisor, deeds = scene.supervisor, FAILOVER_DEEDS if is_pair else DEEDS
+
+    def is_ready() -> bool:
+        return is_paired(supervisor, scene.stage.directory) if is_pair else supervisor.is_ready()
+
+    if not _becomes(lambda: is_ready() or bool(supervisor.problems), _BEFORE_S) or supervisor.problems:
         return [f"not ready within {_BEFORE_S:g} s of its first start"]
     for fault in faults:
         time.sleep(fault.wait_s)
         scene.notes.append(f"{time.strftime('%H:%M:%S')} {fault}")
         try:
-            DEEDS[fault.kind](scene, fault)
+            deeds[fault.kind](scene, fault)
         except Exception as error:  # noqa: BLE001  the run goes on to its verdict
             problems.append(f"{fault}: {error!r}"[:800])
     time.sleep(_AFTER_S)
@@ -183,6 +218,7 @@ def _judged(scene: Scene, config: Path, problems: list[str]) -> Outcome:
         stage=scene.stage,
         wanted=wanted,
         recovery_s=recovery_s,
+        failovers_count=scene.failovers_count,
     )
 
 

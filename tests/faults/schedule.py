@@ -1,7 +1,7 @@
 """What happens to a controller and its brokers, drawn from a seed. Pure: the same system and seed, the same schedule.
 
 A seed fixes which faults come in which order, how long each lasts and how long to wait before it, not what the machine makes
-of them. Adding a kind changes the schedules of all seeds: results name the commit for that reason.
+of them. A schedule is for one controller that is started again (``drawn``), or for a leader and a standby (``drawn_failovers``). Adding a kind changes the schedules of all seeds: results name the commit for that reason.
 """
 
 import random
@@ -14,6 +14,9 @@ System = Literal["kafka", "pulsar"]
 FAULTS_MIN, FAULTS_MAX = 2, 4
 WAIT_S_MIN, WAIT_S_MAX = 2.0, 8.0
 """Between the end of one fault and the next; short enough for one to come while another is still being recovered from."""
+_LEADS_S_MAX = 4.0
+"""How long one leads, at most, until it is ended: anywhere in a batch, and before its first."""
+_ENDINGS_PER_DISTURBANCE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,25 @@ KINDS: Mapping[System, Mapping[str, Draw]] = {
     },
 }
 
+ENDINGS: Mapping[str, Draw] = {
+    "kill-leader": _at_once("all", "driver", "jvm"),
+    "kill-both": _lasting(0, 4),
+    "stop-leader": _at_once(),
+    "freeze-leader": _lasting(0, 6, "all", "driver"),
+    "hand-over": _at_once(),
+}
+"""How a leader ends that has a standby."""
+_DISTURBED: Mapping[str, Draw] = {
+    "slow-batch": _lasting(6, 12),
+    "stop-broker": _lasting(1, 10, "orderly", "kill"),
+    "freeze-broker": _lasting(1, 10),
+}
+DISTURBANCES: Mapping[System, Mapping[str, Draw]] = {
+    "kafka": {**_DISTURBED, "cut-network": _lasting(1, 12, "cut", "hold")},
+    "pulsar": {**_DISTURBED, "stop-bookie": _lasting(1, 8)},
+}
+"""What a leader lives through; it moves leadership once at most."""
+
 
 def drawn(system: System, seed: int, *, brokers: int, only: Sequence[str] = ()) -> list[Fault]:
     """The schedule of a seed; ``only`` these kinds, where some are named."""
@@ -93,6 +115,23 @@ def drawn(system: System, seed: int, *, brokers: int, only: Sequence[str] = ()) 
     ]
 
 
-def _fault(chance: random.Random, kind: str, draw: Draw, brokers: int) -> Fault:
-    wait_s = round(chance.uniform(WAIT_S_MIN, WAIT_S_MAX), 1)
+def drawn_failovers(system: System, seed: int, *, brokers: int, count: int) -> list[Fault]:
+    """A schedule in which the leader is ended so often, and disturbed now and then."""
+    chance = random.Random(f"{system}/failovers/{seed}")  # noqa: S311  as above
+    kinds = [(kind, ENDINGS[kind]) for kind in chance.choices(sorted(ENDINGS), k=count)]
+    disturbances = DISTURBANCES[system]
+    for kind in chance.choices(sorted(disturbances), k=count // _ENDINGS_PER_DISTURBANCE):
+        kinds.insert(chance.randint(0, len(kinds)), (kind, disturbances[kind]))
+    return [_fault(chance, kind, draw, brokers, between_s=(0.0, _LEADS_S_MAX)) for kind, draw in kinds]
+
+
+def _fault(
+    chance: random.Random,
+    kind: str,
+    draw: Draw,
+    brokers: int,
+    *,
+    between_s: tuple[float, float] = (WAIT_S_MIN, WAIT_S_MAX),
+) -> Fault:
+    wait_s = round(chance.uniform(*between_s), 1)
     return Fault(kind=kind, wait_s=wait_s, broker=chance.randint(1, brokers), **draw(chance))  # type: ignore[arg-type]

@@ -29,7 +29,10 @@ _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
 
 
 class Supervisor(threading.Thread):
-    """Processes of one program; usually one, more while one takes over from another."""
+    """Processes of one program; usually one, more while one takes over from another.
+
+    ``{start}`` in an argument is the number of the start.
+    """
 
     def __init__(self, program: str, arguments: Sequence[str], directory: Path) -> None:
         super().__init__(name=f"supervisor-{program}", daemon=True)
@@ -50,7 +53,8 @@ class Supervisor(threading.Thread):
         with self._lock:
             self._started_count += 1
             log = self._directory / f"{self._program}-{self._started_count}.log"
-            child = _spawner.submit(Child, self._command, log).result()
+            command = tuple(part.replace("{start}", str(self._started_count)) for part in self._command)
+            child = _spawner.submit(Child, command, log).result()
             self._children.append(child)
             return child
 
@@ -59,6 +63,12 @@ class Supervisor(threading.Thread):
         """The one started last, of those that live."""
         with self._lock:
             return self._children[-1] if self._children else None
+
+    @property
+    def children(self) -> list[Child]:
+        """Those that live, in the order they were started."""
+        with self._lock:
+            return list(self._children)
 
     @contextmanager
     def hands_off(self) -> Iterator[None]:

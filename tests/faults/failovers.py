@@ -1,0 +1,176 @@
+"""How a leader ends that has a standby, and what it has to live through: the deeds of ``schedule.drawn_failovers``.
+
+A deed is over once somebody leads and somebody else stands by again, so that the next one finds both. Who leads is read off the
+controllers' logs, which also a frozen one has: of those that live, the one that said the highest epoch.
+"""
+
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from tests.faults.doing import DEEDS, Deed, Scene
+from tests.faults.schedule import DISTURBANCES, Fault
+from tests.faults.supervisor import Part, Supervisor
+from tests.live.driving import Child, command, until
+from tests.live.standing import stands_by
+
+__all__ = ["FAILOVER_DEEDS", "epochs", "is_paired"]
+
+_LEADS_S = 120.0
+"""Until another one leads, and one more stands by: a cold start on two cores that others use, too."""
+_ROLE = re.compile(r"has epoch (\d+)|standing by as")
+_TRIES = "trying to lead"
+
+
+def epochs(directory: Path) -> dict[int, Path]:
+    """The epochs that somebody led with, and whose log says so."""
+    return {
+        int(epoch): log
+        for log in directory.glob("run-*.log")
+        for epoch in _ROLE.findall(log.read_text(errors="replace"))
+        if epoch
+    }
+
+
+def is_paired(supervisor: Supervisor, directory: Path) -> bool:
+    """Whether one leads and another one stands by."""
+    leader = _leader(supervisor, directory)
+    return leader is not None and any(
+        stands_by(child) for child in _listening(supervisor) if child is not leader
+    )
+
+
+def _listening(supervisor: Supervisor) -> list[Child]:
+    return [child for child in supervisor.children if "metrics and health at" in child.output]
+
+
+def _leader(supervisor: Supervisor, directory: Path) -> Child | None:
+    said = epochs(directory)
+    newest = said[max(said)] if said else None
+    for child in supervisor.children:
+        if child.log == newest and _ROLE.findall(child.output)[-1]:
+            return child
+    return None
+
+
+def _ended(end: Callable[[Scene, Fault, Child], None]) -> Deed:
+    """A deed that ends the leader, and after which another one has to lead."""
+
+    def do(scene: Scene, fault: Fault) -> None:
+        directory = scene.stage.directory
+        leader = _leader(scene.supervisor, directory)
+        assert leader is not None, "nobody leads, so nobody can be ended"
+        before = max(epochs(directory))
+        end(scene, fault, leader)
+        _wait_for_other(scene, leader, before)
+        _wait_for_pair(scene)
+
+    return do
+
+
+def _wait_for_other(scene: Scene, leader: Child, before: int) -> None:
+    """Count it once another one leads."""
+    directory = scene.stage.directory
+
+    def other() -> bool:
+        return any(log != leader.log for epoch, log in epochs(directory).items() if epoch > before)
+
+    until(other, what=f"another leader than the one with epoch {before}", timeout_s=_LEADS_S)
+    scene.failovers_count += 1
+
+
+def _wait_for_pair(scene: Scene) -> None:
+    until(
+        lambda: is_paired(scene.supervisor, scene.stage.directory),
+        what="one to lead and another one to stand by",
+        timeout_s=_LEADS_S,
+    )
+
+
+def _kill(scene: Scene, fault: Fault, leader: Child) -> None:
+    scene.supervisor.send(signal.SIGKILL, cast("Part", fault.choice), leader)
+
+
+def _kill_both(scene: Scene, fault: Fault, leader: Child) -> None:
+    """The leader, and whoever tries to follow it while it takes over or has just begun."""
+    others = [child for child in scene.supervisor.children if child is not leader]
+    scene.supervisor.send(signal.SIGKILL, "all", leader)
+    until(
+        lambda: any(_TRIES in child.output.rpartition("standing by as")[2] for child in others),
+        what="a standby to try to lead",
+        timeout_s=_LEADS_S,
+    )
+    time.sleep(fault.for_s)
+    for child in others:
+        scene.supervisor.send(signal.SIGKILL, "all", child)
+
+
+def _stop(_scene: Scene, _fault: Fault, leader: Child) -> None:
+    leader.process.terminate()
+
+
+def _freeze(scene: Scene, fault: Fault, leader: Child) -> None:
+    """It finds itself outlived when it goes on."""
+    before, part = max(epochs(scene.stage.directory)), cast("Part", fault.choice)
+    scene.supervisor.send(signal.SIGSTOP, part, leader)
+    try:
+        until(
+            lambda: max(epochs(scene.stage.directory)) > before,
+            what="another one to lead while the leader is frozen",
+            timeout_s=_LEADS_S,
+        )
+        time.sleep(fault.for_s)
+    finally:
+        scene.supervisor.send(signal.SIGCONT, part, leader)
+
+
+def _hand_over(scene: Scene, _fault: Fault, leader: Child) -> None:
+    standby = next(
+        child for child in _listening(scene.supervisor) if child is not leader and stands_by(child)
+    )
+    to = f"{socket.gethostname()}:{standby.process.pid}"
+    command("handover", "--config", str(scene.stage.directory / "trimtab.toml"), "--to", to)
+
+
+def _slow_batch(scene: Scene, fault: Fault) -> None:
+    """Its workers stand still for longer than a session, in a batch or before one."""
+    leader = _leader(scene.supervisor, scene.stage.directory)
+    assert leader is not None, "nobody leads, so no batch can be slow"
+    scene.supervisor.send(signal.SIGSTOP, "worker", leader)
+    time.sleep(fault.for_s)
+    scene.supervisor.send(signal.SIGCONT, "worker", leader)
+
+
+def _disturbed(disturb: Deed) -> Deed:
+    """A deed that moves leadership once at most."""
+
+    def do(scene: Scene, fault: Fault) -> None:
+        directory = scene.stage.directory
+        before = max(epochs(directory))
+        disturb(scene, fault)
+        _wait_for_pair(scene)
+        moves = sorted(epoch for epoch in epochs(directory) if epoch > before)
+        assert len(moves) <= 1, f"leadership moved {len(moves)} times, to the epochs {moves}"
+
+    return do
+
+
+_ENDINGS = {
+    "kill-leader": _kill,
+    "kill-both": _kill_both,
+    "stop-leader": _stop,
+    "freeze-leader": _freeze,
+    "hand-over": _hand_over,
+}
+FAILOVER_DEEDS: Mapping[str, Deed] = {
+    **{kind: _ended(end) for kind, end in _ENDINGS.items()},
+    **{
+        kind: _disturbed({**DEEDS, "slow-batch": _slow_batch}[kind])
+        for kinds in DISTURBANCES.values()
+        for kind in kinds
+    },
+}
