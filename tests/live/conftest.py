@@ -44,10 +44,10 @@ def group_of(path: Path) -> str:
     return "controllers" if path.stem.startswith("test_run_") else "kafka"
 
 
-GROUPS = ("pulsar", "controllers", "kafka", "alone", "balance", "paced", "moves")
+GROUPS = ("controllers", "pulsar", "kafka", "alone", "replayed", "paced", "moves")
 """The longest first."""
 BY_FILE = {
-    **dict.fromkeys(("test_balance", "test_run_recording", "test_run_settings_changed"), "balance"),
+    **dict.fromkeys(("test_run_recording", "test_run_settings_changed"), "replayed"),
     "test_throttle_live": "paced",
     **dict.fromkeys(
         (

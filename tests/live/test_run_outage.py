@@ -80,6 +80,7 @@ def test_more_outages_at_one_batch_than_a_damaged_checkpoint_is_given_failures_a
     stage.close()
 
 
+@pytest.mark.slow
 def test_brokers_that_are_down_at_the_start_are_waited_for_alive_unready_and_told(
     own_kafka: LocalKafka, warm: Warm, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ def is_running(run: Child) -> bool:
     [
         pytest.param(is_waiting, False, id="brokers that are down are waited for"),
         pytest.param(is_starting_spark, True, id="Spark is being started", marks=pytest.mark.slow),
-        pytest.param(is_making_its_context, True, id="Spark's JVM has just started"),
+        pytest.param(is_making_its_context, True, id="Spark's JVM has just started", marks=pytest.mark.slow),
         pytest.param(is_running, True, id="it runs", marks=pytest.mark.slow),
     ],
 )

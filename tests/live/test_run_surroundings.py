@@ -61,6 +61,7 @@ def test_an_input_topic_made_anew_is_refused_at_the_start_and_noticed_while_it_r
         assert "was deleted and made anew" in run.output or "no longer holds" in run.output
 
 
+@pytest.mark.slow
 def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_times_show_it(
     stage: Stage, warm: Warm
 ) -> None:

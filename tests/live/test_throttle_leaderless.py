@@ -84,6 +84,7 @@ def say_expired(stage: Stage) -> None:
     stage.flush()
 
 
+@pytest.mark.slow
 def test_without_a_leader_of_the_control_topic_nothing_is_carried_out_and_the_executor_ends_when_told(
     brokers: LocalKafka, stage: Stage
 ) -> None:

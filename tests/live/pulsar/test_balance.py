@@ -33,7 +33,8 @@ def went_astray(result: dict[str, object]) -> bool:
     return "it landed on" in str(result["reason"])
 
 
-@pytest.mark.parametrize("policy", ["fleet-planner", pytest.param("avg-shedder", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["fleet-planner", "avg-shedder"])
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
     pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
 ) -> None:

@@ -44,6 +44,7 @@ def test_killed_when_the_first_message_of_a_batch_is_out_every_action_is_seen_on
     assert len(set(on_pulsar.epochs(on_pulsar.topics.audit))) == 2, "each start has its own"
 
 
+@pytest.mark.slow
 def test_from_pulsar_to_kafka_what_comes_in_is_decided_as_in_replay(
     pulsar: LocalPulsar, kafka: LocalKafka, warm: Warm, tmp_path: Path
 ) -> None:

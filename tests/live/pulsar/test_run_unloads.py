@@ -62,6 +62,7 @@ def decide_through(
     assert stage.rejected() == []
 
 
+@pytest.mark.slow
 def test_every_topic_may_be_unloaded_while_partitions_and_the_control_topic_are_empty(
     stage: PulsarStage, warm: Warm
 ) -> None:
