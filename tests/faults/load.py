@@ -22,7 +22,7 @@ __all__ = ["CLUSTER", "Load"]
 
 _SWEEP_S = 1.0
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(ReadEnvelope)
+_decoder = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw])
 
 
 class Load(threading.Thread):
