@@ -180,23 +180,15 @@ class Executor:
         return None
 
     def _cut_off(self, bundle: BundleName, boundary: int, still: Callable[[], None]) -> AdminError | None:
-        """A broker that does not know the bundle yet, because it is new, is asked again. Raises ``Held`` where nothing has been called."""
-
-        def ask() -> AdminError | None:
-            return self._insist(lambda: self._admin.split(bundle, [boundary]), still)
-
-        failure, deadline = ask(), Deadline(self._verify_timeout_s)
-        while failure is None or failure.failure in (*_PASSING, "no-answer"):
+        """Raises ``Held`` where nothing has been called."""
+        failure = self._insist(lambda: self._admin.split(bundle, [boundary]), still)
+        deadline = Deadline(self._verify_timeout_s)
+        while failure is None or failure.failure == "no-answer":
             if boundary in self._patiently(lambda: self._admin.boundaries(bundle.namespace)):
                 return None
             if deadline.is_over:
                 return failure or AdminError("no-answer", call=f"split {bundle}", answer=_NOT_CUT)
             self._pause(_POLL_S)
-            if failure is not None and failure.failure in _PASSING:
-                try:
-                    failure = ask()
-                except Held:
-                    return failure
         return failure
 
     def _boundaries(self, bundle: BundleName) -> list[int] | Skip:

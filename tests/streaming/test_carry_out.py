@@ -417,17 +417,6 @@ def test_an_extensible_load_manager_is_asked_for_one_cut_after_the_other(
     ]
 
 
-def test_the_next_cut_is_asked_for_again_while_the_broker_does_not_know_what_the_one_before_left(
-    cluster: Callable[..., Cluster],
-) -> None:
-    unknown = refusal(500, "Bundle t/n/0x10000000_0x80000000 not found under namespace")
-    there = cluster(answers=[OK, *[unknown] * 6, OK], takes=0, is_one_by_one=True)
-    done = there.split(0x10000000, MIDDLE)
-    assert isinstance(done, Done)
-    assert done.outcome == "succeeded", done
-    assert len(there.changes) == 8
-
-
 def test_cuts_that_were_made_before_one_failed_are_counted_in_the_reason(
     cluster: Callable[..., Cluster],
 ) -> None:
