@@ -37,7 +37,7 @@ __all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 class LocalPulsar(Local):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
-    `extra` goes over `broker.conf`. Brokers are numbered from 1. Not for several threads at once.
+    `extra` goes over `broker.conf`, and `extra_of` over that of one broker. Brokers are numbered from 1. Not for several threads at once.
     """
 
     def __init__(
@@ -48,10 +48,11 @@ class LocalPulsar(Local):
         cluster: str = "lab",
         load_manager: LoadManager = "modular",
         extra: Mapping[str, object] = MappingProxyType({}),
+        extra_of: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
         lock: Path = PULSAR_LOCK,
     ) -> None:
         super().__init__(directory, lock=lock)
-        self._extra = extra
+        self._extra, self._extra_of = extra, extra_of
         self.cluster = cluster
         self._numbers = range(1, brokers + 1)
         self._load_manager = load_manager
@@ -137,7 +138,7 @@ class LocalPulsar(Local):
             web_port=web_port,
             zookeeper_port=self._zookeeper_port,
             load_manager=self._load_manager,
-            extra=self._extra,
+            extra={**self._extra, **self._extra_of.get(number, {})},
         )
         return self.write(f"broker{number}.conf", values)
 
