@@ -13,6 +13,7 @@ from state.engine.limits import MAX_APPROVALS_COUNT
 from state.engine.store import DictStore
 from state.events import Approval, Event
 from state.outputs import Output
+from state.pulsar.asking import PROPOSED
 from state.quiet_hours import NO_ZONES
 from tests.state.pulsar.test_upkeep import FIRING
 from tests.state.traces import (
@@ -221,6 +222,51 @@ def test_while_a_cluster_is_paused_nothing_is_proposed_and_what_is_approved_does
     last = run([paused], PLAIN, identity=REQUIRED, is_closed=False).summaries[-1]
     assert [row["outcome"] for row in last["approval"]["answers"]] == ["paused"]
     assert last["candidates"]["outcomes"]["paused"] > 0
+
+
+def test_an_approved_unload_of_a_bundle_that_may_not_be_touched_any_more_says_what_keeps_it() -> None:
+    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
+    excluding = {"pulsar": {"guards": {"excluded_namespaces": ["t/a"]}}}
+    events = [
+        *leaning(5),
+        sweep(16),
+        word(ids_of(found)[0]),
+        overlay(10, settings=excluding),
+        *leaning(25),
+        sweep(36),
+    ]
+    last = run([events], PLAIN, identity=REQUIRED, is_closed=False).summaries[-1]
+    (row,) = last["approval"]["answers"]
+    assert (row["outcome"], row["who"], row["action_id"]) == ("excluded-namespace", "ann", None)
+
+
+def test_an_approved_action_does_not_go_out_in_a_round_without_quorum_and_is_told_so() -> None:
+    found = run([[*leaning(5), sweep(16)]], PLAIN, identity=REQUIRED, is_closed=False)
+    alone = [*leaning(5), sweep(16), word(ids_of(found)[0]), *leaning(25)[:1], sweep(36)]
+    source = settings_of(**FIRING, rounds={"warmup_rounds": 0, "quorum_ratio": 1.0})
+    last = run([alone], source, identity=REQUIRED, is_closed=False).summaries[-1]
+    (row,) = last["approval"]["answers"]
+    assert (last["outcome"], row["outcome"], row["kind"]) == ("no-quorum", "no-quorum", "unload")
+    assert row["detail"] == last["reason"]
+
+
+def test_an_approved_split_goes_out_as_it_was_proposed() -> None:
+    busy = [load("b1", 5, bundles={BUNDLES[0]: 90.0, BUNDLES[1]: 1.0}, topics_count=9), load("b2", 5)]
+    source = settings_of(
+        rounds={"warmup_rounds": 0},
+        split={"enabled": True, "max_messages_per_s": 40, "hit_count": 0, "without_topic_stats": "range"},
+    )
+    found = run([[*busy, sweep(16)]], source, identity=REQUIRED, is_closed=False)
+    (proposal,) = proposals_of(found)
+    (row,) = found.summaries[0]["splits"]["heaviest"]
+    assert (row["outcome"], row["detail"]) == (PROPOSED.reason, PROPOSED.detail)
+    later = [load("b1", 25, bundles={BUNDLES[0]: 90.0, BUNDLES[1]: 1.0}, topics_count=9), load("b2", 25)]
+    events = [*busy, sweep(16), word(ids_of(found)[0]), *later, sweep(36)]
+    acted = run([events], source, identity=REQUIRED, is_closed=False)
+    (action,) = [each for each in acted.actions if not each["dry_run"]]
+    assert action["proposal_id"] == ids_of(found)[0]
+    assert (action["bundle"], action["boundaries"]) == (proposal["bundle"], proposal["boundaries"])
+    assert "ann" in action["reason"]
 
 
 def test_an_answer_for_a_cluster_that_nobody_knows_or_of_another_partition_is_refused() -> None:

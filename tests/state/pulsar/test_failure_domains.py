@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.state.traces import facts, load, run, settings_of, sweep
+from state.upkeep import Spell, Upkeep
+from tests.state.traces import facts, load, overlay, run, settings_of, sweep
 
 SETTINGS = settings_of(
     avg_shedder={"low_hit_count": 1, "high_hit_count": 1, "min_unload_messages_per_s": 1},
@@ -88,3 +89,36 @@ def test_a_group_is_not_gathered_in_a_domain(
     bundles: Mapping[str, list[str]], domains: Mapping[str, list[str]] | None, why: str | None
 ) -> None:
     assert decided(bundles, domains) == ([] if why else [MOVED], why)
+
+
+@pytest.mark.parametrize(
+    ("domains", "why"),
+    [
+        pytest.param(
+            None, "b3 owns bundles of 1 other namespaces of anti-affinity group spread, b1 of 0", id="brokers"
+        ),
+        pytest.param(
+            {"east": ["b1"], "west": ["b3"]},
+            "brokers of failure domain west own bundles of 1 other namespaces of anti-affinity group spread, those of failure "
+            "domain east of 0",
+            id="domains",
+        ),
+    ],
+)
+def test_a_drain_gathers_no_group_and_says_where_it_would(
+    domains: Mapping[str, list[str]] | None, why: str
+) -> None:
+    owned = {"b1": [MOVED], "b3": ["t/b/0x0_0x1"]}
+    spell = Spell(since_ms=0, until_ms=None, who="ann", why="a test")
+    events = [
+        overlay(-30, upkeep=Upkeep(drains={"b1": spell})),
+        facts(11, anti_affinity=GROUP, failure_domains=domains),
+        *(
+            load(broker, time_s, bundles=dict.fromkeys(owned[broker], 10.0), rate=10.0)
+            for time_s in (1, 12)
+            for broker in owned
+        ),
+        sweep(26),
+    ]
+    (left,) = run([events], SETTINGS).summaries[1]["upkeep"]["left"]["heaviest"]
+    assert (left["bundle"], left["outcome"], left["detail"]) == (MOVED, "anti-affinity", why)
