@@ -16,7 +16,15 @@ from state.engine import control, forgetting, limits, rounds
 from state.engine.bulkhead import PASSES_THROUGH, Untaken, refusal
 from state.engine.closing import Identity
 from state.engine.encoding import decode_header, encode_header
-from state.engine.memory import ApprovalRecord, Header, OpenRound, ResultRecord, TickRecord
+from state.engine.memory import (
+    ApprovalRecord,
+    Header,
+    OpenRound,
+    RebuiltRecord,
+    ResultRecord,
+)
+from state.engine.open_round import result_of, take_facts, take_tick
+from state.engine.published import Published
 from state.engine.rounds import Memory, Round
 from state.engine.store import Store, WaitingKey
 from state.engine.system import System, Waiting
@@ -33,7 +41,6 @@ from state.events import (
     Rejection,
     Tick,
 )
-from state.facts import FactsRecord
 from state.outputs import Output, rfc3339
 from state.settings import ClusterSettings, OverlayError, SettingsSource
 
@@ -60,8 +67,18 @@ class Step:
 class Controller:
     """Runs the events of one cluster against its store."""
 
-    def __init__(self, cluster: str, store: Store, *, identity: Identity, settings: SettingsSource) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        store: Store,
+        *,
+        identity: Identity,
+        settings: SettingsSource,
+        published: Published | None = None,
+    ) -> None:
+        """With ``published``, memory is rebuilt: it is of the rounds as they were published then, whatever is decided of them now."""
         self._cluster = cluster
+        self._published = published
         self._store = store
         self._identity = identity
         self._settings = settings
@@ -146,7 +163,7 @@ class Controller:
             self._header.partition = event.partition
         if self._is_late(event):
             return LATE
-        if systems.adopt(self._header, event, self._base):
+        if systems.adopt(self._header, type(event), self._base):
             self._rounds = systems.rounds_of(self._header.system, self._base)
             self._known_results = {}
         self._begin(event)
@@ -184,6 +201,17 @@ class Controller:
         last = max(self._header.rounds)
         lateness_ms = self._rounds.lateness_ms
         return self._advance((last + 1) * self._header.length_ms + lateness_ms)
+
+    def end_rebuild(self, since_ms: int, unpublished: Iterable[int]) -> None:
+        """The next summary is to say that the memory was rebuilt from events since then, and of which rounds no summary was published."""
+        assert self._published is not None, "only memory that is rebuilt is rebuilt in the end"
+        throttles = systems.throttles_of(self._published.take_left())
+        if throttles and self._header.system != "pulsar":
+            systems.adopt(self._header, Reassignment, self._base)
+            self._own = systems.with_throttles(self._load(systems.system_of("kafka")), throttles)
+            self._own_changed = True
+        if self._header != Header(length_ms=self._header.length_ms):
+            self._header.rebuilt = RebuiltRecord(since_ms, tuple(unpublished))
 
     def commit(self) -> None:
         """Write what changed."""
@@ -291,11 +319,11 @@ class Controller:
         is_new = True
         if isinstance(event, Tick):
             systems.remember_tick(self._header, event, self._base)
-            is_new = _take_tick(event, open_round)
+            is_new = take_tick(event, open_round)
         elif isinstance(event, ActionResult):
             is_new = self._take_result(event, number, open_round)
         elif isinstance(event, ClusterFacts):
-            is_new = _take_facts(event, open_round)
+            is_new = take_facts(event, open_round)
         return USED if is_new else SUPERSEDED
 
     def _results_of(self, number: int, open_round: OpenRound) -> set[ResultRecord]:
@@ -339,6 +367,7 @@ class Controller:
             identity=self._identity,
             settings=self._settings,
             system=system,
+            published=self._published,
         )
         after, outputs = rounds.close(ended, Memory(header=header, own=own))
         self._header = after.header
@@ -366,24 +395,3 @@ def _wrong_partition(partition: int, known: int) -> Rejection:
         detail=f"partition {partition}, but this cluster's records come in partition {known}: "
         f"use the cluster's name as the record key",
     )
-
-
-def _take_tick(event: Tick, open_round: OpenRound) -> bool:
-    known = open_round.tick
-    if known is not None and (known.time_ms, known.id) >= event.age_key:
-        return False
-    open_round.tick = TickRecord(event.time_ms, event.id, event.asked, event.failed)
-    return True
-
-
-def _take_facts(event: ClusterFacts, open_round: OpenRound) -> bool:
-    known = open_round.facts
-    if known is not None and known.age_key >= event.age_key:
-        return False
-    open_round.facts = FactsRecord(event.time_ms, event.id, event.facts)
-    return True
-
-
-def result_of(event: ActionResult) -> ResultRecord:
-    """What is kept of a result until its round closes."""
-    return ResultRecord(event.time_ms, event.id, event.action_id, event.outcome, event.is_held)

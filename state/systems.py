@@ -5,7 +5,8 @@ control events do not say. A first report of Kafka is judged by Kafka's rounds, 
 them, so that the order within the lateness changes nothing.
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from state.engine import control
@@ -14,7 +15,10 @@ from state.engine.store import WaitingKey, WaitingKind
 from state.engine.system import HasSettings, System, Waiting
 from state.events import Control, Event, Rejection, Tick
 from state.events import System as SystemName
+from state.kafka import restoring
+from state.kafka.rounds import THROTTLE_TYPE
 from state.kafka.system import Kafka
+from state.outputs import Output
 from state.pulsar.system import Pulsar
 from state.round_settings import RoundSettings
 from state.settings import ClusterSettings
@@ -117,10 +121,22 @@ def is_late(event: Event, header: Header, base: ClusterSettings) -> bool:
     return event.time_ms // rounds.length_ms < (header.newest_ms - rounds.lateness_ms) // rounds.length_ms
 
 
-def adopt(header: Header, event: Event, base: ClusterSettings) -> bool:
-    """Note the system of a cluster that its first report tells; False where the event tells none, or it is known."""
-    system = _OF_EVENT.get(type(event))
-    if header.system is not None or system is None or type(event) in system.others:
+def throttles_of(actions: Iterable[Output]) -> list[Output]:
+    """Those of them that only a Kafka cluster has: what they set lasts until another one takes it off."""
+    return [each for each in actions if each.type == THROTTLE_TYPE]
+
+
+def with_throttles(memory: Any, published: Iterable[Output]) -> Any:
+    """What a Kafka cluster remembers, with throttles of rounds that no event closed."""
+    after = copy.copy(memory)
+    restoring.restore(after, published)
+    return after
+
+
+def adopt(header: Header, type_: type[Event], base: ClusterSettings) -> bool:
+    """Note the system of a cluster that its first report tells; False where events of the type tell none, or it is known."""
+    system = _OF_EVENT.get(type_)
+    if header.system is not None or system is None or type_ in system.others:
         return False
     if system.name == "kafka":
         _adopt_kafka(header, base)

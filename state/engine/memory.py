@@ -124,6 +124,15 @@ class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
     """Its canonical data."""
 
 
+class RebuiltRecord(msgspec.Struct, frozen=True, array_like=True):
+    """That the memory was rebuilt from events, until a summary has said so."""
+
+    since_ms: int
+    """From when on events were read again."""
+    unpublished: tuple[int, ...] = ()
+    """Rounds whose summary was not published, ascending."""
+
+
 class DrainRecord(msgspec.Struct, frozen=True, array_like=True):
     """The beginning of a drain, as the broker's first report in it shows it."""
 
@@ -178,3 +187,5 @@ class Header(msgspec.Struct, array_like=True):
     """What persons have said since the last summary, in the order of the log."""
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
     """By bundle of a rejected proposal, until when nothing of it is proposed."""
+    rebuilt: RebuiltRecord | None = None
+    """Until a summary has said so."""

@@ -3,16 +3,21 @@
 So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
 outcome ``internal-error`` with class and place of the error, the memory is as before but for its clock, and the result
 does not depend on where batches are cut. All that is stored has been read before, and is written after.
+
+Where memory is rebuilt from events (``Round.published``), a round is remembered as it was published. What is decided of it then may
+be something else: the memory of the time before is missing, or version and settings are others now.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 from state.engine import control, forgetting, holds, summary
 from state.engine.bulkhead import PASSES_THROUGH, count_error, draft_of, place_of
 from state.engine.closing import Closing, Identity
+from state.engine.ledger import Decision
 from state.engine.memory import ControlRecord, Header
+from state.engine.published import Published
 from state.engine.store import WaitingKey
 from state.engine.system import MemoryT, System, Waiting
 from state.engine.waiting import silence_ms
@@ -40,16 +45,25 @@ class Round(Generic[MemoryT]):
     identity: Identity
     settings: SettingsSource
     system: System[MemoryT]
+    published: Published | None = None
+    """What is to be remembered of it and of those before it; None where that is what is decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Said:
+    """What was published of a round in place of what is decided now."""
+
+    actions: Sequence[Output]
+    decided: Mapping[str, Decision]
+    """Decisions that are known as they were made, by id."""
 
 
 def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
     """The memory after the round, and what the round says; ``memory`` stays as it is."""
-    draft = replace(memory, header=draft_of(memory.header))
     try:
-        rounds = ended.system.rounds(ended.settings.base(ended.cluster))
-        if forgetting.is_due(draft.header, ended.number, rounds):
-            draft = _forgotten(ended, draft)
-        after, outputs = _close(ended, draft)
+        after, outputs = _close(ended, _draft(ended, memory))
+        if ended.published is not None and outputs:
+            after = _as_published(ended, memory, ended.published, after, outputs)
         if outputs:
             after.header.error_rounds_count = 0
     except PASSES_THROUGH:
@@ -61,12 +75,37 @@ def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[Memory
     return after, outputs
 
 
+def _draft(ended: Round[MemoryT], memory: Memory[MemoryT]) -> Memory[MemoryT]:
+    draft = replace(memory, header=draft_of(memory.header))
+    rounds = ended.system.rounds(ended.settings.base(ended.cluster))
+    return _forgotten(ended, draft) if forgetting.is_due(draft.header, ended.number, rounds) else draft
+
+
+def _as_published(
+    ended: Round[MemoryT],
+    memory: Memory[MemoryT],
+    published: Published,
+    after: Memory[MemoryT],
+    outputs: list[Output],
+) -> Memory[MemoryT]:
+    """``after`` if just that was published; otherwise the round with everything held, and what was published instead."""
+    actions = published.take(outputs[-1].time_ms)
+    ids = {each.id for each in actions}
+    if ids == {each.id for each in outputs if each.kind == "action"}:
+        return after
+    decided = {each.id: each for each in after.header.ledger.decisions if each.id in ids}
+    restored, _ = _close(ended, _draft(ended, memory), _Said(actions=actions, decided=decided))
+    return restored
+
+
 def _forgotten(ended: Round[MemoryT], draft: Memory[MemoryT]) -> Memory[MemoryT]:
     own = None if draft.own is None else ended.system.forgotten(draft.own)
     return Memory(header=forgetting.empty(draft.header, ended.number), own=own)
 
 
-def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
+def _close(
+    ended: Round[MemoryT], draft: Memory[MemoryT], said: _Said | None = None
+) -> tuple[Memory[MemoryT], list[Output]]:
     header, system = draft.header, ended.system
     open_round = header.rounds[ended.number]
     own = system.observe(header, draft.own, open_round)
@@ -74,7 +113,7 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
         return Memory(header=header, own=own), []
     record = control.in_force(header, ended.number)
     in_force, problem = _settings_in_force(ended, record)
-    closing = _closing(ended, header, record, in_force, problem)
+    closing = replace(_closing(ended, header, record, in_force, problem), is_held=said is not None)
     if closing.restarted:
         header.rounds_since_start = 0
     if closing.mode == "act" and header.last_mode == "dry-run":
@@ -83,6 +122,9 @@ def _close(ended: Round[MemoryT], draft: Memory[MemoryT]) -> tuple[Memory[Memory
     if record is not None and record.resumed_ms is not None:
         holds.resume(header, record.resumed_ms)
     own, outputs = system.decide(closing, header, own, ended.waiting)
+    if said is not None:
+        system.restore(closing, header, own, said.actions, said.decided)
+    header.rebuilt = None
     header.rounds_since_start += 1
     header.last_summary = ended.number
     if open_round.spans:
@@ -165,7 +207,7 @@ def _fail(
     rounds = ended.system.rounds(ended.settings.base(ended.cluster))
     # After a long silence the next round has to find it, too: to begin anew is part of what this one did not do.
     is_silence_over = silence_ms(header, number) <= rounds.max_report_age_ms
-    header.last_summary = number
+    header.last_summary, header.rebuilt = number, None
     if spans and is_silence_over:
         header.last_report_ms = spans[-1][1]
     return replace(memory, header=header), [closing.summary(summary.fit(summary_), actions_count=0)]

@@ -12,7 +12,7 @@ import msgspec
 
 from state.engine import holds
 from state.engine.closing import Closing, Outcome
-from state.engine.memory import ControlRecord, Header
+from state.engine.memory import ControlRecord, Header, RebuiltRecord
 from state.engine.throttle_cuts import cut_throttle
 from state.outputs import (
     ApprovalSummary,
@@ -22,6 +22,7 @@ from state.outputs import (
     JudgedRow,
     OtherBalancers,
     PromisesSummary,
+    RebuiltSummary,
     RoundSummary,
     Section,
     ShadowSummary,
@@ -33,6 +34,8 @@ from state.settings import MS_PER_S
 
 SHOWN_ROWS = 100
 """Rows of a table shown in full."""
+_NAMED_ROUNDS = 5
+"""Rounds named in a sentence."""
 MAX_BYTES = 256 * 1024
 """Size of a summary's data; Kafka's default record limit is four times that."""
 MAX_REMARK_CHARACTERS = 500
@@ -63,6 +66,7 @@ def frame(
         end=rfc3339(closing.end_ms),
         gap_rounds=closing.gap_rounds,
         restarted=closing.restarted,
+        rebuilt=_rebuilt(header.rebuilt),
         outcome=outcome,
         reason=reason,
         policy=policy,
@@ -97,6 +101,18 @@ def frame(
         in_flight=_in_flight(header, closing.end_ms),
         throttle=None,
     )
+
+
+def _rebuilt(record: RebuiltRecord | None) -> RebuiltSummary | None:
+    if record is None:
+        return None
+    since, rounds = rfc3339(record.since_ms), list(record.unpublished[-SHOWN_ROWS:])
+    reason = f"the memory was rebuilt from the input since {since}, and from the actions that were published"
+    if rounds:
+        named = ", ".join(map(str, rounds[-_NAMED_ROUNDS:]))
+        more = "" if len(rounds) <= _NAMED_ROUNDS else f" and {len(rounds) - _NAMED_ROUNDS} before them"
+        reason += f"; no summary was published of rounds {named}{more}, nor the actions of them that are not on the topic"
+    return RebuiltSummary(since=since, unpublished_rounds=rounds, reason=reason)
 
 
 def _in_flight(header: Header, end_ms: int) -> list[InFlightRow]:

@@ -5,10 +5,11 @@ that a close works on, and the frame of the summary. A system brings the rest; `
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from state.engine.closing import Closing
+from state.engine.ledger import Decision
 from state.engine.memory import Header, OpenRound
 from state.engine.store import WaitingKey, WaitingKind
 from state.events import Event
@@ -103,6 +104,17 @@ class System(ABC, Generic[MemoryT]):
     @abstractmethod
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:
         """Whether a round is decided on; one that nobody reported in may have nothing to say."""
+
+    @abstractmethod
+    def restore(
+        self,
+        closing: Closing,
+        header: Header,
+        memory: MemoryT,
+        published: Sequence[Output],
+        decided: Mapping[str, Decision],
+    ) -> None:
+        """Remember what was published and is not remembered; ``decided`` are its decisions that are known, by id. Changes both."""
 
     @abstractmethod
     def decide(

@@ -4,7 +4,7 @@ The same decision has the same bytes and the same id wherever and whenever it is
 """
 
 from state.outputs.actions import Split, SplitChild, Unload
-from state.outputs.canonical import Output, canonical, content_id, output, rfc3339
+from state.outputs.canonical import Output, canonical, content_id, moment_ms, output, rfc3339
 from state.outputs.effects import PromiseRow, PromisesSummary, ShadowRow, ShadowSummary, UsageSummary
 from state.outputs.rows import (
     BrokerLoad,
@@ -16,7 +16,7 @@ from state.outputs.rows import (
     Section,
     SplitRow,
 )
-from state.outputs.summary import Finding, OtherBalancers, RoundSummary
+from state.outputs.summary import Finding, OtherBalancers, RebuiltSummary, RoundSummary
 from state.outputs.throttle import RateViolation, Throttle, ThrottleSummary, UnknownNumber
 from state.outputs.upkeep import (
     ApprovalRow,
@@ -48,6 +48,7 @@ __all__ = [
     "PromisesSummary",
     "ProposalRow",
     "RateViolation",
+    "RebuiltSummary",
     "RoundSummary",
     "Section",
     "ShadowRow",
@@ -64,6 +65,7 @@ __all__ = [
     "UsageSummary",
     "canonical",
     "content_id",
+    "moment_ms",
     "output",
     "rfc3339",
 ]

@@ -67,6 +67,11 @@ def content_id(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def moment_ms(text: str) -> int:
+    """What ``rfc3339`` wrote, in milliseconds since the epoch. Raises ``ValueError``."""
+    return (datetime.fromisoformat(text.removesuffix("Z")) - _EPOCH) // _MS
+
+
 def rfc3339(time_ms: int) -> str:
     """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; what is outside the calendar is its first or last moment."""
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))

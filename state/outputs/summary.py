@@ -54,6 +54,18 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
     """Brokers that could not be asked about one of the two."""
 
 
+class RebuiltSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How the memory came about that the first round after a start with `--rebuild` was decided with."""
+
+    since: str
+    """From when on the input was read again."""
+    unpublished_rounds: list[int]
+    """Rounds without a summary, because the controller before ended while it published them: of their actions those stand that are
+    on the topic, and no others come. At most 100, the newest."""
+    reason: str
+    """The same in one sentence."""
+
+
 class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`data` of a `trimtab.round.v1`: what was seen, decided, held back, and why."""
 
@@ -71,6 +83,8 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Rounds before it that nobody reported in."""
     restarted: bool
     """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
+    rebuilt: RebuiltSummary | None = None
+    """How the memory was rebuilt from the input, in the first summary after that; left out in every other one."""
     outcome: Literal["decided", "warm-up", "no-quorum", "internal-error"]
     """Whether the policies ran, or why not; `internal-error`: a fault of trimtab's, the round changed nothing."""
     reason: str

@@ -256,11 +256,11 @@ def _split(
         proposal=msgspec.UNSET,
         proposal_id=proposal.id,
     )
-    found.cuts.append(Cut(action, proposal.source, _children(proposed)))
+    found.cuts.append(Cut(action, proposal.source, children_of(proposed)))
     return Answer(record, "acted", "acted", action)
 
 
-def _children(split: Split) -> list[Child]:
+def children_of(split: Split) -> list[Child]:
     """The bundles it makes, each with its share of what the topics carried when it was proposed."""
     namespace = namespace_of(split.bundle)
     messages = sum(each.messages_per_s or 0.0 for each in split.children)

@@ -22,6 +22,7 @@ from state.engine.memory import (
     MembersChange,
     OpenRound,
     ProposalRecord,
+    RebuiltRecord,
     ResultRecord,
     TickRecord,
     Waiters,
@@ -129,6 +130,7 @@ def pulsar_header() -> Header:
         proposals=[ProposalRecord("p1", "unload", "t/n/0x0_0x1", "b1", "b2", 3, 360_000, b"{}")],
         approvals=[ApprovalRecord("w1", "p1", "approved", "ann", "right")],
         rejected={"t/n/0x0_0x1": 360_000},
+        rebuilt=RebuiltRecord(60_000, (2, 3)),
     )
 
 

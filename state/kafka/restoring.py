@@ -1,0 +1,74 @@
+"""What published throttles leave in the memory, where the round that decided them is not decided again as it was.
+
+Each says what it changes, so all since the first one add up to what is wanted and may be on the cluster. Whether it is there, later
+rounds see (``reconcile``).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import cast
+
+import msgspec
+
+from policies.throttle.lists import ThrottledLists, difference, union
+from policies.throttle.pacing_plan import PacingMemory, ThrottleDecision, Trigger
+from policies.throttle.rates import BrokerRole, rates_by_role
+from state.kafka import reconcile
+from state.kafka.memory import KafkaMemory, ThrottleConfigs
+from state.outputs import Output, Throttle, moment_ms
+
+__all__ = ["restore"]
+
+
+def restore(memory: KafkaMemory, published: Iterable[Output]) -> None:
+    """Remember them in their order. Changes ``memory``."""
+    for output in published:
+        throttle = msgspec.json.decode(output.data, type=Throttle)
+        decision = _decision(throttle)
+        after = _after(memory.pacing, decision, decided_ms=output.time_ms)
+        if throttle.dry_run:
+            memory.is_shadow = True
+        else:
+            expires_ms = moment_ms(throttle.expires_at)
+            reconcile.remember_asked(memory, decision, after, action_id=output.id, expires_ms=expires_ms)
+        memory.pacing = after
+
+
+def _decision(throttle: Throttle) -> ThrottleDecision:
+    cleared = [BrokerRole("leader", broker) for broker in throttle.clear_leader_rates]
+    cleared += [BrokerRole("follower", broker) for broker in throttle.clear_follower_rates]
+    return ThrottleDecision(
+        trigger=cast("Trigger", throttle.trigger),
+        add=ThrottledLists(
+            leader=throttle.add_leader_throttled_replicas, follower=throttle.add_follower_throttled_replicas
+        ),
+        remove=ThrottledLists(
+            leader=throttle.remove_leader_throttled_replicas,
+            follower=throttle.remove_follower_throttled_replicas,
+        ),
+        set_rates=rates_by_role(
+            _by_broker(throttle.leader_rate_bytes_per_s), _by_broker(throttle.follower_rate_bytes_per_s)
+        ),
+        clear_rates=tuple(cleared),
+    )
+
+
+def _by_broker(rates: Mapping[str, int]) -> dict[int, int]:
+    return {int(broker): rate for broker, rate in rates.items()}
+
+
+def _after(before: PacingMemory, decision: ThrottleDecision, *, decided_ms: int) -> PacingMemory:
+    if decision.trigger == "finished":
+        return PacingMemory()
+    wanted = ThrottleConfigs.of(
+        union(difference(before.added, decision.remove), decision.add), decision.set_rates
+    )
+    return replace(
+        before,
+        begun_ms=decided_ms if before.begun_ms is None else before.begun_ms,
+        changed_ms=decided_ms,
+        added=wanted.lists,
+        leader_rates=wanted.leader_rates,
+        follower_rates=wanted.follower_rates,
+        is_fallback=decision.trigger == "stale-reports",
+    )
