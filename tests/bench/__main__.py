@@ -18,6 +18,7 @@ from tests.bench.ingest import measure_ingest
 from tests.bench.kafka_rounds import measure_kafka_rounds
 from tests.bench.policies import measure_policies, measure_round
 from tests.bench.pulsar_path import measure_pulsar
+from tests.bench.recording import measure_recording
 from tests.bench.replay import measure_replay
 from tests.bench.report import Section, page, section_lines, with_sections
 from tests.bench.splits import measure_splits
@@ -41,6 +42,7 @@ PARTS: Mapping[str, Part] = {
     "round": measure_round,
     "ingest": measure_ingest,
     "replay": measure_replay,
+    "recording": measure_recording,
     "end-to-end": measure_end_to_end,
     "burst": measure_burst,
     "pulsar": measure_pulsar,

@@ -1,6 +1,8 @@
 """A folder of `trimtab record --max-total-size`: whole after every pass, limited in size, and a later start goes on where it ended."""
 
 import gzip
+import json
+import tracemalloc
 from pathlib import Path
 
 import click
@@ -13,7 +15,11 @@ from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, decode_recorded
 from streaming.controller.recordings import files_of
 from streaming.controller.rotating import RotatingFolder
-from tests.streaming.events import report, tick
+from tests.streaming.events import report, tick, traffic
+
+ROUND_S = 900
+MONTH = range(30 * 24 * 3600 // ROUND_S)
+"""Rounds of a quarter of an hour, to have a month of them in seconds."""
 
 LARGE = 10**9
 
@@ -164,6 +170,69 @@ def test_replay_reads_a_folder_like_its_files(tmp_path: Path) -> None:
     as_files = CliRunner().invoke(main, ["replay", *files_of([str(folder.path)])])
     assert as_folder.exit_code == 0, as_folder.stderr
     assert as_folder.stdout_bytes == as_files.stdout_bytes != b""
+
+
+def round_of(number: int) -> list[Recorded]:
+    """A sweep of three brokers, one of which is far busier, and its tick."""
+    time_s = ROUND_S * number
+    loads = {"b1": 85.0 + number % 7, "b2": 30.0 + number % 5, "b3": 10.0 + number % 3}
+    values = [
+        report(
+            broker,
+            time_s=time_s,
+            cpu=(cpu, 100.0),
+            rate=600 * cpu,
+            bundles={
+                f"shop/n{broker}/0x{place}_0x{place + 1}": traffic(100 * cpu + place) for place in range(6)
+            },
+            id=f"{broker}/{number}",
+        )
+        for broker, cpu in loads.items()
+    ]
+    values.append(tick(time_s=time_s))
+    return [
+        Recorded(
+            origin=Origin(topic="trimtab.input", partition=0, offset=len(values) * number + place),
+            key=b"east-1",
+            value=value,
+            appended_ms=1000 * time_s,
+            is_control=False,
+        )
+        for place, value in enumerate(values)
+    ]
+
+
+def test_a_month_keeps_its_limit_in_the_memory_of_a_day_and_what_is_left_is_backtested(
+    folder: Folder, tmp_path: Path
+) -> None:
+    limit_bytes, day = 200_000, 24 * 3600 // ROUND_S
+    out, peaks = folder.open(file_bytes=20_000, total_bytes=limit_bytes), []
+    tracemalloc.start()
+    for number in MONTH:
+        for each in round_of(number):
+            out.write(each)
+        if number % 12 == 11:
+            out.flush()
+            sizes = [file.stat().st_size for file in folder.path.glob("*.gz")]
+            assert sum(sizes) <= limit_bytes
+        if number % day == day - 1:
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.reset_peak()
+    tracemalloc.stop()
+    assert max(peaks[1:]) < peaks[0] + 100_000
+    kept = folder.offsets()
+    assert kept == list(range(kept[0], 4 * len(MONTH))), "the oldest files are gone, and nothing else"
+    assert 0 < kept[0] < 4 * (len(MONTH) - 2 * day)
+    assert len(folder.told) >= 10
+
+    config = tmp_path / "trimtab.toml"
+    config.write_text(f"[pulsar.rounds]\nlength_s = {ROUND_S}\nmax_report_age_s = {3 * ROUND_S}\n")
+    asked = ["backtest", "--config", str(config), "--loop", "open", "--processes", "1", "-o", "json"]
+    done = CliRunner().invoke(main, [*asked, str(folder.path)])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["open_loop"]
+    assert found["rounds_count"] == (4 * len(MONTH) - kept[0]) // 4
+    assert found["unloads_count"] > 0
 
 
 @pytest.mark.parametrize(
