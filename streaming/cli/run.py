@@ -44,6 +44,11 @@ from streaming.settings import Settings
     metavar="earliest|latest|TIME",
     help="Where a first start reads the input from; TIME is RFC 3339.",
 )
+@click.option(
+    "--rebuild/--no-rebuild",
+    default=None,
+    help="Overrides controller.rebuild: rebuild the memory from the input instead of reading a checkpoint.",
+)
 @click.option("--fresh", is_flag=True, help="Start over: put the checkpoint aside and forget the marker.")
 @click.option(
     "--skip-lost",
@@ -64,6 +69,7 @@ def run_command(
     begin: str | None,
     *,
     standby: bool | None,
+    rebuild: bool | None,
     fresh: bool,
     skip_lost: bool,
     adopt: bool,
@@ -79,10 +85,13 @@ def run_command(
         raise click.UsageError(
             "--fresh and --skip-lost exclude each other: a fresh start has nothing to lose"
         )
+    if rebuild and (fresh or adopt or skip_lost):
+        raise click.UsageError("--rebuild excludes --fresh, --adopt and --skip-lost")
     flags = {
         "controller.mode": mode,
         "controller.name": name,
         "controller.standby": standby,
+        "controller.rebuild": rebuild,
         "input.url": input_url,
         "output.url": output_url,
         "spark.checkpoint": checkpoint,

@@ -197,7 +197,11 @@ class Application:
     def _lead(self, leading: Leading) -> None:
         """Whoever comes after it ends this process."""
         try:
-            with leading.taken_over(self._waiting_out, fresh=self._fresh, adopt=self._adopt) as begun:
+            is_chosen = self._fresh or self._adopt or self._skip_lost  # by a person, for this start
+            rebuild = self._settings.controller.rebuild and not is_chosen
+            with leading.taken_over(
+                self._waiting_out, fresh=self._fresh, adopt=self._adopt, rebuild=rebuild
+            ) as begun:
                 leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()

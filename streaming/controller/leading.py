@@ -13,16 +13,19 @@ from streaming.controller.beats import Beats, Duty
 from streaming.controller.metrics import Metrics
 from streaming.controller.query_loop import QueryLoop
 from streaming.controller.readiness import Readiness
+from streaming.controller.rebuilding import Rebuilding, require_possible
 from streaming.controller.surroundings import Changed, Watch, look, refuse_regrown
 from streaming.controller.take_over import take_over
-from streaming.controller.watchdog import Watchdog
+from streaming.controller.watchdog import START_S, Watchdog
 from streaming.ports.checkpoint import CheckpointError
+from streaming.ports.marker import superseded_error
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, PublishError
 from streaming.ports.reading import Begin, NoAnswer
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.runs import Runs
 from streaming.spark.session import Session
 from streaming.systems import skipping
@@ -62,6 +65,7 @@ class Begun:
     ids: dict[str, str]
     """Ids of the input's topics."""
     epoch: int
+    rebuilds: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ class Leading:
 
     @contextmanager
     def taken_over(
-        self, waiting_out: WaitingOut, *, fresh: bool = False, adopt: bool = False
+        self, waiting_out: WaitingOut, *, fresh: bool = False, adopt: bool = False, rebuild: bool = False
     ) -> Iterator[Begun]:
         """Take over, to the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
         settings = self.settings
@@ -93,12 +97,16 @@ class Leading:
                 checkpoint = waiting_out(
                     lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids)
                 )
-                if not fresh:
+                if rebuild:
+                    waiting_out(lambda: require_possible(settings, publisher.read_marker()))
+                elif not fresh:
                     waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
                 epoch = waiting_out(
-                    lambda: take_over(checkpoint, publisher, settings, fresh=fresh, adopt=adopt)
+                    lambda: take_over(
+                        checkpoint, publisher, settings, fresh=fresh, adopt=adopt, rebuild=rebuild
+                    )
                 )
-            yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch)
+            yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch, rebuilds=rebuild)
         finally:
             self.metrics.show_leader(settings.controller.name, leads=False)
             publisher.close()
@@ -112,14 +120,20 @@ class Leading:
         _LOG.info("controller %s has epoch %d, mode %s", controller.name, begun.epoch, controller.mode)
         forget_after_s = ClusterSettingsSource(settings).forget_after_s
         batches = BatchPublisher(publisher, self.metrics, settings.topics, forget_after_s=forget_after_s)
-        runs = Runs(
-            self.spark, settings, self.begin, checkpoint=checkpoint, publisher=publisher, batches=batches
-        )
         self.duty.lead(begun.epoch, lambda: batches.newest_batch_id)
         self.beats.beat_now()
         self.readiness.lead()
         self.metrics.show_leader(controller.name, leads=True)
         with refused(settings):
+            runs = Runs(
+                self.spark,
+                settings,
+                self.begin,
+                checkpoint=checkpoint,
+                publisher=publisher,
+                batches=batches,
+                rebuilt=self._rebuilt(begun, waiting_out),
+            )
             if skip_lost:
                 runs.skip(waiting_out(lambda: self._said_gaps(begun)))
             with Watch(lambda: look(settings, begun.ids, checkpoint.is_there)) as watch:
@@ -137,6 +151,23 @@ class Leading:
                     is_stopping=self.is_stopping,
                     say_goodbye=self.beats.say_goodbye,
                 ).run()
+
+    def _rebuilt(self, begun: Begun, waiting_out: WaitingOut) -> Rebuilt | None:
+        """Memory to begin with, where there is anything to rebuild it from; it beats as the leader meanwhile."""
+        publisher = begun.publisher
+        read_until = publisher.marker.read_until
+        if not begun.rebuilds or read_until is None:
+            return None
+
+        def go_on(text: str) -> bool:
+            self.watchdog.begin(text, START_S)
+            self.readiness.phase = text
+            if publisher.is_superseded():
+                raise superseded_error(self.settings.controller.name, epoch=begun.epoch)
+            return not self.is_stopping()
+
+        rebuilding = Rebuilding(settings=self.settings, go_on=go_on)
+        return waiting_out(lambda: rebuilding.run(read_until, is_whole=publisher.is_whole))
 
     def _said_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint, once the audit topic says so."""

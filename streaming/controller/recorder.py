@@ -6,13 +6,14 @@ its order; of equal append times control comes first; what is there when a pass 
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from streaming.contract.origin import Origin
 from streaming.controller.recording import Recorded, encode_recorded
+from streaming.ports.places import Place, Progress
 from streaming.ports.reading import Begin, Reader, TopicRecord
 from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
@@ -27,13 +28,16 @@ class _Log:
 
     reader: Reader
     topic: str
+    partition: int
     is_control: bool
     is_on_pulsar: bool
+    end: Place | None = None
+    """Where it ends; None: where it ends when it is read."""
 
     def records(self) -> Iterator[tuple[tuple[int, bool, Origin], Recorded]]:
-        """Up to the end, each with its place in the order; an append time earlier than the one before counts as that one."""
+        """Up to its end, each with its place in the order; an append time earlier than the one before counts as that one."""
         latest_ms = 0
-        for record in self.reader.to_end():
+        for record in self.reader.to_end() if self.end is None else self.reader.until(self.end):
             latest_ms = max(latest_ms, record.timestamp)
             recorded = self._record(record)
             yield (latest_ms, not self.is_control, recorded.origin), recorded
@@ -52,14 +56,17 @@ class _Log:
 
 
 class Recorder:
-    """Reads both topics; ``stack`` closes the connections. Raises ``exits.Refused``."""
+    """Reads both topics, with ``until`` not further than there; ``stack`` closes the connections. Raises ``exits.Refused``."""
 
-    def __init__(self, stack: ExitStack, settings: Settings, *, begin: Begin) -> None:
+    def __init__(
+        self, stack: ExitStack, settings: Settings, *, begin: Begin, until: Progress | None = None
+    ) -> None:
         topics = settings.topics
-        self._logs: Sequence[_Log] = [
+        logs = [
             *_logs(stack, settings, topics.input, begin=begin, is_control=False),
             *_logs(stack, settings, topics.control, begin="earliest", is_control=True),
         ]
+        self._logs: Sequence[_Log] = logs if until is None else list(_ended(logs, until))
 
     def records(self, *, is_stopped: Callable[[], bool]) -> Iterator[Recorded]:
         """One pass: all that is there and was not yet given."""
@@ -78,10 +85,19 @@ class Recorder:
         return count
 
 
+def _ended(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
+    """Each with its end; what had not been read at all is left out."""
+    ends = until.by_partition()
+    for log in logs:
+        end = ends.get((log.topic, log.partition))
+        if end is not None:
+            yield replace(log, end=end)
+
+
 def _logs(
     stack: ExitStack, settings: Settings, topic: str, *, begin: Begin, is_control: bool
 ) -> Iterator[_Log]:
     pulsar = input_on_pulsar(settings)
     name = topic if pulsar is None else pulsar.full_name(topic)
-    for reader in input_partitions(stack, settings, topic, begin=begin):
-        yield _Log(reader, name, is_control=is_control, is_on_pulsar=pulsar is not None)
+    for number, reader in enumerate(input_partitions(stack, settings, topic, begin=begin)):
+        yield _Log(reader, name, number, is_control=is_control, is_on_pulsar=pulsar is not None)

@@ -7,11 +7,12 @@ publishes; a rejected event without coordinates carries its file and line.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Literal
 
 from state.controller import Controller
 from state.engine.closing import Identity
+from state.engine.published import Published
 from state.engine.store import DictStore
 from state.events import Event
 from state.outputs import Output
@@ -32,6 +33,38 @@ def ignore_size(_size_bytes: int) -> None:
     """For a replay whose progress nobody looks at."""
 
 
+class Controllers:
+    """Those of all clusters, with their memory in dicts; with ``published`` it becomes that of what was published."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        settings: SettingsSource,
+        max_record_bytes: int,
+        accepted: AcceptedClusters = EVERY_CLUSTER,
+        published: Mapping[str, Published] | None = None,
+    ) -> None:
+        self._identity = identity
+        self._settings = settings
+        self._published = published
+        self.intake = Intake(self.of, max_record_bytes=max_record_bytes, accepted=accepted)
+        self.stores: dict[str, DictStore] = {}
+        self.by_cluster: dict[str, Controller] = {}
+
+    def of(self, cluster: str) -> Controller:
+        """The one of a cluster, made when it is asked for first."""
+        found = self.by_cluster.get(cluster)
+        if found is None:
+            store = self.stores[cluster] = DictStore()
+            published = None if self._published is None else self._published.get(cluster, Published())
+            found = Controller(
+                cluster, store, identity=self._identity, settings=self._settings, published=published
+            )
+            self.by_cluster[cluster] = found
+        return found
+
+
 class Replay:
     """Runs recordings through the controllers of all their clusters."""
 
@@ -48,12 +81,12 @@ class Replay:
     ) -> None:
         self._out = out
         self._source = source_of(name)
-        self._identity = identity
-        self._settings = settings
         self._max_record_bytes = max_record_bytes
         self._only = only
-        self._controllers: dict[str, Controller] = {}
-        self._intake = Intake(self._controller_of, max_record_bytes=max_record_bytes, accepted=accepted)
+        self._controllers = Controllers(
+            identity=identity, settings=settings, max_record_bytes=max_record_bytes, accepted=accepted
+        )
+        self._intake = self._controllers.intake
         self.taken_count = 0
         """Records read so far; those not in ``tally`` wait in open rounds."""
         self.written_count = 0
@@ -73,15 +106,8 @@ class Replay:
 
     def close_open(self) -> None:
         """Close the open rounds of every cluster."""
-        for cluster in sorted(self._controllers):
+        for cluster in sorted(self._controllers.by_cluster):
             self._write(self._intake.close_open(cluster), None)
-
-    def _controller_of(self, cluster: str) -> Controller:
-        found = self._controllers.get(cluster)
-        if found is None:
-            found = Controller(cluster, DictStore(), identity=self._identity, settings=self._settings)
-            self._controllers[cluster] = found
-        return found
 
     def _write(self, outputs: list[Output], refused: Refused | None) -> None:
         lines = [

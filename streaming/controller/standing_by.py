@@ -17,6 +17,7 @@ from streaming.controller.election import Election
 from streaming.controller.leading import Leading, WaitingOut, refused
 from streaming.controller.listening import Listener
 from streaming.controller.outages import outage_of
+from streaming.controller.rebuilding import require_possible
 from streaming.controller.watchdog import START_S
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
@@ -67,7 +68,8 @@ class StandingBy:
         leading = self.leading
         with ExitStack() as stack:
             try:
-                begun = stack.enter_context(leading.taken_over(_at_once))
+                rebuild = self.settings.controller.rebuild
+                begun = stack.enter_context(leading.taken_over(_at_once, rebuild=rebuild))
             except Fenced as error:
                 _LOG.warning("%s, or was faster: this one stands by again", error)
                 return
@@ -112,14 +114,21 @@ class StandingBy:
         return False
 
     def _look(self) -> None:
-        """Whether it could go on where the leader is; what cannot be known now stays as it was."""
+        """Whether it could go on where the leader is; what cannot be known now stays as it was.
+
+        Where it would rebuild, nobody else's checkpoint is looked at.
+        """
         settings, spark = self.settings, self.leading.spark.spark
+        rebuild = settings.controller.rebuild
         try:
             with publisher_of(settings) as publisher, refused(settings):
                 ids = _at_once(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _at_once(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
-                _at_once(lambda: publisher.check(lambda: checkpoint.look(settings, fresh=False)))
+                if rebuild:
+                    _at_once(lambda: require_possible(settings, publisher.read_marker()))
+                look = partial(checkpoint.look, settings, fresh=False, rebuild=rebuild)
+                _at_once(lambda: publisher.check(look, rebuild=rebuild))
         except Refused as error:
             self._note(error.message)
         except NotReached as error:

@@ -14,7 +14,13 @@ __all__ = ["take_over"]
 
 
 def take_over(
-    checkpoint: CheckpointDirectory, publisher: Publisher, settings: Settings, *, fresh: bool, adopt: bool
+    checkpoint: CheckpointDirectory,
+    publisher: Publisher,
+    settings: Settings,
+    *,
+    fresh: bool,
+    adopt: bool,
+    rebuild: bool = False,
 ) -> int:
     """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
 
@@ -22,12 +28,12 @@ def take_over(
     """
 
     def look() -> Checkpoint:
-        return checkpoint.look(settings, fresh=fresh)
+        return checkpoint.look(settings, fresh=fresh, rebuild=rebuild)
 
-    publisher.check(look, fresh=fresh, adopt=adopt)
-    epoch = publisher.open(look, fresh=fresh, adopt=adopt)
+    publisher.check(look, fresh=fresh, adopt=adopt, rebuild=rebuild)
+    epoch = publisher.open(look, fresh=fresh, adopt=adopt, rebuild=rebuild)
     try:
-        checkpoint.begin(settings, publisher.marker, fresh=fresh)
+        checkpoint.begin(settings, publisher.marker, fresh=fresh, rebuild=rebuild)
     except CheckpointError:
         try:
             publisher.ensure_owner()

@@ -106,14 +106,28 @@ class KafkaPublisher(Closing):
         """The newest marker, None without one; nobody is fenced. Raises `PublishError` or `CheckpointMismatch`."""
         return self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
 
-    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+    def check(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> None:
         """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
 
         The marker is read before the checkpoint, because a batch is planned before it is published.
         """
-        next_start(self.read_marker(), read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+        self._next(self.read_marker(), read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
 
-    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+    def open(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.
 
         `read` reads the checkpoint; it is called when nobody else can publish any more. Raises
@@ -124,12 +138,15 @@ class KafkaPublisher(Closing):
         self._producer = self._connect()
         try:
             marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
-            claim = next_start(marker, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+            claim = self._next(marker, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
             self._commit((), claim, announces=True)
         except Exception:
             self.close()
             raise
         return claim.epoch
+
+    def _next(self, marker: Marker | None, checkpoint: Checkpoint, **choice: bool) -> Marker:
+        return next_start(marker, checkpoint, name=self._name, now_s=time.time(), **choice)
 
     def publish(
         self,
@@ -173,6 +190,11 @@ class KafkaPublisher(Closing):
         if self._marker is None:
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._marker
+
+    @property
+    def is_whole(self) -> bool:
+        """Always: a batch becomes visible at once."""
+        return True
 
     def ensure_owner(self) -> None:
         """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.

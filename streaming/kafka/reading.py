@@ -11,6 +11,7 @@ from streaming.kafka.denied import denied_resource
 from streaming.kafka.link import Link
 from streaming.kafka.log import partitions_of, read_to_end
 from streaming.kafka.permissions import Operation, lacking, unseen
+from streaming.ports.places import Place
 from streaming.ports.reading import Begin
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
@@ -41,7 +42,7 @@ class TopicReader(Closing):
     """All partitions of one topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
 
     def __init__(
-        self, link: Link, topic: str, *, begin: Begin = "earliest", partition: int | None = None
+        self, link: Link, topic: str, *, begin: Begin | Place = "earliest", partition: int | None = None
     ) -> None:
         self._link = link
         self.topic = topic
@@ -61,10 +62,13 @@ class TopicReader(Closing):
             self._partitions = self._assign(partition)
             self.seek(begin)
 
-    def seek(self, begin: Begin) -> None:
-        """Go on reading from there."""
+    def seek(self, begin: Begin | Place) -> None:
+        """Go on reading from there; a place is one of the only partition."""
         with self._explain_errors():
-            if begin == "earliest":
+            if isinstance(begin, Place):
+                (partition,) = self._partitions
+                self._consumer.seek(partition, int(begin.at))
+            elif begin == "earliest":
                 self._consumer.seek_to_beginning(*self._partitions)
             elif begin == "latest":
                 self._consumer.seek_to_end(*self._partitions)
@@ -75,6 +79,15 @@ class TopicReader(Closing):
         """The records up to the end of the topic at the time of the call."""
         with self._explain_errors():
             yield from read_to_end(self._consumer, silence_s=_SILENCE_S)
+
+    def until(self, place: Place) -> Iterator[ConsumerRecord]:
+        """The records up to a place, by who reads its partition alone."""
+        (partition,) = self._partitions
+        end = int(place.at)
+        with self._explain_errors():
+            for record in read_to_end(self._consumer, silence_s=_SILENCE_S, ends={partition: end}):
+                if record.offset < end:
+                    yield record
 
     def follow(self) -> Iterator[ConsumerRecord]:
         """The records from here on, for ever."""

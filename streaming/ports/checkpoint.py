@@ -27,6 +27,7 @@ __all__ = [
     "read_card",
     "read_query",
     "refuse_other_cards",
+    "refuse_other_controller",
     "refuse_strangers",
 ]
 
@@ -55,6 +56,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     kafka_cluster_length_s: dict[str, float] = {}
     topic_ids: dict[str, str] = {}
     """Ids of the input's topics on Kafka; empty on a card from before they were noted."""
+    rebuilt: bool = False
+    """Whether the start began with memory that was rebuilt, which is in the checkpoint from its first committed batch on."""
 
     def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
         """Length of a system's rounds, and by cluster where it is another one."""
@@ -133,16 +136,21 @@ def refuse_other_cards(location: str, found: Card, wanted: Card) -> None:
         refuse_version(found.memory_version, location)
     except (NewerStateError, OlderStateError) as error:
         raise CheckpointError(str(error)) from error
-    if found.controller != wanted.controller:
-        raise CheckpointError(
-            f"{location} belongs to the controller {found.controller!r}, this one is {wanted.controller!r}: "
-            f"set controller.name back, or give this controller its own spark.checkpoint"
-        )
+    refuse_other_controller(location, found, wanted.controller)
     problem = describe_exchanged(found.topic_ids, wanted.topic_ids)
     if problem is not None:
         raise CheckpointError(f"{location}: {problem}")
     for system in _SYSTEMS:
         _refuse_other_lengths(location, system, found, wanted)
+
+
+def refuse_other_controller(location: str, found: Card, name: str) -> None:
+    """Raise ``CheckpointError`` for the checkpoint of a controller of another name."""
+    if found.controller != name:
+        raise CheckpointError(
+            f"{location} belongs to the controller {found.controller!r}, this one is {name!r}: "
+            f"set controller.name back, or give this controller its own spark.checkpoint"
+        )
 
 
 def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Card) -> None:

@@ -110,15 +110,24 @@ def decode_marker(value: bytes, *, topic: str, offset: int) -> Marker:
 
 
 def next_start(
-    marker: Marker | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
+    marker: Marker | None,
+    checkpoint: Checkpoint,
+    *,
+    name: str,
+    fresh: bool,
+    adopt: bool,
+    rebuild: bool = False,
+    now_s: float,
 ) -> Marker:
     """The marker a starting controller writes: the old one with the next epoch.
 
     `fresh` forgets what was published; `adopt` takes the checkpoint's word for what comes next, and leaves its newest
-    batch as it was published, if it was. Raises `CheckpointMismatch` when neither is asked for and marker and
-    checkpoint disagree.
+    batch as it was published, if it was; `rebuild` asks no checkpoint and keeps how far the input was read. Raises
+    `CheckpointMismatch` when none is asked for and marker and checkpoint disagree, and where a marker does not say that.
     """
     epoch = _next_epoch(marker, checkpoint, now_s)
+    if rebuild:
+        return _rebuild(marker, checkpoint, epoch, name)
     if fresh:
         over = _over(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
@@ -130,6 +139,19 @@ def next_start(
     if marker is None:
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch)
     return msgspec.structs.replace(marker, epoch=epoch)
+
+
+def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: str) -> Marker:
+    """For a new query that goes on where the input was read until; from the beginning where nothing was published."""
+    if marker is not None and marker.query_id is not None and marker.read_until is None:
+        raise CheckpointMismatch(
+            f'controller "{name}" does not start: its marker does not say how far the input was read ({_describe(marker)}), '
+            "because an older trimtab wrote it, or --adopt. Let this version publish one batch from the checkpoint that "
+            "there is, without --rebuild; where there is none, start over with --fresh."
+        )
+    over = _over(marker, checkpoint.query_id, going_on=None)
+    read_until = None if marker is None else marker.read_until
+    return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over, read_until=read_until)
 
 
 def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
@@ -161,7 +183,8 @@ def _disagreement(marker: Marker | None, checkpoint: Checkpoint) -> str | None:
     if checkpoint.query_id in marker.over:
         return "the checkpoint belongs to a query that is over (--fresh or --adopt gave it up)"
     if marker.query_id is None:
-        return None
+        is_begun = marker.read_until is not None and checkpoint.query_id is None
+        return "its memory was to be rebuilt, and the checkpoint is new" if is_begun else None
     if marker.query_id != checkpoint.query_id:
         gone = checkpoint.query_id is None
         return (
@@ -176,8 +199,8 @@ def _start_refusal(problem: str, marker: Marker | None, checkpoint: Checkpoint, 
     return (
         f'controller "{name}" does not start: {problem}. {_describe(marker)}; {checkpoint}. '
         "Going on could repeat or lose actions. Put the matching checkpoint back; or start with --fresh to "
-        "begin with a new checkpoint and forget the marker; or with --adopt to trust the checkpoint as it is "
-        "(batches after it are published, even if they already were)."
+        "begin with a new checkpoint and forget the marker; with --rebuild to begin with one that is made of the input again; or "
+        "with --adopt to trust the checkpoint as it is (batches after it are published, even if they already were)."
     )
 
 

@@ -28,6 +28,10 @@ class Progress:
     planned_ms: int = 0
     """When the batch was planned, by the driver's clock."""
 
+    def by_partition(self) -> dict[tuple[str, int], Place]:
+        """The places by topic and partition."""
+        return {(place.topic, place.partition): place for place in self.places}
+
 
 def order_of(at: str) -> tuple[int, ...]:
     """What places of one partition are compared by."""

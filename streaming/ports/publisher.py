@@ -17,10 +17,24 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
     def read_marker(self) -> Marker | None:
         """The newest marker, None without one; nobody is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
 
-    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+    def check(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> None:
         """Raise what ``open`` would raise now, without disturbing the controller that runs."""
 
-    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+    def open(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> int:
         """Take over as the controller of this name and return its epoch."""
 
     def publish(
@@ -36,6 +50,10 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
     @property
     def marker(self) -> Marker:
         """What stands for what is out."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the newest batch is out; of one that a predecessor began, or this one."""
 
     def ensure_owner(self) -> None:
         """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when nobody answers."""

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from streaming.ports.places import Place
+
 __all__ = ["Begin", "NoAnswer", "Reader", "TopicRecord"]
 
 Begin = Literal["earliest", "latest"] | int
@@ -43,6 +45,9 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The records up to the end of the topic at the time of the call."""
+
+    def until(self, place: Place) -> Iterator[TopicRecord]:
+        """The records up to a place, by who reads its partition alone."""
 
     def follow(self) -> Iterator[TopicRecord]:
         """The records from here on, for ever."""

@@ -37,7 +37,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """Epoch of the start that last forgot what was published before it. Batch ids may begin anew there, so sequence ids
     do too, under another producer name: else the broker would drop what is new as duplicates."""
     is_whole: bool
-    """Whether all of the marker's batch is out."""
+    """Whether all of the newest batch is out, which is the marker's unless that has to be rebuilt from."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -61,11 +61,20 @@ def decode_commit(value: bytes, *, topic: str) -> Commit:
 
 
 def claim_name(
-    commit: Commit | None, checkpoint: Checkpoint, *, name: str, fresh: bool, adopt: bool, now_s: float
+    commit: Commit | None,
+    checkpoint: Checkpoint,
+    *,
+    name: str,
+    fresh: bool,
+    adopt: bool,
+    rebuild: bool = False,
+    now_s: float,
 ) -> Commit:
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
     before = None if commit is None else commit.marker
-    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, now_s=now_s)
+    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, rebuild=rebuild, now_s=now_s)
+    if commit is not None and rebuild:  # the rest of its batch never comes
+        return Commit(marker=marker, lineage=marker.epoch, is_whole=commit.is_whole)
     if commit is None or fresh or (adopt and marker.batch_id is None):
         return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
     return msgspec.structs.replace(commit, marker=marker)

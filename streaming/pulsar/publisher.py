@@ -95,12 +95,26 @@ class PulsarPublisher(Closing):
         newest = self._markers.newest()
         return None if newest is None else newest.marker
 
-    def check(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> None:
+    def check(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> None:
         """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
         before = self._markers.newest()
-        claim_name(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
+        self._next(before, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
 
-    def open(self, read: Callable[[], Checkpoint], *, fresh: bool = False, adopt: bool = False) -> int:
+    def open(
+        self,
+        read: Callable[[], Checkpoint],
+        *,
+        fresh: bool = False,
+        adopt: bool = False,
+        rebuild: bool = False,
+    ) -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.
 
         Arguments and errors are those of ``KafkaPublisher.open``.
@@ -108,13 +122,16 @@ class PulsarPublisher(Closing):
         self._producers = self._connect()
         try:
             before = self._markers.newest()
-            claim = claim_name(before, read(), name=self._name, fresh=fresh, adopt=adopt, now_s=time.time())
-            begin = partial(self._begin, self._producers, claim)
+            claim = self._next(before, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
+            begin = partial(self._begin, self._producers, claim, before)
             self._attempt(begin, epoch=claim.marker.epoch, what="the start marker")
         except Exception:
             self.close()
             raise
         return claim.marker.epoch
+
+    def _next(self, before: Commit | None, checkpoint: Checkpoint, **choice: bool) -> Commit:
+        return claim_name(before, checkpoint, name=self._name, now_s=time.time(), **choice)
 
     def publish(
         self,
@@ -169,6 +186,11 @@ class PulsarPublisher(Closing):
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._commit.marker
 
+    @property
+    def is_whole(self) -> bool:
+        """False where a batch was begun and is not finished; a start with ``--rebuild`` leaves it like that."""
+        return self._commit is None or self._commit.is_whole
+
     def ensure_owner(self) -> None:
         """Ask whether a newer controller of this name has claimed its epoch; see ``KafkaPublisher.ensure_owner``."""
         self._read_own_commit(self.marker.epoch)
@@ -214,18 +236,20 @@ class PulsarPublisher(Closing):
                 sent.wait(timeout_s=self._timeout_s)
         self._write(producers, finish(begin))
 
-    def _begin(self, producers: Producers, claim: Commit) -> None:
+    def _begin(self, producers: Producers, claim: Commit, before: Commit | None) -> None:
         """Claim, and say in every partition of the actions whose count from here on.
 
-        What is left of a batch that was begun is sent again under the names of its outputs. Whoever still holds them could
-        send of it after that word; the broker would then drop ours as a duplicate, and consumers his as out of date.
+        What is left of a batch that was begun is sent again under the names of its outputs, or never. Whoever still holds them
+        could send of it after that word; the broker would then drop ours as a duplicate, and consumers his as out of date.
         """
         self._write(producers, claim)
         topic = self._announce_on
         if topic is None:
             return
-        if not claim.is_whole:
-            producers.take_names({topic: producer_name(self._name, claim)}, wait_s=self._handover_s)
+        if before is not None and not claim.is_whole:
+            producers.take_names({topic: producer_name(self._name, before)}, wait_s=self._handover_s)
+            if before.lineage != claim.lineage:
+                producers.let_go(topic)
         epoch = claim.marker.epoch
         value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
         name = announcer_name(self._name)

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pulsar
 
+from streaming.ports.places import Place
 from streaming.ports.reading import Begin, TopicRecord
 from streaming.process.closing import Closing
 from streaming.process.exits import Refused
@@ -51,7 +52,7 @@ class PulsarTopicReader(Closing):
         link: PulsarLink,
         topic: str,
         *,
-        begin: Begin = "earliest",
+        begin: Begin | Place = "earliest",
         partition: int | None = None,
         compacted: bool = False,
     ) -> None:
@@ -62,9 +63,9 @@ class PulsarTopicReader(Closing):
             self.partitions_count = len(names)
             partitions = names if partition is None else [names[partition]]
             self._client = link.client(timeout_s=_TIMEOUT_MS / 1000)
-            at = pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
             self._readers = [
-                self._client.create_reader(each, at, is_read_compacted=compacted) for each in partitions
+                self._client.create_reader(each, _first(each, begin), is_read_compacted=compacted)
+                for each in partitions
             ]
             if isinstance(begin, int):
                 for reader in self._readers:
@@ -75,6 +76,17 @@ class PulsarTopicReader(Closing):
         with self._explain_errors():
             for reader in self._readers:
                 yield from map(record_of, read_to_end(reader, silence_s=_TIMEOUT_MS / 1000))
+
+    def until(self, place: Place) -> Iterator[TopicRecord]:
+        """The messages up to a place, by who reads its partition alone."""
+        (reader,) = self._readers
+        last = Position.parse(place.at)
+        with self._explain_errors():
+            for message in read_to_end(reader, silence_s=_TIMEOUT_MS / 1000):
+                id_ = message.message_id()
+                if Position(id_.ledger_id(), id_.entry_id()) > last:
+                    return
+                yield record_of(message)
 
     def follow(self) -> Iterator[TopicRecord]:
         """The messages from here on, for ever."""
@@ -102,6 +114,14 @@ class PulsarTopicReader(Closing):
                 f"there is no topic {self._topic} at {self._link.service_url}. Run: trimtab topics create"
             )
         return partition_names(self._topic, count)
+
+
+def _first(partition: str, begin: Begin | Place) -> pulsar.MessageId:
+    """Where a reader begins; to a moment it goes afterwards."""
+    if isinstance(begin, Place):
+        done = Position.parse(begin.at)
+        return pulsar.MessageId(partition_index(partition), done.ledger, done.entry, -1)
+    return pulsar.MessageId.latest if begin == "latest" else pulsar.MessageId.earliest
 
 
 def record_of(message: pulsar.Message) -> TopicRecord:

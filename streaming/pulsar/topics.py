@@ -5,6 +5,7 @@ deduplication is ever switched on, because exactly-once publishing needs it, and
 Pulsar's default; no message is changed by either. What else differs is named with the command that mends it.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from streaming.pulsar.publisher import commits_topic_of
 from streaming.pulsar.topic_names import partitions_count, topic_path
 from streaming.settings import Settings
 
-__all__ = ["administering", "create", "differences_of", "specs_of", "time_to_live", "validate"]
+__all__ = ["administering", "create", "differences_of", "retention_s", "specs_of", "time_to_live", "validate"]
 
 Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
@@ -275,6 +276,12 @@ def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -
             remedy=f"Run: pulsar-admin topicPolicies set-retention {spec.name} --time {time_text} --size {size_text}",
             tolerable=True,
         )
+
+
+def retention_s(admin: PulsarAdmin, topic: str) -> float:
+    """How long a topic, by its full name, keeps what is acknowledged. Raises ``AdminError``."""
+    minutes = (_policy_in_force(admin, topic, "retention", _Retention) or _Retention()).retentionTimeInMinutes
+    return math.inf if minutes < 0 else minutes * 60.0
 
 
 def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:

@@ -98,6 +98,13 @@ class ControllerSettings:
     session_s: float = 10.0
     """Without a beat of the leader for so long, a standby takes over. A leader beats five times in it. Shorter notices sooner;
     longer bears with brokers that are slow to take a beat."""
+    rebuild: bool = False
+    """Whether a start, and a standby that takes over, rebuilds the memory of its clusters from the input, for two controllers that
+    cannot share a checkpoint. It needs nothing of the checkpoint of the other one, only the marker, and reads ``rebuild_s`` again."""
+    rebuild_s: float = 0.0
+    """How far before the marker a rebuild reads the input. 0 = as far as the longest cooldown, history and warm-up of the settings
+    reach, which is also the least that is allowed: two hours and some minutes as they are. Raise it where control events set longer
+    cooldowns. The input and the topics of actions have to keep as much."""
     accepted_clusters: tuple[str, ...] = ("*",)
     """Names of the clusters that are listened to, or patterns with ``*`` and ``?`` as in ``east-*``; records of others are
     refused as ``unknown-cluster`` and nothing is remembered of them. All, so that a first start sees something; name them
@@ -122,6 +129,7 @@ class ControllerSettings:
         )
         _require(self.warm_start_s >= 0, "warm_start_s", self.warm_start_s, "0 or more")
         _require(self.start_wait_s >= 0, "start_wait_s", self.start_wait_s, "0 or more")
+        _require(self.rebuild_s >= 0, "rebuild_s", self.rebuild_s, "0 or more")
         _require(
             _SESSION_S_MIN <= self.session_s <= _SESSION_S_MAX,
             "session_s",

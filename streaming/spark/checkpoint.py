@@ -21,6 +21,7 @@ from streaming.ports.checkpoint import (
     read_card,
     read_query,
     refuse_other_cards,
+    refuse_other_controller,
     refuse_strangers,
 )
 from streaming.ports.marker import Checkpoint, Marker
@@ -103,8 +104,8 @@ class CheckpointDirectory:
             number = newest_number(self._files, start, log)
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
-    def look(self, settings: Settings, *, fresh: bool) -> Checkpoint:
-        """What it says, if it is this controller's and fits the settings; with ``fresh``, whatever is there.
+    def look(self, settings: Settings, *, fresh: bool, rebuild: bool = False) -> Checkpoint:
+        """What it says, if it is this controller's and fits the settings; with ``fresh`` or ``rebuild``, whatever is there.
 
         Changes nothing but that its directory is made, and a file is made and deleted in it. Raises CheckpointError.
         """
@@ -113,11 +114,15 @@ class CheckpointDirectory:
             self._require_promises()
             newest = newest_start(self._files)
             try:
-                checkpoint: Checkpoint | CheckpointError = self._look_at(newest, settings, fresh=fresh)
+                checkpoint: Checkpoint | CheckpointError = (
+                    self._look_past(newest, settings)
+                    if rebuild
+                    else self._look_at(newest, settings, fresh=fresh)
+                )
             except CheckpointError as error:
                 checkpoint = error
             if newest_start(self._files) != newest:  # another controller has begun, and may have deleted it
-                return self.look(settings, fresh=fresh)
+                return self.look(settings, fresh=fresh, rebuild=rebuild)
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
         return checkpoint
@@ -132,8 +137,8 @@ class CheckpointDirectory:
             raise CheckpointError(f"the checkpoint {self.location} cannot be used: {error}") from error
         self._is_safe = True
 
-    def begin(self, settings: Settings, marker: Marker, *, fresh: bool) -> None:
-        """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside.
+    def begin(self, settings: Settings, marker: Marker, *, fresh: bool, rebuild: bool = False) -> None:
+        """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside, ``rebuild`` copies none of it.
 
         Raises CheckpointError.
         """
@@ -143,8 +148,12 @@ class CheckpointDirectory:
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
             card = card_of(settings, self._topic_ids)
-            with_others = msgspec.structs.replace(card, settings={**card.settings, **self._others})
-            starts.begin(self._files, own, msgspec.json.encode(with_others))
+            card = msgspec.structs.replace(
+                card,
+                settings={**card.settings, **self._others},
+                rebuilt=rebuild and marker.read_until is not None,
+            )
+            starts.begin(self._files, own, msgspec.json.encode(card), is_copy=not rebuild)
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -188,7 +197,25 @@ class CheckpointDirectory:
             return Checkpoint(query_id=None, last_batch_id=None)
         found = read_card(self._files, self.location, newest)
         refuse_other_cards(self.location, found, card_of(settings, self._topic_ids))
+        if found.rebuilt and newest_number(self._files, newest, "commits") is None:
+            raise CheckpointError(
+                f"the memory that {self.location} was to begin with is not in it, for the controller ended before: rebuild it "
+                "again with --rebuild"
+            )
         return read_query(self._files, self.location, newest)
+
+    def _look_past(self, newest: Start | None, settings: Settings) -> Checkpoint:
+        """It is not gone on with, and older starts are deleted one day: they have to be this controller's, as far as that can be read."""
+        if newest is None:
+            refuse_strangers(self._files, self.location)
+            return Checkpoint(query_id=None, last_batch_id=None)
+        try:
+            found = read_card(self._files, self.location, newest)
+        except CheckpointError as error:
+            _LOG.warning("not read, because the memory is rebuilt: %s", error)
+        else:
+            refuse_other_controller(self.location, found, settings.controller.name)
+        return self._read_what_can_be(newest)
 
     def _read_what_can_be(self, start: Start) -> Checkpoint:
         """As much as can be read of a checkpoint that may be damaged or missing."""

@@ -28,6 +28,7 @@ from streaming.intake.observation import encode
 from streaming.intake.observing import event_observation
 from streaming.intake.records import Intake, Record
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
+from streaming.spark.rebuilt import put
 from streaming.spark.rows import of_observation, of_output, refused_row
 from streaming.spark.spool import in_source_order
 
@@ -113,6 +114,15 @@ class ClusterProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Bind the state variables of this task."""
         self._store = SparkStore(handle)
+
+    def handleInitialState(  # noqa: N802  Spark's name
+        self,
+        key: Any,  # noqa: ARG002  the row has it
+        initialState: Row,  # noqa: N803
+        timerValues: object,  # noqa: ARG002, N803
+    ) -> None:
+        """Memory that was rebuilt elsewhere, before the first records of a new query."""
+        put(self._store, initialState)
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,

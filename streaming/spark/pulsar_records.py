@@ -13,19 +13,21 @@ __all__ = ["pulsar_records"]
 
 
 def pulsar_records(
-    spark: SparkSession, settings: Settings, starting: str, *, skips_lost: bool = False
+    spark: SparkSession, settings: Settings, starting: tuple[str, str], *, skips_lost: bool = False
 ) -> DataFrame:
-    """Both topics; of the control topic everything there is, from its beginning, in every batch."""
+    """Both topics, beginning where ``starting`` says of input and control; of control everything there is, in every batch."""
     from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
 
     register(spark)
     topics = settings.topics
     most = settings.spark.max_records_per_trigger_count
     fails = str(not skips_lost).lower()
+    begins_at, control_begins_at = starting
     loads = _topic(
-        spark, settings, topics.input, starting, max_entries_per_trigger=str(most), fail_on_data_loss=fails
+        spark, settings, topics.input, begins_at, max_entries_per_trigger=str(most), fail_on_data_loss=fails
     )
-    frame = loads.union(_topic(spark, settings, topics.control, "earliest", fail_on_data_loss=fails))
+    control = _topic(spark, settings, topics.control, control_begins_at, fail_on_data_loss=fails)
+    frame = loads.union(control)
     return frame.select(
         "key",
         "value",

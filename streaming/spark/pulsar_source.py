@@ -5,13 +5,14 @@ that is planned again is the same rows again. A durable subscription keeps what 
 behind the checkpoint and never removed. Lost data is refused unless allowed.
 
 Options: ``service_url``, ``admin_url``, ``topics`` (full names, comma-separated), ``subscription`` (fixed: another one
-protects nothing), ``starting`` (``earliest``, ``latest`` or milliseconds; first start only), ``max_entries_per_trigger``,
+protects nothing), ``starting`` (``earliest``, ``latest``, milliseconds, or offsets; first start only), ``max_entries_per_trigger``,
 ``fail_on_data_loss``, ``token_file``, ``ca_file``.
 
 WARNING: with producers that batch, an entry is several rows, so ``max_entries_per_trigger`` bounds entries, not rows.
 The long-lived planner is one process and ``read`` runs in others: nothing here connects before it is used.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -85,8 +86,10 @@ class Options:
         if missing:
             raise ValueError(f"the pulsar source needs the option {missing[0]}")
         starting = options.get("starting", "earliest")
-        if starting not in {"earliest", "latest"} and not starting.isdigit():
-            raise ValueError(f"starting is {starting!r}; expected earliest, latest or milliseconds")
+        if starting not in {"earliest", "latest"} and not starting.isdigit() and not starting.startswith("{"):
+            raise ValueError(
+                f"starting is {starting!r}; expected earliest, latest, milliseconds, or the JSON of offsets"
+            )
         most = options.get("max_entries_per_trigger")
         return cls(
             service_url=options["service_url"],
@@ -206,6 +209,9 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.first
         if starting == "latest":
             return log.last
+        if starting.startswith("{"):
+            at = json.loads(starting).get(partition)
+            return log.first if at is None else Position.parse(at)
         return self._at_time(partition, log, int(starting))
 
     def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:

@@ -25,6 +25,7 @@ from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.query import Query
+from streaming.spark.rebuilt import Rebuilt, initial_state
 from streaming.spark.rows import OUTPUT_SCHEMA
 from streaming.spark.session import Session
 
@@ -55,13 +56,16 @@ class Runs:
         checkpoint: CheckpointDirectory,
         publisher: Publisher,
         batches: Batches,
+        rebuilt: Rebuilt | None = None,
     ) -> None:
+        """``rebuilt`` is what a new query begins with, and where; without it, at ``begin``."""
         self.session = session
         self._settings = settings
         self._begin = begin
         self._checkpoint = checkpoint
         self._publisher = publisher
         self._batches = batches
+        self._rebuilt = rebuilt
         self._usual: DataFrame | None = None
         self._gaps: Sequence[SkippedRange] = ()
 
@@ -115,8 +119,10 @@ class Runs:
         return self._usual
 
     def _decide(self, settings: Settings) -> DataFrame:
-        starting = source.starting_offsets(settings, self._begin)
-        frame = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
+        spark, rebuilt = self.session.spark, self._rebuilt
+        begin = self._begin if rebuilt is None else rebuilt.read_until
+        starting = source.starting_offsets(settings, begin)
+        frame = source.records(spark, settings, starting, skips_lost=bool(self._gaps))
         controller = settings.controller
         processor = ClusterProcessor(
             name=controller.name,
@@ -126,5 +132,9 @@ class Runs:
             accepted=AcceptedClusters(controller.accepted_clusters),
         )
         return frame.groupBy("cluster").transformWithState(
-            statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
+            statefulProcessor=processor,
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Update",
+            timeMode="None",
+            initialState=None if rebuilt is None else initial_state(spark, rebuilt.memories),
         )

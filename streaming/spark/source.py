@@ -9,6 +9,7 @@ A pause would otherwise come after the rounds it is meant for, and how late woul
 """
 
 import json
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
@@ -18,6 +19,7 @@ from streaming.contract.encode import MAX_QUOTED_BYTES
 from streaming.contract.messages import CLUSTER_PATTERN
 from streaming.kafka.link import input_link
 from streaming.kafka.starting import first_offsets
+from streaming.ports.places import Progress
 from streaming.ports.reading import Begin
 from streaming.settings import Settings
 from streaming.spark.pulsar_records import pulsar_records
@@ -35,19 +37,26 @@ _CHUNK_BYTES = 262_144
 300 files for a batch of 2,000 records of 32 MiB."""
 
 
+class Starting(NamedTuple):
+    """Where a new query begins, in the words of the source: for Kafka ``earliest`` or the JSON of the first offsets."""
+
+    input: str
+    control: str
+
+
 def records(
-    spark: SparkSession, settings: Settings, starting_offsets: str, *, skips_lost: bool = False
+    spark: SparkSession, settings: Settings, starting: Starting, *, skips_lost: bool = False
 ) -> DataFrame:
-    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting_offsets`` count at a first start only.
+    """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting`` counts at a first start only.
 
     With ``skips_lost`` it goes on where the logs begin now; otherwise records that are gone unread end the query.
     """
     topics = settings.topics
     if settings.input.is_pulsar:
-        frame = pulsar_records(spark, settings, starting_offsets, skips_lost=skips_lost)
+        frame = pulsar_records(spark, settings, starting, skips_lost=skips_lost)
         control = settings.input.pulsar.full_name(topics.control)
     else:
-        frame = _kafka_records(spark, settings, starting_offsets, skips_lost=skips_lost)
+        frame = _kafka_records(spark, settings, starting, skips_lost=skips_lost)
         control = topics.control
     key = F.make_valid_utf8(F.coalesce(F.col("key").cast("string"), F.lit("")))
     size = F.length("value")
@@ -85,11 +94,11 @@ def _chunks(value: Column) -> Column:
 
 
 def _kafka_records(
-    spark: SparkSession, settings: Settings, starting_offsets: str, *, skips_lost: bool
+    spark: SparkSession, settings: Settings, starting: Starting, *, skips_lost: bool
 ) -> DataFrame:
     topics, most = settings.topics, settings.spark.max_records_per_trigger_count
-    loads = _topic(spark, settings, topics.input, starting_offsets).option("maxOffsetsPerTrigger", most)
-    control = _topic(spark, settings, topics.control, "earliest")
+    loads = _topic(spark, settings, topics.input, starting.input).option("maxOffsetsPerTrigger", most)
+    control = _topic(spark, settings, topics.control, starting.control)
     fails = str(not skips_lost).lower()
     loads, control = (each.option("failOnDataLoss", fails) for each in (loads, control))
     return loads.load().union(control.load())
@@ -111,9 +120,21 @@ def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets
     )
 
 
-def starting_offsets(settings: Settings, begin: Begin) -> str:
-    """Where the input's source begins, in its own words: for Kafka the JSON of the first offsets."""
+def starting_offsets(settings: Settings, begin: Begin | Progress) -> Starting:
+    """Where input and control begin; at places that were read up to, or the input at a moment and control at its beginning."""
+    topics = settings.topics
+    if isinstance(begin, Progress):
+        return Starting(*(_after(settings, topic, begin) for topic in (topics.input, topics.control)))
     if settings.input.is_pulsar:
-        return str(max(0, begin) if isinstance(begin, int) else begin)
-    topic = settings.topics.input
-    return json.dumps({topic: first_offsets(input_link(settings), topic, begin)})
+        return Starting(str(max(0, begin) if isinstance(begin, int) else begin), "earliest")
+    found = first_offsets(input_link(settings), topics.input, begin)
+    return Starting(json.dumps({topics.input: found}), "earliest")
+
+
+def _after(settings: Settings, topic: str, read: Progress) -> str:
+    """Where a topic goes on; a partition that is new begins at its beginning."""
+    if settings.input.is_pulsar:
+        name = settings.input.pulsar.full_name(topic)
+        return json.dumps({place.log: place.at for place in read.places if place.topic == name})
+    places = {str(place.partition): int(place.at) for place in read.places if place.topic == topic}
+    return json.dumps({topic: first_offsets(input_link(settings), topic, "earliest") | places})

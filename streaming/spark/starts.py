@@ -22,8 +22,8 @@ _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
 _ATTEMPTS = 3
 
 
-def begin(files: Files, own: Start, card: bytes) -> None:
-    """Copy what counts into the directory of this start, and make it count.
+def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> None:
+    """Copy what counts into the directory of this start, and make it count; without ``is_copy`` it begins empty.
 
     Somebody who ends while we copy may still delete what he wrote, so it must count after the copy as it did before.
     """
@@ -31,7 +31,7 @@ def begin(files: Files, own: Start, card: bytes) -> None:
         before = newest_start(files)
         _claim(files, own)
         try:
-            if before is not None:
+            if before is not None and is_copy:
                 _copy(files, before, own)
             if newest_start(files) == before:
                 files.write_whole(own.file(CARD), card)

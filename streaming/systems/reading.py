@@ -3,6 +3,7 @@
 from contextlib import ExitStack
 
 from streaming.kafka.link import input_link, output_link
+from streaming.ports.places import Place
 from streaming.ports.reading import Begin, Reader
 from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
@@ -14,7 +15,7 @@ def input_reader(
     settings: Settings,
     topic: str,
     *,
-    begin: Begin = "earliest",
+    begin: Begin | Place = "earliest",
     partition: int | None = None,
     compacted: bool = False,
 ) -> Reader:

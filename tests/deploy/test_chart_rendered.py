@@ -158,17 +158,21 @@ def test_two_controllers_share_a_checkpoint_stand_by_for_each_other_and_are_spre
     assert (stateful["replicas"], stateful["podManagementPolicy"]) == (2, "Parallel")
     pod = stateful["template"]["spec"]
     assert pod["containers"][0]["args"][:2] == ["run", "--standby"]
+    assert "--rebuild" not in pod["containers"][0]["args"]
     assert pod["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
     assert "volumeClaimTemplates" not in stateful
     budget = only(manifests, "PodDisruptionBudget")["spec"]
     assert budget["selector"] == stateful["selector"]
 
 
-def test_two_controllers_with_a_volume_each_are_refused_with_the_remedy(tmp_path: Path) -> None:
-    values = values_file(tmp_path, {"replicas": 2})
-    done = helm("template", "trimtab", CHART, "--kube-version", KUBERNETES, "--values", values)
-    assert done.returncode != 0
-    assert "persistence.existingClaim" in done.stderr
+def test_two_controllers_with_a_volume_each_rebuild(tmp_path: Path) -> None:
+    manifests = render(values_file(tmp_path, {"replicas": 2}))
+    check_valid(manifests)
+    check_commands(manifests)
+    stateful = only(manifests, "StatefulSet")["spec"]
+    args = stateful["template"]["spec"]["containers"][0]["args"]
+    assert args[:3] == ["run", "--standby", "--rebuild"]
+    assert len(stateful["volumeClaimTemplates"]) == 1
 
 
 def test_secrets_appear_as_references_only() -> None:

@@ -1,5 +1,6 @@
 """What a starting controller writes, and what is made of a batch that may be out already."""
 
+import msgspec
 import pytest
 
 from streaming.ports.marker import (
@@ -28,9 +29,12 @@ def started(
     *,
     fresh: bool = False,
     adopt: bool = False,
+    rebuild: bool = False,
     now_s: float = NOW_S,
 ) -> Marker:
-    return next_start(marker, checkpoint, name="trimtab", fresh=fresh, adopt=adopt, now_s=now_s)
+    return next_start(
+        marker, checkpoint, name="trimtab", fresh=fresh, adopt=adopt, rebuild=rebuild, now_s=now_s
+    )
 
 
 def at(query_id: str | None, last_batch_id: int | None, epoch: int = 0) -> Checkpoint:
@@ -95,6 +99,39 @@ def test_a_marker_says_how_far_the_input_was_read_with_its_batch_and_every_resta
     assert decode_marker(encode_marker(published), topic="t", offset=0).read_until == progress
     assert started(published, at("q", 8)).read_until == progress
     assert started(published, at("q", 8), fresh=True).read_until is None
+
+
+READ = Progress([Place("in", 0, "in", "12")], planned_ms=1)
+
+
+def test_a_rebuild_ends_every_query_there_was_and_keeps_how_far_the_input_was_read() -> None:
+    out = msgspec.structs.replace(OUT, read_until=READ)
+    rebuilt = started(out, at("older", 3), rebuild=True)
+    assert (rebuilt.query_id, rebuilt.batch_id, rebuilt.over) == (None, None, ("q", "older"))
+    assert rebuilt.read_until == READ
+    assert rebuilt.epoch > out.epoch
+    assert started(rebuilt, at("begun", None), rebuild=True).read_until == READ
+    assert started(rebuilt, at("begun", 0)).read_until == READ, "and its query goes on without a rebuild"
+    with pytest.raises(CheckpointMismatch, match="a query that is over"):
+        started(rebuilt, at("q", 7))
+
+
+def test_after_a_rebuild_that_published_nothing_no_start_begins_with_nothing() -> None:
+    rebuilt = started(msgspec.structs.replace(OUT, read_until=READ), at(None, None), rebuild=True)
+    with pytest.raises(CheckpointMismatch, match=r"was to be rebuilt, and the checkpoint is new.*--rebuild"):
+        started(rebuilt, at(None, None))
+    assert started(rebuilt, at(None, None), fresh=True).read_until is None
+
+
+@pytest.mark.parametrize("marker", [None, started(None, Checkpoint(query_id=None, last_batch_id=None))])
+def test_where_nothing_was_published_a_rebuild_is_a_first_start(marker: Marker | None) -> None:
+    first = started(marker, at(None, None), rebuild=True)
+    assert (first.query_id, first.read_until, first.over) == (None, None, ())
+
+
+def test_a_marker_of_an_older_version_is_not_rebuilt_from_and_the_remedy_is_said() -> None:
+    with pytest.raises(CheckpointMismatch, match=r"an older trimtab.*publish one batch.*--fresh"):
+        started(OUT, at(None, None), rebuild=True)
 
 
 def test_a_marker_with_what_only_a_newer_version_knows_is_read() -> None:

@@ -15,7 +15,9 @@ _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 def checkpoint(facts: Facts) -> Iterator[Finding]:
     """Whether a start on this machine would use it."""
     seen = facts.checkpoint
-    if isinstance(seen, Missed):
+    if facts.settings.controller.rebuild:
+        yield good("checkpoint", "no start reads one, because controller.rebuild is set")
+    elif isinstance(seen, Missed):
         yield not_checked("checkpoint", seen.why)
     elif seen.refusal is not None:
         yield problem("checkpoint", seen.refusal, _REFUSED)
@@ -61,11 +63,14 @@ def marker(facts: Facts) -> Iterator[Finding]:
     if isinstance(found, Missed):
         yield not_checked("marker", found.why)
         return
-    text = _marker_text(found)
-    if isinstance(seen, Missed) or seen.refusal is not None or _is_elsewhere(facts):
+    text, rebuild = _marker_text(found), facts.settings.controller.rebuild
+    if rebuild:
+        known = Checkpoint(query_id=None, last_batch_id=None)
+    elif isinstance(seen, Missed) or seen.refusal is not None or _is_elsewhere(facts):
         yield not_checked("marker", f"{text}; the checkpoint it should agree with was not read")
         return
-    known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
+    else:
+        known = seen.checkpoint or Checkpoint(query_id=None, last_batch_id=None)
     try:
         next_start(
             found,
@@ -73,12 +78,15 @@ def marker(facts: Facts) -> Iterator[Finding]:
             name=facts.settings.controller.name,
             fresh=False,
             adopt=False,
+            rebuild=rebuild,
             now_s=facts.now_ms / 1000,
         )
     except CheckpointMismatch as error:
         yield problem("marker", str(error), _REFUSED)
     else:
-        yield good("marker", f"{text}, and the checkpoint agrees")
+        yield good(
+            "marker", f"{text}, and {'a rebuild can begin with it' if rebuild else 'the checkpoint agrees'}"
+        )
 
 
 def _is_elsewhere(facts: Facts) -> bool:

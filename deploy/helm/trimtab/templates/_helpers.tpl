@@ -63,9 +63,6 @@ reach it as floats; a value in JSON is one in TOML, too. Of a key that is null n
 {{- else if not (contains "://" $checkpoint) -}}
 {{- fail (printf "persistence.enabled is false and settings.spark.checkpoint is %q, which ends with the pod: give the URL of a store that every start reaches" $checkpoint) -}}
 {{- end -}}
-{{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}
-{{- fail (printf "replicas is %d and each of them would have a volume of its own: a standby needs the leader's checkpoint. Set persistence.existingClaim to a claim with ReadWriteMany, or persistence.enabled: false with a URL in settings.spark.checkpoint" (int .Values.replicas)) -}}
-{{- end -}}
 {{- $metrics := .Values.settings.metrics | default dict -}}
 {{- if has ($metrics.host | default "127.0.0.1") (list "127.0.0.1" "localhost" "::1") -}}
 {{- fail "settings.metrics.host is loopback, where no probe reaches it: set 0.0.0.0" -}}
@@ -79,6 +76,11 @@ reach it as floats; a value in JSON is one in TOML, too. Of a key that is null n
 {{- fail (printf "targets has %q, but settings.targets.%q.%s, which says how it is reached, is missing" $cluster $cluster $target.system) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Whether several controllers have a volume each, so that who takes over rebuilds its memory; empty for no. */}}
+{{- define "trimtab.rebuilds" -}}
+{{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* A pod of any component: root, component, args, resources; data is the name of the volume's claim, if any. */}}

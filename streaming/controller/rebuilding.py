@@ -1,0 +1,283 @@
+"""``trimtab run --rebuild``: the memory of all clusters from the input and from what was published, without a checkpoint.
+
+Input and control are decided again, as ``trimtab replay`` does it, from ``controller.rebuild_s`` before the marker exactly to where the
+input was read with the marker's batch. Each round is remembered as it was published (``state.engine.rounds``), so cooldowns, budgets,
+actions in flight, throttles and proposals are those that are. Consumers' rule decides what counts as published: of a source
+and a partition, nothing with an epoch below one that was heard before it.
+
+Limits: what lasts longer than ``rebuild_s`` and was not published is forgotten, such as a hold because actions failed before that.
+"""
+
+import logging
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import msgspec
+
+from state.engine.closing import ROUND_TYPE
+from state.engine.published import Published
+from state.engine.store import DictStore
+from state.kafka.rounds import THROTTLE_TYPE
+from state.outputs import Output, moment_ms, rfc3339
+from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
+from streaming.contract.encode import source_of
+from streaming.contract.envelope import EPOCH_HEADER, read_envelope
+from streaming.controller.recorder import Recorder
+from streaming.controller.replay import Controllers
+from streaming.controller.surroundings import refuse_regrown
+from streaming.ports.actions import Epochs
+from streaming.ports.marker import Marker
+from streaming.ports.places import Progress
+from streaming.ports.reading import Begin, NoAnswer, TopicRecord
+from streaming.ports.topics import StartError, Unreachable
+from streaming.process.exits import Refused
+from streaming.process.waiting import StoppedWaiting
+from streaming.settings import ClusterSettingsSource, Settings
+from streaming.settings.accepted import AcceptedClusters
+from streaming.settings.identity import identity_of
+from streaming.settings.memory_span import memory_span_s
+from streaming.spark.rebuilt import ClusterMemory, Rebuilt
+from streaming.systems import skipping
+from streaming.systems.keeping import input_kept_s, output_kept_s
+from streaming.systems.passing import passes
+from streaming.systems.reading import input_reader, output_reader
+
+__all__ = ["Rebuilding", "require_possible"]
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_S = 2.0
+"""How often it is asked whether to go on, and said how far it is."""
+_ACTIONS = frozenset({UNLOAD_TYPE, SPLIT_TYPE, THROTTLE_TYPE})
+
+
+def _span_s(settings: Settings) -> float:
+    """``controller.rebuild_s``, or what it stands for. Raises ``Refused`` where it is too short."""
+    least_s, given_s = memory_span_s(settings), settings.controller.rebuild_s
+    if given_s and given_s < least_s:
+        raise Refused(
+            f"controller.rebuild_s is {given_s:g} s, and the longest cooldown, history and warm-up of the settings reach "
+            f"{least_s:g} s back: set it to {least_s:g} or more, or to 0, which is that"
+        )
+    return given_s or least_s
+
+
+def require_possible(settings: Settings, marker: Marker | None) -> None:
+    """Refuse a rebuild that would need more of the past than the topics keep, or from an input that has changed.
+
+    Raises ``Refused``, ``Changed``, ``Unreachable``, ``NoAnswer`` or ``PublishError``.
+    """
+    _require_kept(settings)
+    _require_readable(settings)
+    if marker is None or marker.read_until is None:
+        return
+    refuse_regrown(settings, marker.read_until)
+    lost = skipping.find_lost(settings, marker.read_until.places)
+    if lost:
+        named = ", ".join(
+            f"{each.topic} {each.partition} after {each.read_until}, it goes on from {each.goes_on_from}"
+            for each in lost
+        )
+        raise Refused(
+            f"the input no longer has what comes after the marker ({named}): start over with --fresh, or from a checkpoint with "
+            "--skip-lost"
+        )
+
+
+def _require_readable(settings: Settings) -> None:
+    """Only a fetch says who may not read a topic that he writes."""
+    topics = settings.topics
+    for topic in (topics.actions, topics.actions_dry_run, topics.audit):
+        try:
+            with output_reader(settings, topic, begin="latest") as reader:
+                deque(reader.to_end(), maxlen=0)
+        except Refused as error:
+            _raise_passing(error)
+            raise
+
+
+def _raise_passing(error: Refused) -> None:
+    """Brokers that do not answer are no refusal."""
+    if passes(error.__cause__):
+        raise NoAnswer(error.message, passes=True) from error
+
+
+def _require_kept(settings: Settings) -> None:
+    span_s, topics = _span_s(settings), settings.topics
+    try:
+        kept_s = input_kept_s(settings, [topics.input])
+        kept_s |= output_kept_s(settings, [topics.actions, topics.actions_dry_run, topics.audit])
+    except Unreachable:
+        raise
+    except StartError as error:
+        raise Refused(str(error)) from error
+    for topic, each_s in kept_s.items():
+        if each_s < span_s:
+            raise Refused(
+                f"a rebuild reads {span_s:g} s back (controller.rebuild_s), and the topic {topic} keeps what is written to it "
+                f"for {each_s:g} s: raise its retention, or share the checkpoint and do without --rebuild"
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class Rebuilding:
+    """One rebuild. ``go_on`` is told how far it is, says whether to go on, and raises what ends it."""
+
+    settings: Settings
+    go_on: Callable[[str], bool]
+    _looked_s: float = 0.0
+
+    def run(self, read_until: Progress, *, is_whole: bool) -> Rebuilt:
+        """``is_whole`` says whether all of the batch is out that the input was read with until there.
+
+        Raises ``Refused``, ``NoAnswer``, ``StoppedWaiting`` and what ``go_on`` raises.
+        """
+        try:
+            return self._run(read_until, is_whole=is_whole)
+        except Refused as error:
+            _raise_passing(error)
+            raise
+
+    def _run(self, read_until: Progress, *, is_whole: bool) -> Rebuilt:
+        settings = self.settings
+        since_ms = self._read_until_ms(read_until) - round(1000 * _span_s(settings))
+        published = self._published()
+        controllers = Controllers(
+            identity=identity_of(settings),
+            settings=ClusterSettingsSource(settings),
+            max_record_bytes=settings.controller.max_record_bytes,
+            accepted=AcceptedClusters(settings.controller.accepted_clusters),
+            published=published,
+        )
+        closed: dict[str, list[Output]] = defaultdict(list)
+        count = 0
+        with ExitStack() as stack:
+            recorder = Recorder(stack, settings, begin=since_ms, until=read_until)
+            for count, recorded in enumerate(recorder.records(is_stopped=lambda: False), start=1):
+                outputs, _ = controllers.intake.take(recorded.to_record(settings.controller.max_record_bytes))
+                for output in outputs:
+                    if output.kind == "round":
+                        closed[output.cluster].append(output)
+                self._look(f"rebuilding the memory: {count} records since {rfc3339(since_ms)}")
+        missing = {} if is_whole else _without_summary(closed, self._summarized(since_ms))
+        for cluster in {**published, **controllers.by_cluster}:
+            controller = controllers.of(cluster)
+            controller.end_rebuild(since_ms, missing.get(cluster, ()))
+            controller.commit()
+        memories = list(_memories(controllers.stores))
+        _LOG.info(
+            "rebuilt the memory of %d clusters from %d records since %s, and from what was published",
+            len(memories),
+            count,
+            rfc3339(since_ms),
+        )
+        for cluster, numbers in sorted(missing.items()):
+            _LOG.warning("of cluster %s no summary was published of the rounds %s", cluster, numbers)
+        return Rebuilt(memories=memories, read_until=read_until)
+
+    def _read_until_ms(self, read_until: Progress) -> int:
+        """Up to when everything was read: what is unread now may be older than the batch, where that was behind."""
+        times = [read_until.planned_ms]
+        for place in read_until.places:
+            if not self._is_input(place.topic):
+                continue
+            with input_reader(
+                self.settings, self.settings.topics.input, begin=place, partition=place.partition
+            ) as reader:
+                times += [record.timestamp for record in _first(reader.to_end())]
+        return min(times)
+
+    def _is_input(self, topic: str) -> bool:
+        name = self.settings.topics.input
+        return topic == (
+            self.settings.input.pulsar.full_name(name) if self.settings.input.is_pulsar else name
+        )
+
+    def _published(self) -> dict[str, Published]:
+        """By cluster, all actions and proposals that are on their topics."""
+        found: dict[str, list[Output]] = defaultdict(list)
+        topics = self.settings.topics
+        for topic in (topics.actions, topics.actions_dry_run):
+            for output in self._events(topic, _ACTIONS):
+                found[output.cluster].append(output)
+        return {cluster: Published(actions) for cluster, actions in found.items()}
+
+    def _summarized(self, since_ms: int) -> dict[str, int]:
+        """By cluster, end of the newest round whose summary was published since then."""
+        found: dict[str, int] = {}
+        for output in self._events(self.settings.topics.audit, {ROUND_TYPE}, begin=since_ms):
+            found[output.cluster] = max(output.time_ms, found.get(output.cluster, output.time_ms))
+        return found
+
+    def _events(self, topic: str, types: Iterable[str], *, begin: Begin = "earliest") -> Iterator[Output]:
+        """Events of this controller and of these types on a topic, as far as they count."""
+        source, epochs = source_of(self.settings.controller.name), Epochs()
+        with output_reader(self.settings, topic, begin=begin) as reader:
+            for record in reader.to_end():
+                output = _event(record, source, epochs)
+                if output is not None and output.type in types:
+                    yield output
+                self._look(f"rebuilding the memory: reading {topic}")
+
+    def _look(self, text: str) -> None:
+        now_s = time.monotonic()
+        if now_s < self._looked_s + _LOOK_S:
+            return
+        self._looked_s = now_s
+        if not self.go_on(text):
+            raise StoppedWaiting
+
+
+def _first(records: Iterator[TopicRecord]) -> Iterator[TopicRecord]:
+    for record in records:
+        yield record
+        return
+
+
+def _event(record: TopicRecord, source: str, epochs: Epochs) -> Output | None:
+    """None for what no controller wrote, for another controller's, and for what came after a successor's word."""
+    header = dict(record.headers).get(EPOCH_HEADER)
+    if record.value is None or header is None:
+        return None
+    try:
+        envelope, epoch = read_envelope(record.value), int(header)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    if epochs.hear(record.partition, envelope.source, epoch) > epoch or envelope.source != source:
+        return None
+    is_round = envelope.type == ROUND_TYPE
+    return Output(
+        kind="round" if is_round else "action",
+        type=envelope.type,
+        subject=envelope.subject,
+        cluster=envelope.cluster,
+        round=0,
+        place=0,
+        time_ms=moment_ms(envelope.time),
+        id=envelope.id,
+        data=bytes(envelope.data),
+        dry_run=False,
+    )
+
+
+def _without_summary(
+    closed: Mapping[str, list[Output]], summarized_ms: Mapping[str, int]
+) -> dict[str, list[int]]:
+    """By cluster, the rounds after the newest one whose summary was published."""
+    found = {
+        cluster: [each.round for each in outputs if each.time_ms > summarized_ms.get(cluster, 0)]
+        for cluster, outputs in closed.items()
+    }
+    return {cluster: numbers for cluster, numbers in found.items() if numbers}
+
+
+def _memories(stores: Mapping[str, DictStore]) -> Iterator[ClusterMemory]:
+    for cluster, store in sorted(stores.items()):
+        header = store.header()
+        if header is not None:
+            yield ClusterMemory(
+                cluster=cluster, header=header, fleet=store.fleet(), waiting=list(store.all_waiting())
+            )
