@@ -203,9 +203,10 @@ class Controller:
         return self._advance((last + 1) * self._header.length_ms + lateness_ms)
 
     def end_rebuild(self, since_ms: int, unpublished: Iterable[int]) -> None:
-        """The next summary is to say that the memory was rebuilt from events since then, and of which rounds no summary was published."""
+        """From here on what is decided counts; the next summary is to say since when events were read again, and which rounds have no summary."""
         assert self._published is not None, "only memory that is rebuilt is rebuilt in the end"
         throttles = systems.throttles_of(self._published.take_left())
+        self._published = None
         if throttles and self._header.system != "pulsar":
             systems.adopt(self._header, Reassignment, self._base)
             self._own = systems.with_throttles(self._load(systems.system_of("kafka")), throttles)
