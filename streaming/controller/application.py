@@ -190,6 +190,7 @@ class Application:
                 is_stopping=lambda: self._stopping,
             )
             if controller.standby:
+                self._readiness.has_standbys(lambda: beats.problem)
                 StandingBy(settings=self._settings, leading=leading, waiting_out=self._waiting_out).run()
             else:
                 self._lead(leading)

@@ -93,6 +93,8 @@ class Beats(Closing):
         self._every_s, self._again_s = every_s, again_s
         self._sink: EventSink | None = None
         self._has_failed = False
+        self.problem = ""
+        """Why no beats are written now; empty where they are."""
         self._is_closed = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="beats", daemon=True)
@@ -137,7 +139,7 @@ class Beats(Closing):
             return self._again_s
         if self._has_failed:
             _LOG.info("beats are written again")
-        self._has_failed = False
+        self._has_failed, self.problem = False, ""
         return self._every_s
 
     def _send(self, *, is_leaving: bool) -> None:
@@ -152,7 +154,7 @@ class Beats(Closing):
     def _note_failure(self, error: Exception) -> None:
         if not self._has_failed:
             _LOG.warning("no beats are written, so nobody hears that this controller runs: %s", error)
-        self._has_failed = True
+        self._has_failed, self.problem = True, str(error)
         self._disconnect()
 
     def _disconnect(self) -> None:

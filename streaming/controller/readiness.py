@@ -4,7 +4,7 @@ Asked from the threads of the HTTP server; told by the driver what it does while
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from streaming.controller.batches import BatchPublisher
 from streaming.process.serve import Check
@@ -14,6 +14,7 @@ __all__ = ["Readiness"]
 
 _INTERVALS = 3
 """Trigger intervals after which a query that has not triggered is not ready."""
+_UNHEARD = "no beats are written, so standbys take it for silent and take over after each session: "
 _INTERVAL_LEAST_S = 1
 """The loop of the driver turns no faster than that."""
 
@@ -30,11 +31,16 @@ class Readiness:
         self._last_trigger_s = time.monotonic()
         self._batches_seen = 0
         self._standby: Check | None = None
+        self._beats_problem: Callable[[], str] | None = None
 
     def stand_by(self, text: str, problem: str) -> None:
         """No query is to run: this process waits for its turn to lead, which it is ready for unless there is a problem."""
         self._query, self._batches = None, None
         self._standby = Check(name="standby", ok=not problem, detail=problem or text)
+
+    def has_standbys(self, beats_problem: Callable[[], str]) -> None:
+        """Others take over from a leader they do not hear; ``beats_problem`` says why its beats are not written, if so."""
+        self._beats_problem = beats_problem
 
     def lead(self) -> None:
         """From here on the query decides: it is about to be started."""
@@ -77,4 +83,11 @@ class Readiness:
                 detail=f"last seen {silent_s:.1f} s ago, {self._allowed_s:g} s are allowed",
             ),
             Check(name="publish", ok=failed is None, detail="ok" if failed is None else str(failed)),
+            *self._beats(),
         ]
+
+    def _beats(self) -> Sequence[Check]:
+        if self._beats_problem is None:
+            return []
+        problem = self._beats_problem()
+        return [Check(name="beats", ok=not problem, detail=_UNHEARD + problem if problem else "ok")]

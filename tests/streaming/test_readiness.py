@@ -19,3 +19,17 @@ def test_a_process_that_leads_is_ready_when_its_query_runs() -> None:
     readiness.lead()
     found = {check.name: check.ok for check in readiness.checks()}
     assert found == {"query": False, "trigger": False, "publish": True}
+
+
+def test_a_leader_whose_beats_nobody_hears_is_unready_and_says_what_follows() -> None:
+    problem = ""
+    readiness = Readiness(trigger_interval_s=1)
+    readiness.has_standbys(lambda: problem)
+    readiness.lead()
+    beats = {check.name: check for check in readiness.checks()}["beats"]
+    assert beats.ok
+    problem = "User:trimtab lacks the permission Write on topic trimtab.beats"
+    beats = {check.name: check for check in readiness.checks()}["beats"]
+    assert not beats.ok
+    assert "take over after each session" in beats.detail
+    assert problem in beats.detail
