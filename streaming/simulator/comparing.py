@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from policies.columns import Floats
+from policies.shedding.transfer_shedder import NAME as TRANSFER_SHEDDER
 from state.settings import SettingsSource
 from streaming.simulator.players import CLUSTER, Live, Nobody, Perfect, Player
 from streaming.simulator.runs import run
@@ -40,6 +41,13 @@ class Candidate:
     def splits(self) -> bool:
         """Whether it wants to know topics."""
         return self.settings is not None and self.settings.base(CLUSTER).pulsar.split.enabled
+
+    @property
+    def needs_published(self) -> bool:
+        """Whether its policy goes by what brokers with the extensible load manager publish."""
+        return (
+            self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.name == TRANSFER_SHEDDER
+        )
 
 
 NOBODY = Candidate(name="nobody acts", kind="nobody")
@@ -100,7 +108,15 @@ def jobs_of(
 
 def play(job: Job) -> Run:
     """Make a run."""
-    counter = run(job.scenario, job.seed, job.build, job.candidate.player(), with_topics=job.candidate.splits)
+    candidate = job.candidate
+    counter = run(
+        job.scenario,
+        job.seed,
+        job.build,
+        candidate.player(),
+        with_topics=candidate.splits,
+        are_published=candidate.needs_published,
+    )
     return Run(
         scenario=job.scenario,
         candidate=job.candidate.name,

@@ -1,8 +1,9 @@
 """What brokers report of a simulated fleet, and when it arrives: events as the decoder would make them.
 
 A broker takes its figures once a minute, each at a moment of its own, as means over the minute; a collector asks all of them twice a
-minute. So after a move the old owner still lists the bundle until its next figures. Whatever is random is drawn in the same order
-whoever balances.
+minute. So after a move the old owner still lists the bundle until its next figures. With the extensible load manager brokers publish
+instead (``streaming.simulator.publishing``), and the collector asks who owns what. Whatever is random is drawn in the same order whoever
+balances.
 """
 
 import math
@@ -15,6 +16,7 @@ from policies.usage import NOT_MEASURED
 from state.events import (
     ActionOutcome,
     ActionResult,
+    BrokerLoad,
     BrokerReport,
     Event,
     LoadReport,
@@ -24,6 +26,7 @@ from state.events import (
 )
 from streaming.simulator.fleet import TICK_S, Fleet, Moved
 from streaming.simulator.machines import CPU
+from streaming.simulator.publishing import Publisher
 
 STATS_TICKS = 6
 """Ticks between two figures of a broker: a minute."""
@@ -41,10 +44,20 @@ class _Arriving(NamedTuple):
 class Reporter:
     """Takes the figures after each tick, and gives the events that have arrived."""
 
-    def __init__(self, fleet: Fleet, rng: np.random.Generator, *, start_ms: int, with_topics: bool) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        rng: np.random.Generator,
+        *,
+        start_ms: int,
+        with_topics: bool,
+        are_published: bool = False,
+    ) -> None:
+        """``are_published``: with the extensible load manager."""
         self._fleet, self._rng = fleet, rng
         self._start_ms, self._with_topics = start_ms, with_topics
         count = len(fleet.alive)
+        self._publisher = Publisher(count) if are_published else None
         self._phase = rng.integers(0, STATS_TICKS, count)
         self._error = rng.standard_normal(count)
         self._sums: Floats = np.zeros((count, 3))
@@ -87,8 +100,18 @@ class Reporter:
             self._bundle_owner = np.concatenate([self._bundle_owner, np.full(more, -1)])
         is_new = self._bundle_owner != fleet.bundles.owner
         self._bundle_sums[is_new] = 0.0
+        if self._publisher is not None:
+            self._publish(np.concatenate([self._bundle_owner[is_new], fleet.bundles.owner[is_new]]))
         self._bundle_owner = fleet.bundles.owner.copy()
         self._bundle_sums += fleet.rates
+
+    def _publish(self, changed: Ints) -> None:
+        """``changed`` are the rows of brokers whose bundles came or went, -1 for none."""
+        assert self._publisher is not None
+        for row in set(changed.tolist()) - {-1}:
+            self._publisher.take_back(row)
+        for row in np.flatnonzero(self._fleet.alive).tolist():
+            self._publisher.look(row, looked_s=TICK_S, time_ms=self._ms(self._fleet.time_s))
 
     def _renew_figures(self) -> None:
         measuring = self._fleet.setup.measuring
@@ -105,8 +128,12 @@ class Reporter:
                 self._figures[broker] = self._figure(
                     broker, np.clip(points, 0.0, 100.0), rows_by_broker[broker]
                 )
+                if self._publisher is not None:
+                    self._publisher.take_figures(broker, self._figures[broker][0])
             else:
                 self._figures.pop(broker, None)
+                if self._publisher is not None:
+                    self._publisher.forget(broker)
             self._sums[broker], self._ticks[broker] = 0.0, 0
             self._bundle_sums[rows_by_broker[broker]] = 0.0
 
@@ -152,24 +179,30 @@ class Reporter:
         late = self._rng.random(count) < measuring.late_ratio
         late_s = measuring.late_s * self._rng.random(count)
         asked = [row for row in range(count) if fleet.alive[row] and row in self._figures]
+        rows_by_broker = None if self._publisher is None else fleet.rows_by_broker()
         for row in asked:
             if lost[row]:
                 continue
             time_s = fleet.time_s - _JITTER_S + jitter[row]
             arrives_s = time_s + (late_s[row] if late[row] else 0.0)
-            self._send(arrives_s, self._load_report(names[row], row, time_s))
+            report = self._load_report(names[row], row, time_s, rows_by_broker)
+            if report is not None:
+                self._send(arrives_s, report)
             topics = self._figures[row][1]
             if topics is not None:
                 self._send(arrives_s, self._topic_stats(names[row], topics, time_s))
         self._send(fleet.time_s, self._tick_event(tuple(names[row] for row in asked)))
 
-    def _load_report(self, broker: str, row: int, time_s: float) -> LoadReport:
-        return LoadReport(
-            id=f"{broker}/{self._ms(time_s)}",
-            time_ms=self._ms(time_s),
-            broker=broker,
-            report=self._figures[row][0],
-        )
+    def _load_report(
+        self, broker: str, row: int, time_s: float, rows_by_broker: list[Ints] | None
+    ) -> LoadReport | None:
+        """``rows_by_broker`` says who has which bundle now, where brokers publish; None: the broker has published nothing."""
+        id_, time_ms = f"{broker}/{self._ms(time_s)}", self._ms(time_s)
+        if self._publisher is None or rows_by_broker is None:
+            return LoadReport(id=id_, time_ms=time_ms, broker=broker, report=self._figures[row][0])
+        names = self._fleet.bundles.names
+        report = self._publisher.report_of(row, sorted(names[at] for at in rows_by_broker[row].tolist()))
+        return None if report is None else BrokerLoad(id=id_, time_ms=time_ms, broker=broker, report=report)
 
     def _topic_stats(self, broker: str, topics: TopicTraffic, time_s: float) -> TopicStats:
         return TopicStats(

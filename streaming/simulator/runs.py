@@ -23,13 +23,21 @@ def generators(name: str, seed: int, count: int) -> list[np.random.Generator]:
 
 
 def run(
-    name: str, seed: int, build: Callable[[np.random.Generator], Setup], player: Player, *, with_topics: bool
+    name: str,
+    seed: int,
+    build: Callable[[np.random.Generator], Setup],
+    player: Player,
+    *,
+    with_topics: bool,
+    are_published: bool = False,
 ) -> Counter:
-    """Play a scenario to its end."""
+    """Play a scenario to its end; the brokers publish their load (``are_published``), or report it."""
     built, traffic, moves, reports = generators(name, seed, 4)
     setup = build(built)
     fleet = Fleet(setup, traffic=traffic, moves=moves)
-    reporter = Reporter(fleet, reports, start_ms=START_MS, with_topics=with_topics)
+    reporter = Reporter(
+        fleet, reports, start_ms=START_MS, with_topics=with_topics, are_published=are_published
+    )
     counter = Counter(fleet, setup.machines.names, disturbed_s=setup.disturbed_s)
     rows = {each: row for row, each in enumerate(setup.machines.names)}
     for tick in range(1, int(setup.hours * 3600 / TICK_S) + 1):

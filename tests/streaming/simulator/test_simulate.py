@@ -131,3 +131,17 @@ def test_the_card_is_the_mean_over_the_seeds_and_leaves_out_what_is_not_known() 
     assert found["unbalanced_percent"] == 10.0
     assert found["recovery_rounds"] == 4.0
     assert found["ended_balanced_percent"] == 100.0
+
+
+def test_transfer_shedder_plays_on_brokers_that_publish_their_load_and_the_others_as_without_it(
+    tmp_path: Path, figures: dict[str, dict[str, float]]
+) -> None:
+    eager = tmp_path / "eager.toml"
+    eager.write_text(
+        '[pulsar]\nshedding_policy = "transfer-shedder"\n[pulsar.transfer_shedder]\ntarget_std_ratio = 0.04\n'
+    )
+    asked = ("--config", str(eager), "--policy", "avg-shedder", "-o", "json")
+    found = json.loads(simulate(*asked))["means"][ALL]
+    assert found["eager"]["ended_balanced_percent"] == 100
+    assert found["eager"]["unbalanced_percent"] < 50
+    assert found["avg-shedder"] == figures["avg-shedder"]
