@@ -205,6 +205,11 @@ class StandalonePulsar(Local):
         """`http://127.0.0.1:port`."""
         return f"http://127.0.0.1:{self._web_port}"
 
+    @property
+    def broker_ids(self) -> list[str]:
+        """What the broker is called, alone in a list."""
+        return [f"127.0.0.1:{self._web_port}"]
+
     def configure(self) -> None:
         self._port, self._web_port = free_ports(2)
         values = settings.standalone(

@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from deploy.local.ports import free_ports
 from deploy.local.pulsar import StandalonePulsar
+from deploy.local.pulsar_settings import LoadManager
 
 __all__ = ["SUPER_USER", "SecurePulsar"]
 
@@ -40,10 +41,10 @@ _CLIENT = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 
 
 class SecurePulsar(StandalonePulsar):
-    """One broker with the modular load manager; its only super-user is ``admin``."""
+    """One broker; its only super-user is ``admin``."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, load_manager="modular")
+    def __init__(self, directory: Path, *, load_manager: LoadManager = "modular") -> None:
+        super().__init__(directory, load_manager=load_manager)
         self._key = secrets.token_bytes(32)
         self._secure_port = 0
         self._secure_service_port = 0
@@ -109,7 +110,9 @@ class SecurePulsar(StandalonePulsar):
             suppress(httpx.HTTPError),
             httpx.Client(verify=context, headers=headers, trust_env=False, timeout=5) as client,
         ):
-            return client.get(f"{self.secure_admin_url}/admin/v2/brokers/health").is_success
+            found = client.get(f"{self.secure_admin_url}/admin/v2/namespaces/public")
+            is_complete = found.is_success and "public/default" in found.json()
+            return is_complete and client.get(f"{self.secure_admin_url}/admin/v2/brokers/health").is_success
         return False
 
     def _make_certificates(self) -> None:

@@ -12,6 +12,7 @@ from kafka import KafkaAdminClient
 from deploy.local.hdfs import LocalHdfs
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import LocalPulsar
+from deploy.local.pulsar_jvms import NEWEST_PULSAR_LOCK
 from deploy.local.secure_kafka import SecureKafka
 from deploy.local.secure_pulsar import SecurePulsar
 from tests.live.access import USERS, Access, password_of
@@ -60,12 +61,17 @@ BY_FILE = {
             "test_run_crash",
             "test_run_damage",
             "test_run_standalone",
+            "test_secure_extensible",
             "test_secure_pulsar",
         ),
         "alone",
     ),
 }
 """Tests that take long, start brokers or controllers of their own, or shorten the longest groups."""
+
+
+_KEPT = {"brokerDeleteInactiveTopicsEnabled": "false"}
+"""Tests leave topics idle that are not trimtab's own, so none is deleted for that."""
 
 
 @pytest.fixture(scope="session")
@@ -77,12 +83,25 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again.
+    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
+    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3, extra=_KEPT) as running:
+        yield running
 
-    Tests leave topics idle that are not trimtab's own, so none is deleted for that.
-    """
-    kept = {"brokerDeleteInactiveTopicsEnabled": "false"}
-    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3, extra=kept) as running:
+
+@pytest.fixture(
+    params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)],
+)
+def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
+    """Of each version that is tested."""
+    found = request.getfixturevalue("pulsar" if request.param == "4.0" else "newest_pulsar")
+    assert isinstance(found, LocalPulsar)
+    return found
+
+
+@pytest.fixture(scope="module")
+def newest_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+    """As ``pulsar``, of the newest version."""
+    with LocalPulsar(tmp_path_factory.mktemp("newest"), extra=_KEPT, lock=NEWEST_PULSAR_LOCK) as running:
         yield running
 
 
