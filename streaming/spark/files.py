@@ -100,12 +100,14 @@ class Files:
         first = self._create_alone(name)
         try:
             second = self._create_alone(name)
-            first.close()
-            second.close()
         except Py4JJavaError:
             return True
         finally:
-            first.close()
+            first.close()  # fails where the store refuses conditional writes altogether
+        try:
+            second.close()
+        except Py4JJavaError:
+            return True
         return False
 
     def _create_alone(self, name: str) -> JavaObject:

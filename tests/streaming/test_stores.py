@@ -5,8 +5,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 
 from streaming.ports.checkpoint import CheckpointError
 from streaming.settings import Settings
@@ -131,6 +135,8 @@ def test_where_no_mounts_are_listed_nothing_is_refused_for_them() -> None:
 RACE = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from tests.streaming.disk import Disk
 
 root, rounds = Path(sys.argv[1]), int(sys.argv[2])
@@ -180,3 +186,44 @@ def test_of_processes_that_begin_in_the_same_directory_of_a_shared_disk_one_alon
     for process in racers:
         had += process.communicate(timeout=60)[0].split()
     assert sorted(map(int, had)) == list(range(ROUNDS))
+
+
+class Stream:
+    """As that of an object store, which hears of a file once it is closed; closing it again says nothing."""
+
+    def __init__(self, refusal: Exception | None) -> None:
+        self._refusal = refusal
+
+    def close(self) -> None:
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
+
+
+class Closing(Disk):
+    """An object store that answers to those who close a file, one after the other."""
+
+    is_local = False
+
+    def __init__(self, root: Path, *answers: Exception | None) -> None:
+        super().__init__(root)
+        self._answers = iter(answers)
+
+    def _create_alone(self, _name: str) -> JavaObject:
+        return cast("JavaObject", Stream(next(self._answers)))
+
+
+NO = Py4JJavaError("no", SimpleNamespace(_target_id="o1"))
+
+
+@pytest.mark.parametrize(("second", "is_exclusive"), [(NO, True), (None, False)])
+def test_a_store_is_exclusive_where_the_first_has_the_file_and_the_second_is_refused(
+    second: Exception | None, *, is_exclusive: bool, tmp_path: Path
+) -> None:
+    assert Closing(tmp_path, None, second).creates_exclusively("claim") == is_exclusive
+
+
+def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_path: Path) -> None:
+    """As those do that answer 501 to a conditional write."""
+    with pytest.raises(Py4JJavaError):
+        Closing(tmp_path, NO, NO).creates_exclusively("claim")
