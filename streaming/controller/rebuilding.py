@@ -11,9 +11,10 @@ Limits: what lasts longer than ``rebuild_s`` and was not published is forgotten,
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -52,6 +53,22 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 2.0
 """How often it is asked whether to go on, and said how far it is."""
 _ACTIONS = frozenset({UNLOAD_TYPE, SPLIT_TYPE, THROTTLE_TYPE})
+_CLOCKS_APART_MS = 600_000
+"""Actions bear the append time of their publisher's clock."""
+
+
+class _Triggered(msgspec.Struct, frozen=True):
+    trigger: str
+
+
+_TRIGGERS = msgspec.json.Decoder(_Triggered)
+
+
+class _Closed(NamedTuple):
+    """A round that the events of the past closed."""
+
+    number: int
+    end_ms: int
 
 
 def _span_s(settings: Settings) -> float:
@@ -144,7 +161,7 @@ class Rebuilding:
     def _run(self, read_until: Progress, *, is_whole: bool) -> Rebuilt:
         settings = self.settings
         since_ms = self._read_until_ms(read_until) - round(1000 * _span_s(settings))
-        published = self._published()
+        published = self._published(since_ms)
         controllers = Controllers(
             identity=identity_of(settings),
             settings=ClusterSettingsSource(settings),
@@ -152,7 +169,7 @@ class Rebuilding:
             accepted=AcceptedClusters(settings.controller.accepted_clusters),
             published=published,
         )
-        closed: dict[str, list[Output]] = defaultdict(list)
+        closed: dict[str, list[_Closed]] = defaultdict(list)
         count = 0
         with ExitStack() as stack:
             recorder = Recorder(stack, settings, begin=since_ms, until=read_until)
@@ -160,7 +177,7 @@ class Rebuilding:
                 outputs, _ = controllers.intake.take(recorded.to_record(settings.controller.max_record_bytes))
                 for output in outputs:
                     if output.kind == "round":
-                        closed[output.cluster].append(output)
+                        closed[output.cluster].append(_Closed(output.round, output.time_ms))
                 self._look(f"rebuilding the memory: {count} records since {rfc3339(since_ms)}")
         missing = {} if is_whole else _without_summary(closed, self._summarized(since_ms))
         for cluster in {**published, **controllers.by_cluster}:
@@ -196,30 +213,39 @@ class Rebuilding:
             self.settings.input.pulsar.full_name(name) if self.settings.input.is_pulsar else name
         )
 
-    def _published(self) -> dict[str, Published]:
-        """By cluster, all actions and proposals that are on their topics."""
+    def _published(self, since_ms: int) -> dict[str, Published]:
+        """By cluster, actions and proposals published since then, and throttles from before that are still in force."""
         found: dict[str, list[Output]] = defaultdict(list)
         topics = self.settings.topics
         for topic in (topics.actions, topics.actions_dry_run):
-            for output in self._events(topic, _ACTIONS):
-                found[output.cluster].append(output)
+            throttles: dict[str, list[Output]] = defaultdict(list)
+            for appended_ms, output in self._events(topic, _ACTIONS):
+                if appended_ms >= since_ms - _CLOCKS_APART_MS:
+                    found[output.cluster].append(output)
+                elif output.type == THROTTLE_TYPE:
+                    before = throttles[output.cluster]
+                    before[:] = [] if _is_last(output) else [*before, output]
+            for cluster, before in throttles.items():
+                found[cluster][:0] = before
         return {cluster: Published(actions) for cluster, actions in found.items()}
 
     def _summarized(self, since_ms: int) -> dict[str, int]:
         """By cluster, end of the newest round whose summary was published since then."""
         found: dict[str, int] = {}
-        for output in self._events(self.settings.topics.audit, {ROUND_TYPE}, begin=since_ms):
+        for _, output in self._events(self.settings.topics.audit, {ROUND_TYPE}, begin=since_ms):
             found[output.cluster] = max(output.time_ms, found.get(output.cluster, output.time_ms))
         return found
 
-    def _events(self, topic: str, types: Iterable[str], *, begin: Begin = "earliest") -> Iterator[Output]:
-        """Events of this controller and of these types on a topic, as far as they count."""
+    def _events(
+        self, topic: str, types: Collection[str], *, begin: Begin = "earliest"
+    ) -> Iterator[tuple[int, Output]]:
+        """Events of this controller and of these types on a topic, as far as they count, with when they were appended."""
         source, epochs = source_of(self.settings.controller.name), Epochs()
         with output_reader(self.settings, topic, begin=begin) as reader:
             for record in reader.to_end():
-                output = _event(record, source, epochs)
-                if output is not None and output.type in types:
-                    yield output
+                output = _event(record, source, epochs, types)
+                if output is not None:
+                    yield record.timestamp, output
                 self._look(f"rebuilding the memory: reading {topic}")
 
     def _look(self, text: str) -> None:
@@ -237,8 +263,13 @@ def _first(records: Iterator[TopicRecord]) -> Iterator[TopicRecord]:
         return
 
 
-def _event(record: TopicRecord, source: str, epochs: Epochs) -> Output | None:
-    """None for what no controller wrote, for another controller's, and for what came after a successor's word."""
+def _is_last(throttle: Output) -> bool:
+    """Whether it takes off all that those before it have put on."""
+    return _TRIGGERS.decode(throttle.data).trigger == "finished"
+
+
+def _event(record: TopicRecord, source: str, epochs: Epochs, types: Collection[str]) -> Output | None:
+    """None for what no controller wrote, for another controller's or of another type, and for what came after a successor's word."""
     header = dict(record.headers).get(EPOCH_HEADER)
     if record.value is None or header is None:
         return None
@@ -246,7 +277,8 @@ def _event(record: TopicRecord, source: str, epochs: Epochs) -> Output | None:
         envelope, epoch = read_envelope(record.value), int(header)
     except (msgspec.MsgspecError, ValueError):
         return None
-    if epochs.hear(record.partition, envelope.source, epoch) > epoch or envelope.source != source:
+    is_outdated = epochs.hear(record.partition, envelope.source, epoch) > epoch
+    if is_outdated or envelope.source != source or envelope.type not in types:
         return None
     is_round = envelope.type == ROUND_TYPE
     return Output(
@@ -264,12 +296,12 @@ def _event(record: TopicRecord, source: str, epochs: Epochs) -> Output | None:
 
 
 def _without_summary(
-    closed: Mapping[str, list[Output]], summarized_ms: Mapping[str, int]
+    closed: Mapping[str, list[_Closed]], summarized_ms: Mapping[str, int]
 ) -> dict[str, list[int]]:
     """By cluster, the rounds after the newest one whose summary was published."""
     found = {
-        cluster: [each.round for each in outputs if each.time_ms > summarized_ms.get(cluster, 0)]
-        for cluster, outputs in closed.items()
+        cluster: [each.number for each in rounds if each.end_ms > summarized_ms.get(cluster, 0)]
+        for cluster, rounds in closed.items()
     }
     return {cluster: numbers for cluster, numbers in found.items() if numbers}
 

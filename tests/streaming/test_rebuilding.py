@@ -109,8 +109,8 @@ def test_what_consumers_would_not_obey_was_not_published() -> None:
         record(unload, 3, id_="of the one before"),
         record(unload, 5, id_="last"),
     ]
-    found = [rebuilding._event(each, "/trimtab/trimtab", epochs) for each in log]
-    actions = [each for each in found if each is not None and each.type == unload]
+    found = [rebuilding._event(each, "/trimtab/trimtab", epochs, {unload}) for each in log]
+    actions = [each for each in found if each is not None]
     assert [each.id for each in actions] == ["first", "last"]
     assert {each.time_ms for each in actions} == {1_795_267_285_206}
     assert {each.data for each in actions} == {b'{"round": 7}'}
