@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,12 @@ from state.engine.published import Published
 from state.outputs import Output
 from streaming.contract.origin import Origin
 from streaming.controller import rebuilding
-from streaming.controller.rebuilding import require_possible
+from streaming.controller.rebuilding import Rebuilding, require_possible
 from streaming.controller.replay import Controllers
 from streaming.intake.records import Record
 from streaming.ports.actions import Epochs
 from streaming.ports.reading import TopicRecord
+from streaming.process.closing import Closing
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.memory_span import memory_span_s
@@ -83,7 +85,15 @@ def test_a_rebuild_that_is_too_short_is_refused_with_both_figures(kept: dict[str
         require_possible(compose({"controller": {"rebuild_s": 7601.0}}), None)
 
 
-def record(type_: str, epoch: int | None, *, source: str = "/trimtab/trimtab", id_: str = "a") -> TopicRecord:
+def record(
+    type_: str,
+    epoch: int | None,
+    *,
+    source: str = "/trimtab/trimtab",
+    id_: str = "a",
+    trigger: str = "first-throttle",
+    appended_ms: int = 0,
+) -> TopicRecord:
     event = {
         "specversion": "1.0",
         "id": id_,
@@ -91,11 +101,16 @@ def record(type_: str, epoch: int | None, *, source: str = "/trimtab/trimtab", i
         "type": type_,
         "cluster": "east-1",
         "time": "2026-11-21T13:21:25.206Z",
-        "data": {"round": 7},
+        "data": {"round": 7, "trigger": trigger},
     }
     headers = [] if epoch is None else [("trimtab-epoch", str(epoch).encode())]
     return TopicRecord(
-        key=b"east-1", value=json.dumps(event).encode(), timestamp=0, partition=0, offset=0, headers=headers
+        key=b"east-1",
+        value=json.dumps(event).encode(),
+        timestamp=appended_ms,
+        partition=0,
+        offset=0,
+        headers=headers,
     )
 
 
@@ -113,7 +128,41 @@ def test_what_consumers_would_not_obey_was_not_published() -> None:
     actions = [each for each in found if each is not None]
     assert [each.id for each in actions] == ["first", "last"]
     assert {each.time_ms for each in actions} == {1_795_267_285_206}
-    assert {each.data for each in actions} == {b'{"round": 7}'}
+    assert {each.data for each in actions} == {b'{"round": 7, "trigger": "first-throttle"}'}
+
+
+class Log(Closing):
+    """A topic that holds these records."""
+
+    def __init__(self, *records: TopicRecord) -> None:
+        self._records = records
+
+    def to_end(self) -> Iterator[TopicRecord]:
+        yield from self._records
+
+    def close(self) -> None:
+        pass
+
+
+def test_of_actions_from_before_what_is_read_again_only_throttles_in_force_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    since_ms, unload, throttle = 10_000_000, "trimtab.action.unload.v1", "trimtab.action.throttle.v1"
+    log = Log(
+        record(unload, 3, id_="long ago"),
+        record(throttle, 3, id_="of a move that is over"),
+        record(throttle, 3, id_="its end", trigger="finished"),
+        record(throttle, 3, id_="in force"),
+        record(throttle, 3, id_="and raised", trigger="minimum-rose"),
+        record(unload, 3, id_="within it", appended_ms=since_ms),
+        record(throttle, 3, id_="taken off", trigger="finished", appended_ms=since_ms),
+    )
+    dry_run = Log(record(throttle, 3, id_="the end of a dry-run's", trigger="finished"))
+    logs = {"trimtab.actions": log, "trimtab.actions.dry-run": dry_run}
+    monkeypatch.setattr(rebuilding, "output_reader", lambda _, topic, **_begin: logs[topic])
+    found = Rebuilding(settings=Settings(), go_on=lambda _: True)._published(since_ms)
+    ids = [each.id for each in found["east-1"].take_left()]
+    assert ids == ["in force", "and raised", "within it", "taken off"]
 
 
 def test_the_operator_begins_with_memory_that_was_rebuilt(tmp_path: Path) -> None:
