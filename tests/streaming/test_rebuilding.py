@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from state.engine.closing import Identity
 from state.engine.published import Published
 from state.outputs import Output
+from streaming.cli import main
 from streaming.contract.origin import Origin
 from streaming.controller import rebuilding
 from streaming.controller.rebuilding import Rebuilding, require_possible
@@ -20,7 +22,7 @@ from streaming.intake.records import Record
 from streaming.ports.actions import Epochs
 from streaming.ports.reading import TopicRecord
 from streaming.process.closing import Closing
-from streaming.process.exits import Refused
+from streaming.process.exits import Refused, WrongUse
 from streaming.settings import ClusterSettingsSource, Settings, load
 from streaming.settings.memory_span import memory_span_s
 from streaming.settings.reader import compose
@@ -215,3 +217,10 @@ def test_wherever_a_recording_is_cut_what_is_decided_after_a_rebuild_is_what_was
             each.data for each in after if each.kind == "action"
         ]
         assert len(found) == len(after)
+
+
+@pytest.mark.parametrize("other", ["--fresh", "--adopt", "--skip-lost"])
+def test_a_rebuild_goes_with_nothing_else_that_a_person_decides(other: str) -> None:
+    done = CliRunner().invoke(main, ["run", "--rebuild", other])
+    assert done.exit_code == WrongUse.exit_code
+    assert "--rebuild excludes --fresh, --adopt and --skip-lost" in done.output
