@@ -1,41 +1,16 @@
 """`trimtab notify` as a process, against a real Kafka and a webhook on this machine: each thing is told once, across starts."""
 
 import json
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 from state.outputs import rfc3339
 from tests.live.driving import command
 from tests.live.stage import QUICK, Stage
+from tests.live.webhook import webhook
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Its address, and what was posted there."""
-    bodies: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/hook", bodies
-        server.shutdown()
-        thread.join(timeout=10)
 
 
 def unload(bundle: str) -> bytes:
@@ -54,16 +29,14 @@ def unload(bundle: str) -> bytes:
     ).encode()
 
 
-def test_each_action_is_told_once_and_a_later_start_goes_on_where_the_one_before_ended(
-    stage: Stage, webhook: tuple[str, list[dict[str, Any]]]
-) -> None:
-    url, bodies = webhook
-    config = stage.settings(base=QUICK + f'[notify."ops"]\nurl = "{url}"\n')
-    notify = ("notify", "--config", str(config), "--once")
-    for bundle in ("t/n/0x0_0x1", "t/n/0x1_0x2"):
-        stage.send([unload(bundle)], to=stage.topics.actions)
-        stage.flush()
+def test_each_action_is_told_once_and_a_later_start_goes_on_where_the_one_before_ended(stage: Stage) -> None:
+    with webhook() as (url, bodies):
+        config = stage.settings(base=QUICK + f'[notify."ops"]\nurl = "{url}"\n')
+        notify = ("notify", "--config", str(config), "--once")
+        for bundle in ("t/n/0x0_0x1", "t/n/0x1_0x2"):
+            stage.send([unload(bundle)], to=stage.topics.actions)
+            stage.flush()
+            command(*notify)
         command(*notify)
-    command(*notify)
     told = [each["title"] for body in bodies for each in body["notices"]]
     assert told == ["unload t/n/0x0_0x1", "unload t/n/0x1_0x2"]

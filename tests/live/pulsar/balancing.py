@@ -127,12 +127,18 @@ class Trio:
 
 @contextmanager
 def controller(
-    pulsar: LocalPulsar, stage: Stage, warm: Warm, *, policy: str = "avg-shedder", more: str = ""
+    pulsar: LocalPulsar,
+    stage: Stage,
+    warm: Warm,
+    *,
+    policy: str = "avg-shedder",
+    more: str = "",
+    **overrides: object,
 ) -> Iterator[WarmRun]:
-    """With ``more`` settings; begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
+    """With ``more`` settings, and ``overrides`` as ``Stage.settings`` takes them; begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
-    config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{more}\n{target}")
-    with warm.start("run", "--config", str(config)) as running:
+    config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{more}\n{target}", **overrides)
+    with warm.start("run", "--config", str(config), "--from", "earliest") as running:
         yield running
         assert running.terminate() == 0
 
