@@ -36,8 +36,9 @@ def went_astray(result: dict[str, object]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fleet-planner", "avg-shedder"])
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
-    pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
+    any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
 ) -> None:
+    pulsar = any_pulsar
     hot = Lab(pulsar, bundles_count=1)
     (bundle,) = hot.bundles()
     hot_topics = [hot.topic_in(bundle, number=number) for number in range(HOT_TOPICS)]
@@ -82,8 +83,9 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
 
 @pytest.mark.slow
 def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_rest_is_balanced(
-    pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
+    any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
 ) -> None:
+    pulsar = any_pulsar
     with controller(pulsar, stage, warm) as running, unbalanced(pulsar) as lab:
         until(lambda: all_at_first(lab), what="traffic", running=[pulsar])
         with trio(lab, stage, running, tmp_path) as three:
