@@ -1,4 +1,4 @@
-"""What starts at once because nothing it imports loads a broker's client or Spark."""
+"""What starts at once because nothing it imports loads a broker's client, or Spark, or what decides."""
 
 import json
 import pkgutil
@@ -17,6 +17,16 @@ def test_a_light_package_loads_neither_a_brokers_client_nor_spark(package: str) 
     path = import_module(f"streaming.{package}").__path__
     modules = [f"streaming.{package}.{each.name}" for each in pkgutil.iter_modules(path)]
     assert modules
+    assert not HEAVY & _loaded(*modules)
+
+
+def test_what_spark_loads_at_each_start_of_the_query_loads_nothing_that_decides() -> None:
+    assert not {"numpy", "pydantic", "re2", "state.controller", *HEAVY - {"pyspark", "py4j"}} & _loaded(
+        "streaming.spark.operator"
+    )
+
+
+def _loaded(*modules: str) -> set[str]:
     code = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not HEAVY & set(json.loads(done.stdout))
+    return set(json.loads(done.stdout))
