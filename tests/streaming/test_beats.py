@@ -12,6 +12,7 @@ from streaming.contract.beat import Beat, HandOver, Role, Unreadable, decode, en
 from streaming.controller.beats import Beats, Duty
 from streaming.ports.events import NoTopic
 from streaming.ports.publishing import PublishError
+from streaming.process.deadline import poll
 
 BEAT = Beat(name="main", instance="a:1", epoch=7, batch=3, at="then", version="1")
 PATIENCE_S = 20.0
@@ -136,3 +137,17 @@ def test_beats_that_cannot_be_written_are_named_once_and_written_again_by_a_conn
     texts = [record.message for record in caplog.records]
     named = [text for text in texts if "no beats are written" in text]
     assert len(named) == (0 if isinstance(trouble, OSError) else 1)
+
+
+def test_why_no_beats_are_written_is_known_as_long_as_it_is_so() -> None:
+    sound, may_recover = Sink(), Event()
+
+    def connect() -> Sink:
+        if may_recover.is_set():
+            return sound
+        raise PublishError("a permission is missing")
+
+    with Beats(connect, lambda: BEAT, every_s=0.05) as beats:
+        assert poll(lambda: "a permission is missing" in beats.problem, timeout_s=PATIENCE_S, pause_s=0.01)
+        may_recover.set()
+        assert poll(lambda: not beats.problem, timeout_s=PATIENCE_S, pause_s=0.01)
