@@ -51,6 +51,8 @@ check: $(PACKAGES) ## Lint, format, types, layers, generated docs up to date
 faults: $(JARS) $(PULSAR_JARS) $(CLASSES) ## Fault schedules on real brokers, results in tests/faults/results.tsv
 	$(PYTHON) -m tests.faults --system kafka --seeds 1-150
 	$(PYTHON) -m tests.faults --system pulsar --seeds 1-60
+	$(PYTHON) -m tests.faults --system kafka --failovers 10 --seeds 1-10
+	$(PYTHON) -m tests.faults --system pulsar --failovers 10 --seeds 1-5
 
 mutate: $(PACKAGES) ## Mutants of state that its fast tests do not notice, of a random sample of 60
 	$(PYTHON) -m tests.mutants

@@ -11,12 +11,13 @@ import pytest
 from streaming.contract.envelope import EPOCH_HEADER
 from tests.faults.oracle import differences
 from tests.faults.pulsar_world import PulsarWorld
-from tests.faults.running import run_schedule, seen_of
-from tests.faults.schedule import Fault, System, drawn
+from tests.faults.running import Setup, run_schedule, seen_of
+from tests.faults.schedule import Fault, System, drawn, drawn_failovers
 from tests.faults.world import KafkaWorld, World
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
+FAILOVERS_COUNT = 4
 SLOW_SEEDS: dict[System, range] = {"kafka": range(1, 31), "pulsar": range(1, 13)}
 
 
@@ -89,3 +90,15 @@ def test_a_schedule_on_pulsar_ends_as_the_replay_of_its_log(
     pulsar_world: World, tmp_path: Path, seed: int
 ) -> None:
     check(pulsar_world, drawn("pulsar", seed, brokers=pulsar_world.brokers), tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["kafka", "pulsar"])
+def test_leaders_that_end_again_and_again_beside_a_standby_lose_repeat_and_alter_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path, system: System
+) -> None:
+    world: World = request.getfixturevalue(f"{system}_world")
+    faults = drawn_failovers(system, 1, brokers=world.brokers, count=FAILOVERS_COUNT)
+    outcome = run_schedule(world, faults, tmp_path, seed=1, setup=Setup(is_pair=True))
+    assert list(outcome.problems) == [], outcome.notes
+    assert outcome.failovers_count == FAILOVERS_COUNT
