@@ -59,7 +59,7 @@ class StandingBy:
         """Until a stop is asked for. Raises ``Refused`` from leading, or ``SparkError``."""
         with spark_errors():
             self._show("warming up")
-            warm_up(self.leading.spark, self.settings)
+            warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 

@@ -13,21 +13,29 @@ __all__ = ["pulsar_records"]
 
 
 def pulsar_records(
-    spark: SparkSession, settings: Settings, starting: tuple[str, str], *, skips_lost: bool = False
+    spark: SparkSession,
+    settings: Settings,
+    starting: tuple[str, str],
+    *,
+    skips_lost: bool = False,
+    only_looks: bool = False,
 ) -> DataFrame:
-    """Both topics, beginning where ``starting`` says of input and control; of control everything there is, in every batch."""
+    """Both topics, beginning where ``starting`` says of input and control; of control everything there is, in every batch.
+
+    Who ``only_looks`` keeps nothing from being trimmed, and moves nobody's place.
+    """
     from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
 
     register(spark)
     topics = settings.topics
     most = settings.spark.max_records_per_trigger_count
-    fails = str(not skips_lost).lower()
     begins_at, control_begins_at = starting
-    loads = _topic(
-        spark, settings, topics.input, begins_at, max_entries_per_trigger=str(most), fail_on_data_loss=fails
-    )
-    control = _topic(spark, settings, topics.control, control_begins_at, fail_on_data_loss=fails)
-    frame = loads.union(control)
+    how = {
+        "fail_on_data_loss": str(not skips_lost).lower(),
+        "moves_subscription": str(not only_looks).lower(),
+    }
+    loads = _topic(spark, settings, topics.input, begins_at, max_entries_per_trigger=str(most), **how)
+    frame = loads.union(_topic(spark, settings, topics.control, control_begins_at, **how))
     return frame.select(
         "key",
         "value",

@@ -6,7 +6,7 @@ behind the checkpoint and never removed. Lost data is refused unless allowed.
 
 Options: ``service_url``, ``admin_url``, ``topics`` (full names, comma-separated), ``subscription`` (fixed: another one
 protects nothing), ``starting`` (``earliest``, ``latest``, milliseconds, or offsets; first start only), ``max_entries_per_trigger``,
-``fail_on_data_loss``, ``token_file``, ``ca_file``.
+``fail_on_data_loss``, ``moves_subscription`` (``false`` for who only looks: neither makes nor moves it), ``token_file``, ``ca_file``.
 
 WARNING: with producers that batch, an entry is several rows, so ``max_entries_per_trigger`` bounds entries, not rows.
 The long-lived planner is one process and ``read`` runs in others: nothing here connects before it is used.
@@ -69,6 +69,7 @@ class Options:
     starting: str
     max_entries_per_trigger: int | None
     fail_on_data_loss: bool
+    moves_subscription: bool
     token_file: str | None
     ca_file: str | None
 
@@ -99,6 +100,7 @@ class Options:
             starting=starting,
             max_entries_per_trigger=None if most is None else int(most),
             fail_on_data_loss=options.get("fail_on_data_loss", "true") != "false",
+            moves_subscription=options.get("moves_subscription", "true") != "false",
             token_file=options.get("token_file"),
             ca_file=options.get("ca_file"),
         )
@@ -189,6 +191,8 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, str]) -> None:
         """A batch is in the checkpoint: what it read may be trimmed."""
+        if not self._options.moves_subscription:
+            return
         for partition, done in end.items():
             _acknowledger(self._options, partition).release(Position.parse(done))
 
@@ -254,7 +258,8 @@ def _logs(options: Options) -> PartitionLogs:
 
 @cache
 def _protect_once(options: Options, partition: str) -> None:
-    _logs(options).protect(partition)
+    if options.moves_subscription:
+        _logs(options).protect(partition)
 
 
 @cache

@@ -44,8 +44,19 @@ class Starting(NamedTuple):
     control: str
 
 
+def peeked(spark: SparkSession, settings: Settings) -> DataFrame:
+    """As ``records``, from the beginning, for who only looks: whatever is lost is passed over, and nobody's place is moved."""
+    beginning = Starting("earliest", "earliest")
+    return records(spark, settings, beginning, skips_lost=True, only_looks=True)
+
+
 def records(
-    spark: SparkSession, settings: Settings, starting: Starting, *, skips_lost: bool = False
+    spark: SparkSession,
+    settings: Settings,
+    starting: Starting,
+    *,
+    skips_lost: bool = False,
+    only_looks: bool = False,
 ) -> DataFrame:
     """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting`` counts at a first start only.
 
@@ -53,7 +64,7 @@ def records(
     """
     topics = settings.topics
     if settings.input.is_pulsar:
-        frame = pulsar_records(spark, settings, starting, skips_lost=skips_lost)
+        frame = pulsar_records(spark, settings, starting, skips_lost=skips_lost, only_looks=only_looks)
         control = settings.input.pulsar.full_name(topics.control)
     else:
         frame = _kafka_records(spark, settings, starting, skips_lost=skips_lost)

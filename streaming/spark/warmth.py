@@ -1,38 +1,66 @@
 """Keeps a Spark without a query warm, so that the first batch of a standby that leads takes a second instead of ten.
 
-The first use of the operator loads classes, modules and RocksDB and starts Python's workers; Spark then ends each worker
-that idles for a minute and has no setting for it (SPARK-24405). So the operator runs once over made-up records, as a batch
-job that reads and writes no topic, and later a job of a few milliseconds comes to every worker before that.
+The first batches of a query load classes, modules and RocksDB, compile code and start Python's workers; Spark then ends each
+worker that idles for a minute and has no setting for it (SPARK-24405). So a query like the real one runs for some batches, and
+later a job of a few milliseconds comes to every worker before that. That query reads a few records of the input beside made-up
+ones, keeps its state in a directory that is deleted, publishes nothing, and moves nobody's place in a topic.
 """
 
+import dataclasses
+import logging
+import tempfile
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from streaming.process.deadline import Deadline
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.identity import identity_of
-from streaming.spark.errors import spark_errors
+from streaming.spark import source
+from streaming.spark.batch import Batch
+from streaming.spark.errors import SparkError, SparkGone, spark_errors
 from streaming.spark.operator import ClusterProcessor
 from streaming.spark.rows import INPUT_SCHEMA, OUTPUT_SCHEMA
 from streaming.spark.session import Session
 
 __all__ = ["KEEP_EVERY_S", "keep_warm", "warm_up"]
 
+_LOG = logging.getLogger(__name__)
+
 KEEP_EVERY_S = 45.0
 """Spark ends a worker that idles for 60 s; more often would cost a standby more than 2 % of a core."""
-_RUNS_COUNT = 2
-"""The second run takes a tenth of the first, the third no less than the second."""
+_RUNS = (6, 1, 1)
+"""Batches of each run. Those after the first begin as a leader's does, where another one ended."""
+_WITHIN_S = 60.0
+"""For a run; on a busy machine the first batch alone may take half of it."""
+_LOOK_S, _END_S = 0.2, 10.0
+_RECORDS_COUNT = 10
+"""Of the input, in each batch."""
 _OVERLAP_S = 0.05
 """How long a task holds its worker, so that each task of the job gets one of its own."""
 
 
-def warm_up(session: Session, settings: Settings) -> None:
-    """Run the operator over made-up records; some ten seconds. Raises ``SparkError``."""
-    with spark_errors():
-        _ = session.spark.streams.active  # Spark starts the coordinator of state stores with it
-        for _run in range(_RUNS_COUNT):
-            _decide(session, settings).collect()
+def warm_up(session: Session, settings: Settings, is_stopping: Callable[[], bool]) -> None:
+    """Run a query for some batches, and again; some ten seconds. Raises ``SparkGone``; what else fails leaves Spark less warm."""
+    began_s = time.monotonic()
+    try:
+        with spark_errors():
+            # Spark looks after the state for minutes, and deletes the directory when it ends.
+            directory = tempfile.mkdtemp(dir=session.spark.sparkContext._temp_dir)  # noqa: SLF001
+            writer = _decided(session, settings).writeStream.option("checkpointLocation", directory)
+            for batches_count in _RUNS:
+                if not is_stopping():
+                    _run(writer, batches_count, is_stopping)
+    except SparkGone:
+        raise
+    except SparkError as error:
+        _LOG.warning("Spark could not be warmed up, so a take-over would take longer: %s", error)
+    else:
+        _LOG.info("warmed up in %.1f s", time.monotonic() - began_s)
 
 
 def keep_warm(session: Session) -> None:
@@ -48,20 +76,66 @@ def _hold(tasks: Iterable[int]) -> Iterable[int]:
     return tasks
 
 
-def _decide(session: Session, settings: Settings) -> DataFrame:
-    """One record that is refused, for each task of the operator."""
-    names = [f"warm-{number}" for number in range(2 * settings.spark.shuffle_partitions)]
-    rows = [
-        (name, name, 0, b"{}", None, None, settings.topics.input, 0, place, 0, False)
-        for place, name in enumerate(names)
-    ]
+def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[], bool]) -> None:
+    """It is stopped while its last batch waits in the driver: tasks that are cut off would say so in the log, at length."""
+    is_over, may_end = threading.Event(), threading.Event()
+    taken_count = 0
+
+    def take(frame: DataFrame, batch_id: int) -> None:
+        nonlocal taken_count
+        Batch(frame, batch_id).collect()
+        taken_count += 1
+        if taken_count == batches_count:
+            is_over.set()
+            may_end.wait(_END_S)
+
+    query = writer.outputMode("update").foreachBatch(take).trigger(processingTime="0 seconds").start()
+    stop = threading.Thread(target=query.stop, name="warm-stop", daemon=True)
+    deadline = Deadline(_WITHIN_S)
+    while not is_over.wait(_LOOK_S) and query.isActive and not deadline.is_over and not is_stopping():
+        pass
+    stop.start()
+    stop.join(_LOOK_S)
+    may_end.set()
+    stop.join(_END_S)
+    if (failure := query.exception()) is not None and not is_over.is_set():
+        raise failure
+
+
+def _decided(session: Session, settings: Settings) -> DataFrame:
+    few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
+    rows = source.peeked(session.spark, settings.model_copy(update={"spark": few}))
     processor = ClusterProcessor(
         name=settings.controller.name,
         identity=identity_of(settings),
         settings=ClusterSettingsSource(settings),
         max_record_bytes=settings.controller.max_record_bytes,
     )
-    frame = session.spark.createDataFrame(rows, INPUT_SCHEMA)
+    frame = rows.union(_made_up(session, settings))
     return frame.groupBy("cluster").transformWithState(
         statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
+    )
+
+
+def _made_up(session: Session, settings: Settings) -> DataFrame:
+    """Records that are refused, for each task of the operator, in every batch: there may be none on the input."""
+    values = {
+        "cluster": F.concat(F.lit("warm-"), F.col("value").cast("string")),
+        "key": F.lit("warm"),
+        "chunk": F.lit(0),
+        "value": F.lit(b"{}"),
+        "topic": F.lit(settings.topics.input),
+        "partition": F.lit(0),
+        "offset": F.col("value"),
+        "appended_ms": F.unix_millis("timestamp"),
+        "is_control": F.lit(False),
+    }
+    rows = session.spark.readStream.format("rate-micro-batch").option(
+        "rowsPerBatch", 2 * settings.spark.shuffle_partitions
+    )
+    return rows.load().select(
+        *(
+            values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in INPUT_SCHEMA
+        )
     )

@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from deploy.local.pulsar import LocalPulsar
+from streaming.pulsar.admin import HttpClient, PulsarAdmin
 from streaming.pulsar.positions import DataLoss
-from streaming.pulsar.topic_names import NonPersistentTopic
+from streaming.pulsar.topic_names import NonPersistentTopic, topic_path
 from streaming.spark import pulsar_source
 from streaming.spark.pulsar_source import SCHEMA, PulsarReader, PulsarSource
 from tests.live.driving import Warm, until
@@ -164,6 +165,31 @@ def test_the_subscription_keeps_what_is_unread_and_without_it_the_loss_is_notice
         source.latestOffset(begin, ALL)
     allowed = reader(lab, topic, fail_on_data_loss="false")
     assert allowed.latestOffset(begin, ALL) == rest
+
+
+def test_who_only_looks_neither_makes_the_subscription_nor_moves_it(
+    lab: Lab, client: pulsar_client.Client
+) -> None:
+    topic = f"persistent://{lab.namespace}/looked-at"
+    produce(client, topic, ["first", "second"])
+
+    def cursors() -> dict[str, str]:
+        answer = PulsarAdmin(HttpClient(lab.target), lab.target).get(f"{topic_path(topic)}/internalStats")
+        return {name: cursor["markDeletePosition"] for name, cursor in json.loads(answer)["cursors"].items()}
+
+    def look() -> None:
+        looking = reader(lab, topic, moves_subscription="false")
+        begin = looking.initialOffset()
+        end = looking.latestOffset(begin, ALL)
+        assert values(rows(looking, begin, end)) == ["first", "second"]
+        looking.commit(end)
+
+    look()
+    assert "trimtab" not in cursors()
+    reader(lab, topic).initialOffset()
+    before = cursors()["trimtab"]
+    look()
+    assert cursors()["trimtab"] == before
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one(
