@@ -17,6 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from deploy.local.kafka import LocalKafka
 from deploy.local.pulsar import StandalonePulsar
+from streaming.contract.envelope import EPOCH_HEADER
 from tests.bench.loads import CLUSTER
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +198,8 @@ class Clients(System):
 
     def __init__(self, kafka: LocalKafka, *controllers: Controller) -> None:
         self._controllers = controllers
+        self.epoch = 0
+        """The highest that a decision was read with."""
         with ExitStack() as stack:
             self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, batch_size=2**20)
             stack.callback(self._producer.close)
@@ -229,14 +232,16 @@ class Clients(System):
 
     def answers(self, controller: Controller) -> list[bytes]:
         """Decisions that have become readable; waits a moment for one."""
-        found = self._consumer.poll(timeout_ms=_POLL_MS)
-        return [
-            record.value
-            for at, records in found.items()
+        polled = self._consumer.poll(timeout_ms=_POLL_MS)
+        found = [
+            record
+            for at, records in polled.items()
             if at.topic == controller.actions
             for record in records
             if not is_leader(record.value)
         ]
+        self.epoch = max([self.epoch, *(int(dict(record.headers)[EPOCH_HEADER]) for record in found)])
+        return [record.value for record in found]
 
 
 def is_leader(value: bytes) -> bool:
