@@ -41,6 +41,8 @@ _LOOK_S = 1
 """How often the driver looks at its query; short, because a signal is only seen between looks."""
 _OWNER_LOOKS = 3
 """At every which look the markers are read, where a successor shows; publishing would find it, too."""
+_DRAIN_LOOK_S = 0.1
+"""A standby waits for the end of the batch."""
 _DRAIN_S = 20.0
 """How long a batch in progress may take at a stop; the whole stop stays within 30 s."""
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 30.0
@@ -204,12 +206,21 @@ class QueryLoop:
             )
 
     def _drain(self, query: Query) -> None:
-        """Let the batch in progress finish, then stop; a batch cut off here is published at the next start."""
+        """Let the batch in progress finish, then stop; a batch cut off here is published at the next start.
+
+        Where the input never ends the next batch begins at once, so it is the batch that is waited for, and no pause.
+        """
         self.watchdog.begin("stopping the query", STOP_S)
         deadline = Deadline(_DRAIN_S)
         try:
-            while query.is_active and query.is_in_batch and not deadline.is_over:
-                query.has_ended_within(_LOOK_S)
+            finished = query.finished_batch_id if query.is_active else None
+            while (
+                query.is_active
+                and query.is_in_batch
+                and query.finished_batch_id == finished
+                and not deadline.is_over
+            ):
+                query.has_ended_within(_DRAIN_LOOK_S)
             if self.is_stopping():
                 self.say_goodbye()  # Spark takes seconds to stop, and a standby fences us anyway
             query.stop()

@@ -43,9 +43,15 @@ class Query:
         """Whether a batch is under way."""
         return bool(self._query.status["isTriggerActive"])
 
-    def has_ended_within(self, seconds: int) -> bool:
+    @property
+    def finished_batch_id(self) -> int | None:
+        """The newest batch that Spark has committed since the query was started; None before the first."""
+        last = self._query.lastProgress
+        return None if last is None else int(last.batchId)
+
+    def has_ended_within(self, seconds: float) -> bool:
         """Wait so long for its end; raises what it ended with."""
-        return bool(self._query.awaitTermination(seconds))
+        return bool(self._query.awaitTermination(seconds))  # type: ignore[arg-type]  # it takes milliseconds
 
     def stop(self) -> None:
         """End it; a batch under way is cut off."""

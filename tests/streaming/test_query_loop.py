@@ -173,6 +173,7 @@ def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world:
         isActive=True,
         status={"isTriggerActive": True},
         awaitTermination=failing_with(Py4JError("the query ended")),
+        lastProgress=None,
         stop=lambda: None,
     )
     spark: Any = None
@@ -189,3 +190,35 @@ def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world:
         loop.run()
     shown = {check.name: check.detail for check in loop.readiness.checks()}
     assert "the query ended" in shown["query"]
+
+
+class BusyQuery:
+    """A batch is always under way: the input never ends. Each is over after some looks."""
+
+    is_active = is_in_batch = True
+    _LOOKS_A_BATCH = 3
+
+    def __init__(self) -> None:
+        self.looks_count = 0
+        self.has_stopped_after: int | None = None
+
+    @property
+    def finished_batch_id(self) -> int:
+        return self.looks_count // self._LOOKS_A_BATCH
+
+    def has_ended_within(self, _seconds: float) -> bool:
+        self.looks_count += 1
+        return False
+
+    def stop(self) -> None:
+        self.has_stopped_after = self.finished_batch_id
+
+
+def test_a_stop_waits_for_the_batch_under_way_and_not_for_an_input_that_never_ends(world: World) -> None:
+    query = BusyQuery()
+    world.run_query = lambda: query
+    loop = world.loop()
+    asked = iter([False])
+    loop.is_stopping = lambda: next(asked, True)
+    loop.run()
+    assert query.has_stopped_after == 1
