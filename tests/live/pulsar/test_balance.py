@@ -18,7 +18,7 @@ from tests.live.pulsar.balancing import all_at_first, controller, rates, trio, u
 from tests.live.pulsar.lab import Lab
 from tests.live.stage import Stage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HOT_TOPICS = 6
 
@@ -33,7 +33,6 @@ def went_astray(result: dict[str, object]) -> bool:
     return "it landed on" in str(result["reason"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["fleet-planner", "avg-shedder"])
 def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_done_twice(
     any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
@@ -81,7 +80,6 @@ def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
     assert sum(found.values()) == HOT_TOPICS + 1, "Pulsar's own topic of the namespace is one, too"
 
 
-@pytest.mark.slow
 def test_a_broker_killed_in_the_middle_is_named_nothing_wrong_is_done_and_the_rest_is_balanced(
     any_pulsar: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path
 ) -> None:

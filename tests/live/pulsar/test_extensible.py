@@ -43,7 +43,7 @@ IDLER = {number: {"loadBalancerCPUResourceWeight": 0.1} for number in (2, 3)}
     scope="module",
     params=[
         pytest.param(PULSAR_LOCK, id="4.0"),
-        pytest.param(NEWEST_PULSAR_LOCK, id="4.2", marks=pytest.mark.slow),
+        pytest.param(NEWEST_PULSAR_LOCK, id="4.2"),
     ],
 )
 def extensible(
@@ -119,7 +119,6 @@ def test_what_brokers_publish_is_collected_and_unloads_and_cuts_do_what_they_say
     assert middle in lab.admin.boundaries(lab.namespace)
 
 
-@pytest.mark.slow
 def test_several_cuts_are_made_one_after_the_other(extensible: LocalPulsar, stage: Stage) -> None:
     lab, commander = Lab(extensible), Commander(stage, extensible)
     cut = lab.bundles()[0]
@@ -152,7 +151,6 @@ def loads_of(heard: Heard, lab: Lab) -> list[float]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["transfer-shedder", "fleet-planner"])
 def test_an_unbalanced_cluster_is_balanced(
     extensible: LocalPulsar, stage: Stage, warm: Warm, tmp_path: Path, policy: str
@@ -191,7 +189,6 @@ target_std_ratio = 1.0
 """
 
 
-@pytest.mark.slow
 def test_a_killed_broker_fails_by_name_and_the_others_are_read_until_it_is_back(
     extensible: LocalPulsar,
 ) -> None:

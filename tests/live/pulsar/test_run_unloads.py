@@ -20,7 +20,7 @@ from tests.live.pulsar.lab import Lab
 from tests.live.pulsar.stage import PulsarStage
 from tests.live.stage import replayed
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PARTITIONS = 4
 ROUNDS = 4
@@ -62,7 +62,6 @@ def decide_through(
     assert stage.rejected() == []
 
 
-@pytest.mark.slow
 def test_every_topic_may_be_unloaded_while_partitions_and_the_control_topic_are_empty(
     stage: PulsarStage, warm: Warm
 ) -> None:
@@ -73,7 +72,6 @@ def test_every_topic_may_be_unloaded_while_partitions_and_the_control_topic_are_
     )
 
 
-@pytest.mark.slow
 def test_input_that_was_taken_away_unread_is_refused_and_passed_over_when_told_to(
     stage: PulsarStage, warm: Warm
 ) -> None:
@@ -114,7 +112,6 @@ def truncated(stage: PulsarStage, lab: Lab) -> bool:
     return not any(ledger.entries for log in found for ledger in log.ledgers)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [("east-1",), tuple(f"c-{number}" for number in range(12))])
 def test_all_brokers_may_be_restarted_one_after_another(
     stage: PulsarStage, warm: Warm, pulsar: LocalPulsar, clusters: tuple[str, ...]
@@ -129,7 +126,6 @@ def test_all_brokers_may_be_restarted_one_after_another(
     decide_through(stage, warm, restart_all, clusters=clusters)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", ["input", "control", "actions", "audit", "deduplication"])
 def test_what_is_deleted_or_switched_off_under_a_running_controller_is_noticed(
     stage: PulsarStage, warm: Warm, what: str
