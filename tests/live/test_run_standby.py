@@ -88,7 +88,11 @@ def test_an_upgrade_has_no_gap_and_the_older_build_then_says_that_it_could_not_l
         stage.send(played(range(2, 4)))
         rounds(stage, 4, older, newer)
         wait_until_unready(older, because="newer")
-        assert "COULD NOT LEAD" in command("status", *config).output
+        until(
+            lambda: "COULD NOT LEAD" in command("status", *config).output,
+            what="its next beat to say so",
+            running=[older, newer],
+        )
         assert "no standby" in command("handover", *config, code=REFUSED).output
         assert older.terminate() == 0
     assert stage.published() == replayed(stage.directory / "trimtab.toml", played(range(4)))
