@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.outputs import ShadowSummary
-from state.pulsar import (
-    fleet,
-    masks,
-    summary,
-)
+from state.pulsar import fleet, masks, summary
 from state.pulsar.groups import Groups
 from state.pulsar.memory import WaitingReport
 from state.pulsar.shadow import Shadow, of_round

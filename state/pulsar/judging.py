@@ -1,5 +1,6 @@
 """From what the policy sees to the actions of a round, and why they are these."""
 
+from collections.abc import Callable
 from functools import cache
 
 from policies.columns import Codes
@@ -7,14 +8,7 @@ from policies.shedding.contract import FIRED, SheddingPlan
 from policies.splitting.plan import TopicTable
 from state.engine.closing import Closing
 from state.engine.memory import Header
-from state.pulsar import (
-    approvals,
-    drain,
-    fleet,
-    masks,
-    members,
-    splits,
-)
+from state.pulsar import approvals, drain, fleet, masks, members, splits
 from state.pulsar.actions import Admitted, Circumstances, admit
 from state.pulsar.after import After
 from state.pulsar.anti_affinity import AntiAffinity
@@ -60,11 +54,7 @@ def judge(
         usage_ratio=table.view.brokers.usage_ratio.copy(),
     )
     approvals.answer(answers, asked, circumstances.asking)
-    decided = None
-    if pulsar.split.enabled:
-        codes = split_codes()
-        codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
-        decided = _decide_splits(wanted, table, advanced, topics, codes, circumstances, pulsar)
+    decided = _decide_splits(wanted, table, advanced, topics, split_codes, answers, circumstances, pulsar)
     scene = drain.Scene(
         table=table,
         advanced=advanced,
@@ -94,10 +84,16 @@ def _decide_splits(
     table: Eligible,
     advanced: fleet.Advanced,
     topics: TopicTable,
-    codes: Codes,
+    split_codes: Callable[[], Codes],
+    answers: approvals.Answers,
     circumstances: Circumstances,
     pulsar: PulsarSettings,
-) -> Splits:
+) -> Splits | None:
+    """None where splits are switched off; what a person has approved goes out already."""
+    if not pulsar.split.enabled:
+        return None
+    codes = split_codes()
+    codes[table.fleet_rows[sorted(answers.unload_rows | answers.split_rows)]] = masks.IN_FLIGHT
     return splits.decide(
         table,
         advanced,

@@ -8,10 +8,7 @@ from state.engine.closing import Closing
 from state.engine.memory import Header
 from state.engine.summary import frame
 from state.outputs import Finding, Output, RoundSummary, Section, Split, Unload
-from state.pulsar import (
-    splits,
-    summary,
-)
+from state.pulsar import splits, summary
 from state.pulsar.actions import Circumstances
 from state.pulsar.closing import Decided
 from state.pulsar.counted import Counted

@@ -5,11 +5,7 @@ from dataclasses import replace
 import msgspec
 
 from state.outputs import OtherBalancers
-from streaming.operators.doctor.facts import (
-    CheckpointSeen,
-    InputSeen,
-    RejectedSeen,
-)
+from streaming.operators.doctor.facts import CheckpointSeen, InputSeen, RejectedSeen
 from streaming.operators.doctor.findings import Missed
 from streaming.ports.marker import Marker
 from streaming.ports.seen import BrokersSeen, Denied, TopicsSeen

@@ -9,10 +9,7 @@ import msgspec
 import pytest
 
 from streaming.operators.doctor import report
-from streaming.operators.doctor.facts import (
-    Facts,
-    RejectedSeen,
-)
+from streaming.operators.doctor.facts import Facts, RejectedSeen
 from streaming.operators.doctor.findings import Finding, Missed
 from streaming.operators.doctor.report import CHECKS, exit_code_of, judge, report_text
 from streaming.ports.places import Place, Progress

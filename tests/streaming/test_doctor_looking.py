@@ -13,9 +13,7 @@ from streaming.operators.doctor import disk as disks
 from streaming.operators.doctor import looking
 from streaming.operators.doctor.beating import processes
 from streaming.operators.doctor.disk import Elsewhere, checkpoint_seen
-from streaming.operators.doctor.facts import (
-    CheckpointSeen,
-)
+from streaming.operators.doctor.facts import CheckpointSeen
 from streaming.operators.doctor.findings import Missed
 from streaming.operators.doctor.looking import attempt
 from streaming.operators.doctor.sent import ahead_by_sender
