@@ -35,6 +35,7 @@ from streaming.process.waiting import OutageWait, StoppedWaiting
 from streaming.settings import Settings
 from streaming.spark import session
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
+from streaming.spark.frames import Frames
 from streaming.spark.jars import JarError, JavaError
 from streaming.spark.spark_log import SparkLog
 from streaming.systems.events import beat_sink_of
@@ -181,6 +182,7 @@ class Application:
                 settings=self._settings,
                 begin=self._begin,
                 spark=spark,
+                frames=Frames(spark.spark, self._settings),
                 metrics=self._metrics,
                 watchdog=self._watchdog,
                 readiness=self._readiness,

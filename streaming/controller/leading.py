@@ -25,6 +25,7 @@ from streaming.ports.reading import Begin, NoAnswer
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
+from streaming.spark.frames import Frames
 from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.runs import Runs
 from streaming.spark.session import Session
@@ -75,6 +76,7 @@ class Leading:
     settings: Settings
     begin: Begin
     spark: Session
+    frames: Frames
     metrics: Metrics
     watchdog: Watchdog
     readiness: Readiness
@@ -132,6 +134,7 @@ class Leading:
                 checkpoint=checkpoint,
                 publisher=publisher,
                 batches=batches,
+                frames=self.frames,
                 rebuilt=self._rebuilt(begun, waiting_out),
             )
             if skip_lost:

@@ -60,6 +60,7 @@ class StandingBy:
         with spark_errors():
             self._show("warming up")
             warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
+            self.leading.frames.going_on()  # made now, it is not made at a take-over
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 

@@ -8,6 +8,7 @@ Nothing here connects.
 from dataclasses import dataclass
 from pathlib import Path
 
+from streaming.kafka.client import connect_quickly
 from streaming.kafka.permissions import ANYBODY, Subject
 from streaming.process.exits import WrongUse
 from streaming.settings import SecuritySettings, Settings
@@ -43,7 +44,10 @@ class Link:
 
     def client_options(self) -> dict[str, object]:
         """For any client of kafka-python, the addresses left out; raises ``WrongUse`` for a file it cannot read."""
-        found: dict[str, object] = {"security_protocol": self.security.protocol.upper()}
+        found: dict[str, object] = {
+            "security_protocol": self.security.protocol.upper(),
+            "kafka_client": connect_quickly,
+        }
         if self.security.encrypts:
             files = {"ca_file": "ssl_cafile", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
             given = {name: option for name, option in files.items() if getattr(self.security, name)}

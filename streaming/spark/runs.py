@@ -16,17 +16,14 @@ from streaming.contract.skipped import SkippedRange
 from streaming.ports.places import is_past
 from streaming.ports.publisher import Publisher
 from streaming.ports.reading import Begin
-from streaming.settings import ClusterSettingsSource, Settings, TopicNames
-from streaming.settings.accepted import AcceptedClusters
-from streaming.settings.identity import identity_of
+from streaming.settings import Settings, TopicNames
 from streaming.settings.kept import NotReadable, restore
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.checkpoint import CheckpointDirectory
-from streaming.spark.operator import ClusterProcessor
+from streaming.spark.frames import Frames, decided
 from streaming.spark.query import Query
-from streaming.spark.rebuilt import Rebuilt, initial_state
-from streaming.spark.rows import OUTPUT_SCHEMA
+from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.session import Session
 
 __all__ = ["Runs"]
@@ -56,17 +53,18 @@ class Runs:
         checkpoint: CheckpointDirectory,
         publisher: Publisher,
         batches: Batches,
+        frames: Frames,
         rebuilt: Rebuilt | None = None,
     ) -> None:
-        """``rebuilt`` is what a new query begins with, and where; without it, at ``begin``."""
+        """``frames`` are those of the same session and settings. ``rebuilt`` is what a new query begins with, and where; without it, at ``begin``."""
         self.session = session
         self._settings = settings
         self._begin = begin
         self._checkpoint = checkpoint
         self._publisher = publisher
         self._batches = batches
+        self._frames = frames
         self._rebuilt = rebuilt
-        self._usual: DataFrame | None = None
         self._gaps: Sequence[SkippedRange] = ()
 
     def skip(self, gaps: Sequence[SkippedRange]) -> None:
@@ -84,7 +82,7 @@ class Runs:
 
     def _next(self) -> DataStreamWriter:
         if self.is_past_gaps:
-            self._gaps, self._usual = (), None
+            self._gaps = ()
         before = self._settings_of_unfinished()
         settings = before or self._settings
         self._batches.publish_to(settings.topics)
@@ -112,29 +110,10 @@ class Runs:
         return settings
 
     def _frame(self, settings: Settings) -> DataFrame:
-        if settings is not self._settings:
-            return self._decide(settings)
-        if self._usual is None:
-            self._usual = self._decide(settings)
-        return self._usual
-
-    def _decide(self, settings: Settings) -> DataFrame:
-        spark, rebuilt = self.session.spark, self._rebuilt
-        begin = self._begin if rebuilt is None else rebuilt.read_until
+        is_usual = settings is self._settings and not self._gaps and self._rebuilt is None
+        if is_usual and self._checkpoint.planned_batch().places:
+            return self._frames.going_on()
+        begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)
-        frame = source.records(spark, settings, starting, skips_lost=bool(self._gaps))
-        controller = settings.controller
-        processor = ClusterProcessor(
-            name=controller.name,
-            identity=identity_of(settings),
-            settings=ClusterSettingsSource(settings),
-            max_record_bytes=controller.max_record_bytes,
-            accepted=AcceptedClusters(controller.accepted_clusters),
-        )
-        return frame.groupBy("cluster").transformWithState(
-            statefulProcessor=processor,
-            outputStructType=OUTPUT_SCHEMA,
-            outputMode="Update",
-            timeMode="None",
-            initialState=None if rebuilt is None else initial_state(spark, rebuilt.memories),
-        )
+        rows = source.records(self.session.spark, settings, starting, skips_lost=bool(self._gaps))
+        return decided(rows, settings, self._rebuilt)

@@ -18,13 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's own convention
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from streaming.process.deadline import Deadline
-from streaming.settings import ClusterSettingsSource, Settings
-from streaming.settings.identity import identity_of
+from streaming.settings import Settings
 from streaming.spark import source
 from streaming.spark.batch import Batch
 from streaming.spark.errors import SparkError, SparkGone, spark_errors
-from streaming.spark.operator import ClusterProcessor
-from streaming.spark.rows import INPUT_SCHEMA, OUTPUT_SCHEMA
+from streaming.spark.frames import decided
+from streaming.spark.rows import INPUT_SCHEMA
 from streaming.spark.session import Session
 
 __all__ = ["KEEP_EVERY_S", "keep_warm", "warm_up"]
@@ -51,7 +50,7 @@ def warm_up(session: Session, settings: Settings, is_stopping: Callable[[], bool
         with spark_errors():
             # Spark looks after the state for minutes, and deletes the directory when it ends.
             directory = tempfile.mkdtemp(dir=session.spark.sparkContext._temp_dir)  # noqa: SLF001
-            writer = _decided(session, settings).writeStream.option("checkpointLocation", directory)
+            writer = _frame(session, settings).writeStream.option("checkpointLocation", directory)
             for batches_count in _RUNS:
                 if not is_stopping():
                     _run(writer, batches_count, is_stopping)
@@ -102,19 +101,10 @@ def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[],
         raise failure
 
 
-def _decided(session: Session, settings: Settings) -> DataFrame:
+def _frame(session: Session, settings: Settings) -> DataFrame:
     few = dataclasses.replace(settings.spark, max_records_per_trigger_count=_RECORDS_COUNT)
     rows = source.peeked(session.spark, settings.model_copy(update={"spark": few}))
-    processor = ClusterProcessor(
-        name=settings.controller.name,
-        identity=identity_of(settings),
-        settings=ClusterSettingsSource(settings),
-        max_record_bytes=settings.controller.max_record_bytes,
-    )
-    frame = rows.union(_made_up(session, settings))
-    return frame.groupBy("cluster").transformWithState(
-        statefulProcessor=processor, outputStructType=OUTPUT_SCHEMA, outputMode="Update", timeMode="None"
-    )
+    return decided(rows.union(_made_up(session, settings)), settings)
 
 
 def _made_up(session: Session, settings: Settings) -> DataFrame:

@@ -1,0 +1,57 @@
+"""The frame that a standby makes before its turn is the one it leads with, unless its access to Kafka was renewed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.process.exits import WrongUse
+from streaming.settings import Settings, load
+from streaming.spark.frames import Frames
+from streaming.spark.session import Start
+
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    path = tmp_path / "ca.pem"
+    path.write_text("-----BEGIN CERTIFICATE-----")
+    return path
+
+
+@pytest.fixture
+def settings(tmp_path: Path, certificate: Path) -> Settings:
+    file = tmp_path / "trimtab.toml"
+    file.write_text(
+        f'[input]\nurl = "kafka://127.0.0.1:9"\n[input.security]\nprotocol = "ssl"\nca_file = "{certificate}"\n'
+    )
+    return load(file=file, flags={}, environ={}).settings
+
+
+@pytest.fixture
+def spark(settings: Settings) -> Iterator[SparkSession]:
+    session = Start().connect(settings)
+    yield session.spark
+    session.stop()
+
+
+def test_a_frame_is_made_again_only_for_a_renewed_certificate(
+    spark: SparkSession, settings: Settings, certificate: Path
+) -> None:
+    frames = Frames(spark, settings)
+    first = frames.going_on()
+    assert frames.going_on() is first
+
+    certificate.unlink()
+    assert frames.going_on() is first, "a file that is being replaced is on its way"
+
+    certificate.write_text("-----BEGIN CERTIFICATE----- renewed")
+    renewed = frames.going_on()
+    assert renewed is not first
+    assert frames.going_on() is renewed
+
+    certificate.unlink()
+    with pytest.raises(WrongUse, match=r"input\.security\.ca_file"):
+        Frames(spark, settings).going_on()
