@@ -9,6 +9,8 @@ before anybody is fenced.
 from pathlib import Path
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
+
 from streaming.ports.starts import PROBE
 from streaming.spark.files import Files
 
@@ -50,13 +52,19 @@ def require_promises(files: Files) -> None:
 
 
 def _broken(files: Files, probe: str, renamed: str) -> str | None:
-    if not files.creates_exclusively(probe):
-        return "lets two who create a file at the same moment both have it"
-    files.delete(probe)
     content = probe.encode()
     files.write(probe, content)
     if probe not in files.names() or files.read(probe) != content:
         return "does not show a file that was just written"
+    files.delete(probe)
+    try:
+        is_exclusive = files.creates_exclusively(probe)
+    except Py4JJavaError as error:  # that it writes at all was just seen
+        answer = str(error.java_exception.toString()).partition("\n")[0]
+        return f"makes no file on the condition that there is none ({answer})"
+    if not is_exclusive:
+        return "lets two who create a file at the same moment both have it"
+    files.write(probe, content)
     if not files.rename(probe, renamed):
         return "does not rename a file"
     if files.exists(probe) or files.read(renamed) != content:

@@ -213,7 +213,7 @@ class Closing(Disk):
         return cast("JavaObject", Stream(next(self._answers)))
 
 
-NO = Py4JJavaError("no", SimpleNamespace(_target_id="o1"))
+NO = Py4JJavaError("no", SimpleNamespace(_target_id="o1", toString=lambda: "501 Not Implemented\nand a page"))
 
 
 @pytest.mark.parametrize(("second", "is_exclusive"), [(NO, True), (None, False)])
@@ -225,5 +225,18 @@ def test_a_store_is_exclusive_where_the_first_has_the_file_and_the_second_is_ref
 
 def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_path: Path) -> None:
     """As those do that answer 501 to a conditional write."""
+    with pytest.raises(UnsafeStore) as refusal:
+        require_promises(Closing(tmp_path, NO, NO))
+    assert str(refusal.value).startswith(
+        "its store makes no file on the condition that there is none (501 Not Implemented). Set spark.checkpoint"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_out_of_reach_is_not_called_unsafe(tmp_path: Path) -> None:
+    class Gone(Closing):
+        def write(self, name: str, content: bytes) -> None:  # noqa: ARG002  the same signature
+            raise NO
+
     with pytest.raises(Py4JJavaError):
-        Closing(tmp_path, NO, NO).creates_exclusively("claim")
+        require_promises(Gone(tmp_path))
