@@ -116,8 +116,8 @@ class Leading:
     def lead(self, begun: Begun, waiting_out: WaitingOut, *, skip_lost: bool = False) -> None:
         """Run the query. Raises ``Fenced`` whenever there is a successor, else ``Refused`` or ``SparkGone``."""
         settings, checkpoint, publisher = self.settings, begun.checkpoint, begun.publisher
-        if checkpoint.is_local:
-            self.spark.use_local_files()
+        if checkpoint.suits_plain_files:
+            self.spark.use_plain_files()
         controller = settings.controller
         _LOG.info("controller %s has epoch %d, mode %s", controller.name, begun.epoch, controller.mode)
         forget_after_s = ClusterSettingsSource(settings).forget_after_s

@@ -54,9 +54,9 @@ class CheckpointDirectory:
             self._files = Files(spark, location)
 
     @property
-    def is_local(self) -> bool:
-        """Whether it lies on a file system of this machine."""
-        return self._files.is_local
+    def suits_plain_files(self) -> bool:
+        """Whether Spark's plain file manager does for it."""
+        return self._files.suits_plain_files
 
     @property
     def in_use(self) -> str:

@@ -35,7 +35,16 @@ class Files:
     @property
     def is_local(self) -> bool:
         """Whether it is on a file system of this machine."""
-        return str(self._root.toUri().getScheme()) == "file"
+        return self._scheme == "file"
+
+    @property
+    def suits_plain_files(self) -> bool:
+        """Whether Spark may go without Hadoop's ``FileContext``: on a disk, and on S3, where it asks twice as much and promises no more."""
+        return self._scheme in ("file", "s3a")
+
+    @property
+    def _scheme(self) -> str:
+        return str(self._root.toUri().getScheme())
 
     def address(self, name: str) -> str:
         """The whole path or URL."""
