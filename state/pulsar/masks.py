@@ -5,7 +5,8 @@ before one without effect, before a cooldown, before a namespace that is exclude
 concerns its broker or its group comes last.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from itertools import repeat
 
 import numpy as np
 
@@ -89,9 +90,11 @@ def drain_mask(
     codes = np.full(advanced.owned_count, OPEN, dtype=np.int8)
     _paint_namespaces(codes, fleet, pulsar, resting)
     _paint_bundles(
-        codes, fleet, INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)
+        codes,
+        fleet,
+        (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
+        (IN_FLIGHT, ledger.awaited_bundles(end_ms=end_ms)),
     )
-    _paint_bundles(codes, fleet, IN_FLIGHT, ledger.awaited_bundles(end_ms=end_ms))
     return codes
 
 
@@ -126,13 +129,14 @@ def _paint(
     ledger = header.ledger
     own = ledger.resting(kind, pulsar, end_ms=end_ms)
     other = ledger.resting("split" if kind == "unload" else "unload", pulsar, end_ms=end_ms)
-    for reason, names in (
+    _paint_bundles(
+        codes,
+        fleet,
         (REJECTED, header.rejected),
         (COOLDOWN, own.cooling),
         (INEFFECTIVE, ledger.ineffective(pulsar.guards.ineffective_rest_s, end_ms=end_ms)),
         (IN_FLIGHT, own.in_flight | other.in_flight),
-    ):
-        _paint_bundles(codes, fleet, reason, names)
+    )
     return codes
 
 
@@ -143,10 +147,15 @@ def _paint_namespaces(codes: Codes, fleet: Fleet, pulsar: PulsarSettings, restin
             codes[rows[fleet.namespace[: len(codes)]]] = reason
 
 
-def _paint_bundles(codes: Codes, fleet: Fleet, reason: int, names: Collection[str]) -> None:
-    if names:
-        bundles = fleet.bundles[: len(codes)]
-        codes[np.fromiter(map(names.__contains__, bundles), dtype=np.bool_, count=len(bundles))] = reason
+def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]) -> None:
+    """Reasons with the bundles they hold for, a later one over an earlier one; the fleet is passed over once."""
+    reasons: dict[str, int] = {}
+    for reason, names in named:
+        reasons |= dict.fromkeys(names, reason)
+    if reasons:
+        painted = map(reasons.get, fleet.bundles[: len(codes)], repeat(OPEN))
+        found = np.fromiter(painted, dtype=np.int8, count=len(codes))
+        np.copyto(codes, found, where=found != OPEN)
 
 
 def _owned_by(fleet: Fleet, count: int, brokers: frozenset[str]) -> Bools:
