@@ -4,6 +4,7 @@ Exit code 1 when a limit is missed, so that it is seen (not with ``--quick``); t
 """
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -55,6 +56,8 @@ PARTS: Mapping[str, Part] = {
 def main() -> int:
     """The exit code."""
     asked = _arguments()
+    # What is started keeps what it compiled, as where trimtab is installed.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGTERM, _end)
     names = asked.only or list(PARTS)
     found: dict[str, Section] = {}
