@@ -16,6 +16,7 @@ from streaming.cli.options import (
     verbose_option,
 )
 from streaming.ports.reading import Begin
+from streaming.ports.starts import StartWith
 from streaming.process.logs import log_to_stderr
 from streaming.settings import Settings
 
@@ -105,7 +106,12 @@ def run_command(
 
     from streaming.controller.application import Application  # noqa: PLC0415  Spark takes a second to import
 
-    Application(settings, begin=first, fresh=fresh, adopt=adopt, skip_lost=skip_lost).run()
+    start_with: StartWith = "checkpoint"
+    if fresh or adopt:
+        start_with = "fresh" if fresh else "adopt"
+    elif settings.controller.rebuild and not skip_lost:  # what a person asks for at this start comes first
+        start_with = "rebuild"
+    Application(settings, begin=first, start_with=start_with, skip_lost=skip_lost).run()
 
 
 def _refuse_for_standby(settings: Settings, **choices: bool) -> None:

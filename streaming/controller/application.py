@@ -26,6 +26,7 @@ from streaming.controller.standing_by import StandingBy
 from streaming.controller.watchdog import START_S, Watchdog
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Begin
+from streaming.ports.starts import StartWith
 from streaming.ports.topics import StartError
 from streaming.process.deadline import Deadline
 from streaming.process.exits import FencedOff, Refused, SparkEnded
@@ -53,12 +54,11 @@ class Application:
     """One controller process."""
 
     def __init__(
-        self, settings: Settings, *, begin: Begin, fresh: bool, adopt: bool, skip_lost: bool = False
+        self, settings: Settings, *, begin: Begin, start_with: StartWith, skip_lost: bool = False
     ) -> None:
         self._settings = settings
         self._begin = begin
-        self._fresh = fresh
-        self._adopt = adopt
+        self._start_with = start_with
         self._skip_lost = skip_lost
         self._metrics = Metrics(
             KNOWN_LABELS, version=version("trimtab"), pyspark_version=session.SPARK_VERSION
@@ -200,11 +200,7 @@ class Application:
     def _lead(self, leading: Leading) -> None:
         """Whoever comes after it ends this process."""
         try:
-            is_chosen = self._fresh or self._adopt or self._skip_lost  # by a person, for this start
-            rebuild = self._settings.controller.rebuild and not is_chosen
-            with leading.taken_over(
-                self._waiting_out, fresh=self._fresh, adopt=self._adopt, rebuild=rebuild
-            ) as begun:
+            with leading.taken_over(self._waiting_out, self._start_with) as begun:
                 leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
         except Fenced as error:
             leading.duty.be_silent()

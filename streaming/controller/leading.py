@@ -22,6 +22,7 @@ from streaming.ports.marker import superseded_error
 from streaming.ports.publisher import Publisher
 from streaming.ports.publishing import CheckpointMismatch, PublishError
 from streaming.ports.reading import Begin, NoAnswer
+from streaming.ports.starts import StartWith
 from streaming.process.exits import Refused
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.spark.checkpoint import CheckpointDirectory
@@ -86,9 +87,7 @@ class Leading:
     is_stopping: Callable[[], bool]
 
     @contextmanager
-    def taken_over(
-        self, waiting_out: WaitingOut, *, fresh: bool = False, adopt: bool = False, rebuild: bool = False
-    ) -> Iterator[Begun]:
+    def taken_over(self, waiting_out: WaitingOut, start_with: StartWith = "checkpoint") -> Iterator[Begun]:
         """Take over, to the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
         settings = self.settings
         publisher = publisher_of(settings)
@@ -99,16 +98,18 @@ class Leading:
                 checkpoint = waiting_out(
                     lambda: CheckpointDirectory(self.spark.spark, location, topic_ids=ids)
                 )
-                if rebuild:
+                if start_with == "rebuild":
                     waiting_out(lambda: require_possible(settings, publisher.read_marker()))
-                elif not fresh:
+                elif start_with != "fresh":
                     waiting_out(lambda: refuse_regrown(settings, checkpoint.planned_batch()))
-                epoch = waiting_out(
-                    lambda: take_over(
-                        checkpoint, publisher, settings, fresh=fresh, adopt=adopt, rebuild=rebuild
-                    )
-                )
-            yield Begun(publisher=publisher, checkpoint=checkpoint, ids=ids, epoch=epoch, rebuilds=rebuild)
+                epoch = waiting_out(lambda: take_over(checkpoint, publisher, settings, start_with=start_with))
+            yield Begun(
+                publisher=publisher,
+                checkpoint=checkpoint,
+                ids=ids,
+                epoch=epoch,
+                rebuilds=start_with == "rebuild",
+            )
         finally:
             self.metrics.show_leader(settings.controller.name, leads=False)
             publisher.close()

@@ -21,6 +21,7 @@ from streaming.controller.rebuilding import require_possible
 from streaming.controller.watchdog import START_S
 from streaming.ports.publishing import Fenced
 from streaming.ports.reading import Reader
+from streaming.ports.starts import StartWith
 from streaming.ports.topics import BEATS_RETENTION_MS
 from streaming.process.exits import NotReached, Refused
 from streaming.settings import Settings
@@ -69,8 +70,7 @@ class StandingBy:
         leading = self.leading
         with ExitStack() as stack:
             try:
-                rebuild = self.settings.controller.rebuild
-                begun = stack.enter_context(leading.taken_over(_at_once, rebuild=rebuild))
+                begun = stack.enter_context(leading.taken_over(_at_once, self._start_with))
             except Fenced as error:
                 _LOG.warning("%s, or was faster: this one stands by again", error)
                 return
@@ -120,16 +120,15 @@ class StandingBy:
         Where it would rebuild, nobody else's checkpoint is looked at.
         """
         settings, spark = self.settings, self.leading.spark.spark
-        rebuild = settings.controller.rebuild
         try:
             with publisher_of(settings) as publisher, refused(settings):
                 ids = _at_once(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _at_once(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
-                if rebuild:
+                if self._start_with == "rebuild":
                     _at_once(lambda: require_possible(settings, publisher.read_marker()))
-                look = partial(checkpoint.look, settings, fresh=False, rebuild=rebuild)
-                _at_once(lambda: publisher.check(look, rebuild=rebuild))
+                look = partial(checkpoint.look, settings, self._start_with)
+                _at_once(lambda: publisher.check(look, start_with=self._start_with))
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
@@ -138,6 +137,10 @@ class StandingBy:
             if self._problem:
                 _LOG.info("it could lead again")
             self._problem, self._wrong_count = "", 0
+
+    @property
+    def _start_with(self) -> StartWith:
+        return "rebuild" if self.settings.controller.rebuild else "checkpoint"
 
     def _note(self, problem: str, *, is_sure: bool = False) -> None:
         self._wrong_count = _SURE_COUNT if is_sure else self._wrong_count + 1

@@ -7,6 +7,7 @@ running. What the second look finds is final: nobody else can publish any more.
 from streaming.ports.checkpoint import CheckpointError
 from streaming.ports.marker import Checkpoint
 from streaming.ports.publisher import Publisher
+from streaming.ports.starts import StartWith
 from streaming.settings import Settings
 from streaming.spark.checkpoint import CheckpointDirectory
 
@@ -18,9 +19,7 @@ def take_over(
     publisher: Publisher,
     settings: Settings,
     *,
-    fresh: bool,
-    adopt: bool,
-    rebuild: bool = False,
+    start_with: StartWith,
 ) -> int:
     """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
 
@@ -28,12 +27,12 @@ def take_over(
     """
 
     def look() -> Checkpoint:
-        return checkpoint.look(settings, fresh=fresh, rebuild=rebuild)
+        return checkpoint.look(settings, start_with)
 
-    publisher.check(look, fresh=fresh, adopt=adopt, rebuild=rebuild)
-    epoch = publisher.open(look, fresh=fresh, adopt=adopt, rebuild=rebuild)
+    publisher.check(look, start_with=start_with)
+    epoch = publisher.open(look, start_with=start_with)
     try:
-        checkpoint.begin(settings, publisher.marker, fresh=fresh, rebuild=rebuild)
+        checkpoint.begin(settings, publisher.marker, start_with)
     except CheckpointError:
         try:
             publisher.ensure_owner()

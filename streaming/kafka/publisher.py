@@ -46,6 +46,7 @@ from streaming.ports.marker import (
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
+from streaming.ports.starts import StartWith
 from streaming.process.closing import Closing
 from streaming.process.within import within
 
@@ -106,47 +107,33 @@ class KafkaPublisher(Closing):
         """The newest marker, None without one; nobody is fenced. Raises `PublishError` or `CheckpointMismatch`."""
         return self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
 
-    def check(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> None:
+    def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
         """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
 
         The marker is read before the checkpoint, because a batch is planned before it is published.
         """
-        self._next(self.read_marker(), read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
+        self._next(self.read_marker(), read(), start_with)
 
-    def open(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> int:
+    def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.
 
         `read` reads the checkpoint; it is called when nobody else can publish any more. Raises
-        `CheckpointMismatch` when it disagrees with the marker and neither `fresh` nor `adopt` is set,
+        `CheckpointMismatch` when it disagrees with the marker and `start_with` says to go on from it,
         `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
         be reached, and whatever `read` raises.
         """
         self._producer = self._connect()
         try:
             marker = self._markers.read_to_end(timeout_s=_TRANSACTION_TIMEOUT_MS / 1000 + self._timeout_s)
-            claim = self._next(marker, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
+            claim = self._next(marker, read(), start_with)
             self._commit((), claim, announces=True)
         except Exception:
             self.close()
             raise
         return claim.epoch
 
-    def _next(self, marker: Marker | None, checkpoint: Checkpoint, **choice: bool) -> Marker:
-        return next_start(marker, checkpoint, name=self._name, now_s=time.time(), **choice)
+    def _next(self, marker: Marker | None, checkpoint: Checkpoint, start_with: StartWith) -> Marker:
+        return next_start(marker, checkpoint, name=self._name, start_with=start_with, now_s=time.time())
 
     def publish(
         self,

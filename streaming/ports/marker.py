@@ -12,6 +12,7 @@ import msgspec
 
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced
+from streaming.ports.starts import StartWith
 
 __all__ = [
     "UNNAMED",
@@ -114,24 +115,22 @@ def next_start(
     checkpoint: Checkpoint,
     *,
     name: str,
-    fresh: bool,
-    adopt: bool,
-    rebuild: bool = False,
+    start_with: StartWith,
     now_s: float,
 ) -> Marker:
     """The marker a starting controller writes: the old one with the next epoch.
 
     `fresh` forgets what was published; `adopt` takes the checkpoint's word for what comes next, and leaves its newest
     batch as it was published, if it was; `rebuild` asks no checkpoint and keeps how far the input was read. Raises
-    `CheckpointMismatch` when none is asked for and marker and checkpoint disagree, and where a marker does not say that.
+    `CheckpointMismatch` when marker and `checkpoint` disagree, and where a marker does not say how far a `rebuild` reads.
     """
     epoch = _next_epoch(marker, checkpoint, now_s)
-    if rebuild:
+    if start_with == "rebuild":
         return _rebuild(marker, checkpoint, epoch, name)
-    if fresh:
+    if start_with == "fresh":
         over = _over(marker, checkpoint.query_id, going_on=None)
         return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over)
-    if adopt:
+    if start_with == "adopt":
         return _adopt(marker, checkpoint, epoch)
     problem = _disagreement(marker, checkpoint)
     if problem is not None:

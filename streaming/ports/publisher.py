@@ -7,6 +7,7 @@ from typing import Protocol
 from streaming.ports.marker import BatchState, Checkpoint, Marker
 from streaming.ports.outbox import OutboundRecord
 from streaming.ports.places import Progress
+from streaming.ports.starts import StartWith
 
 __all__ = ["Publisher"]
 
@@ -17,24 +18,10 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
     def read_marker(self) -> Marker | None:
         """The newest marker, None without one; nobody is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
 
-    def check(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> None:
+    def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
         """Raise what ``open`` would raise now, without disturbing the controller that runs."""
 
-    def open(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> int:
+    def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
         """Take over as the controller of this name and return its epoch."""
 
     def publish(

@@ -5,7 +5,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 __all__ = [
     "CARD",
@@ -13,6 +13,7 @@ __all__ = [
     "PROBE",
     "Listing",
     "Start",
+    "StartWith",
     "all_starts",
     "is_start",
     "newest_number",
@@ -24,6 +25,9 @@ CLAIM = "claim"
 """Of the process that works in a start's directory; made before everything else in it."""
 PROBE = ".trimtab-probe-"
 """How the names begin of what a start tries the store with; one that was killed may leave some."""
+StartWith = Literal["checkpoint", "fresh", "adopt", "rebuild"]
+"""What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); the checkpoint as it
+is (``--adopt``); or memory that is made of the input again (``--rebuild``)."""
 _NAME = re.compile(r"start-(\d+)")
 
 

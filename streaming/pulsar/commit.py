@@ -12,6 +12,7 @@ import msgspec
 from streaming.ports.marker import Checkpoint, Marker, RanWith, mark_published, next_start
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch
+from streaming.ports.starts import StartWith
 
 __all__ = [
     "Commit",
@@ -65,17 +66,15 @@ def claim_name(
     checkpoint: Checkpoint,
     *,
     name: str,
-    fresh: bool,
-    adopt: bool,
-    rebuild: bool = False,
+    start_with: StartWith,
     now_s: float,
 ) -> Commit:
     """What a starting controller writes; raises ``CheckpointMismatch`` as ``next_start`` does."""
     before = None if commit is None else commit.marker
-    marker = next_start(before, checkpoint, name=name, fresh=fresh, adopt=adopt, rebuild=rebuild, now_s=now_s)
-    if commit is not None and rebuild:  # the rest of its batch never comes
+    marker = next_start(before, checkpoint, name=name, start_with=start_with, now_s=now_s)
+    if commit is not None and start_with == "rebuild":  # the rest of its batch never comes
         return Commit(marker=marker, lineage=marker.epoch, is_whole=commit.is_whole)
-    if commit is None or fresh or (adopt and marker.batch_id is None):
+    if commit is None or start_with == "fresh" or (start_with == "adopt" and marker.batch_id is None):
         return Commit(marker=marker, lineage=marker.epoch, is_whole=True)
     return msgspec.structs.replace(commit, marker=marker)
 

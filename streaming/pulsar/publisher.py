@@ -33,6 +33,7 @@ from streaming.ports.marker import (
 from streaming.ports.outbox import OutboundRecord, digest, pieces, sort_records
 from streaming.ports.places import Progress
 from streaming.ports.publishing import CheckpointMismatch, Fenced, NotAllowed, PublishError
+from streaming.ports.starts import StartWith
 from streaming.process.closing import Closing
 from streaming.pulsar.commit import (
     Commit,
@@ -95,26 +96,12 @@ class PulsarPublisher(Closing):
         newest = self._markers.newest()
         return None if newest is None else newest.marker
 
-    def check(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> None:
+    def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
         """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
         before = self._markers.newest()
-        self._next(before, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
+        self._next(before, read(), start_with)
 
-    def open(
-        self,
-        read: Callable[[], Checkpoint],
-        *,
-        fresh: bool = False,
-        adopt: bool = False,
-        rebuild: bool = False,
-    ) -> int:
+    def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
         """Take over as the controller of this name and return its epoch, above every one there was.
 
         Arguments and errors are those of ``KafkaPublisher.open``.
@@ -122,7 +109,7 @@ class PulsarPublisher(Closing):
         self._producers = self._connect()
         try:
             before = self._markers.newest()
-            claim = self._next(before, read(), fresh=fresh, adopt=adopt, rebuild=rebuild)
+            claim = self._next(before, read(), start_with)
             begin = partial(self._begin, self._producers, claim, before)
             self._attempt(begin, epoch=claim.marker.epoch, what="the start marker")
         except Exception:
@@ -130,8 +117,8 @@ class PulsarPublisher(Closing):
             raise
         return claim.marker.epoch
 
-    def _next(self, before: Commit | None, checkpoint: Checkpoint, **choice: bool) -> Commit:
-        return claim_name(before, checkpoint, name=self._name, now_s=time.time(), **choice)
+    def _next(self, before: Commit | None, checkpoint: Checkpoint, start_with: StartWith) -> Commit:
+        return claim_name(before, checkpoint, name=self._name, start_with=start_with, now_s=time.time())
 
     def publish(
         self,

@@ -26,7 +26,7 @@ from streaming.ports.checkpoint import (
 )
 from streaming.ports.marker import Checkpoint, Marker
 from streaming.ports.places import Place, Progress
-from streaming.ports.starts import CARD, Start, newest_number, newest_start
+from streaming.ports.starts import CARD, Start, StartWith, newest_number, newest_start
 from streaming.settings import Settings
 from streaming.settings.kept import kept_digest
 from streaming.spark import starts
@@ -104,8 +104,8 @@ class CheckpointDirectory:
             number = newest_number(self._files, start, log)
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
-    def look(self, settings: Settings, *, fresh: bool, rebuild: bool = False) -> Checkpoint:
-        """What it says, if it is this controller's and fits the settings; with ``fresh`` or ``rebuild``, whatever is there.
+    def look(self, settings: Settings, start_with: StartWith) -> Checkpoint:
+        """What it says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
 
         Changes nothing but that its directory is made, and a file is made and deleted in it. Raises CheckpointError.
         """
@@ -116,13 +116,13 @@ class CheckpointDirectory:
             try:
                 checkpoint: Checkpoint | CheckpointError = (
                     self._look_past(newest, settings)
-                    if rebuild
-                    else self._look_at(newest, settings, fresh=fresh)
+                    if start_with == "rebuild"
+                    else self._look_at(newest, settings, is_fresh=start_with == "fresh")
                 )
             except CheckpointError as error:
                 checkpoint = error
             if newest_start(self._files) != newest:  # another controller has begun, and may have deleted it
-                return self.look(settings, fresh=fresh, rebuild=rebuild)
+                return self.look(settings, start_with)
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
         return checkpoint
@@ -137,23 +137,23 @@ class CheckpointDirectory:
             raise CheckpointError(f"the checkpoint {self.location} cannot be used: {error}") from error
         self._is_safe = True
 
-    def begin(self, settings: Settings, marker: Marker, *, fresh: bool, rebuild: bool = False) -> None:
+    def begin(self, settings: Settings, marker: Marker, start_with: StartWith) -> None:
         """Make the directory of the start that has claimed this marker; ``fresh`` moves what is there aside, ``rebuild`` copies none of it.
 
         Raises CheckpointError.
         """
         own = Start(marker.epoch)
         with self._usable():
-            if fresh:
+            if start_with == "fresh":
                 self._move_aside()
             self._others = self._settings_of(marker, without=kept_digest(settings))
             card = card_of(settings, self._topic_ids)
             card = msgspec.structs.replace(
                 card,
                 settings={**card.settings, **self._others},
-                rebuilt=rebuild and marker.read_until is not None,
+                rebuilt=start_with == "rebuild" and marker.read_until is not None,
             )
-            starts.begin(self._files, own, msgspec.json.encode(card), is_copy=not rebuild)
+            starts.begin(self._files, own, msgspec.json.encode(card), is_copy=start_with != "rebuild")
             self._copied_commit = newest_number(self._files, own, "commits")
         self._own = own
 
@@ -189,8 +189,8 @@ class CheckpointDirectory:
             _LOG.warning("older checkpoints below %s are left there: %s", self.location, error)
         self._is_alone = True
 
-    def _look_at(self, newest: Start | None, settings: Settings, *, fresh: bool) -> Checkpoint:
-        if fresh:
+    def _look_at(self, newest: Start | None, settings: Settings, *, is_fresh: bool) -> Checkpoint:
+        if is_fresh:
             return self._read_what_can_be(newest or Start(0))
         if newest is None:
             refuse_strangers(self._files, self.location)

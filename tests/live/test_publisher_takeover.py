@@ -30,7 +30,7 @@ def test_the_epoch_rises_also_where_the_commits_topic_was_lost(setting: Setting)
     setting.create(setting.commits)
     until(lambda: time.time() >= before + 1, what="the clock's next second")
     with setting.publisher() as publisher:
-        assert publisher.open(at(QUERY, 5), adopt=True) > before
+        assert publisher.open(at(QUERY, 5), start_with="adopt") > before
         assert publisher.publish(6, QUERY, setting.batch(6))
     assert [value for value, _ in setting.visible()] == values(5) + values(6)
 

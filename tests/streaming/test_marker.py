@@ -16,6 +16,7 @@ from streaming.ports.marker import (
 )
 from streaming.ports.places import Place, Progress
 from streaming.ports.publishing import CheckpointMismatch
+from streaming.ports.starts import StartWith
 
 NOW_S = 1_700_000_000.9
 OUT = Marker(
@@ -27,14 +28,10 @@ def started(
     marker: Marker | None,
     checkpoint: Checkpoint,
     *,
-    fresh: bool = False,
-    adopt: bool = False,
-    rebuild: bool = False,
+    start_with: StartWith = "checkpoint",
     now_s: float = NOW_S,
 ) -> Marker:
-    return next_start(
-        marker, checkpoint, name="trimtab", fresh=fresh, adopt=adopt, rebuild=rebuild, now_s=now_s
-    )
+    return next_start(marker, checkpoint, name="trimtab", start_with=start_with, now_s=now_s)
 
 
 def at(query_id: str | None, last_batch_id: int | None, epoch: int = 0) -> Checkpoint:
@@ -63,7 +60,7 @@ def test_the_epoch_is_above_every_one_there_was(
 
 
 def test_fresh_ends_the_query_that_was_published_and_the_one_that_is_moved_aside() -> None:
-    fresh = started(OUT, at("restored", 3), fresh=True)
+    fresh = started(OUT, at("restored", 3), start_with="fresh")
     assert (fresh.query_id, fresh.over) == (None, ("q", "restored"))
     for query_id in ("q", "restored"):
         with pytest.raises(CheckpointMismatch, match="a query that is over"):
@@ -71,13 +68,13 @@ def test_fresh_ends_the_query_that_was_published_and_the_one_that_is_moved_aside
         with pytest.raises(CheckpointMismatch, match="another query"):
             compare_batch(fresh, batch_id=9, query_id=query_id, batch_digest="d", version="1")
     assert started(fresh, at("new", 0)).over == ("q", "restored")
-    assert started(fresh, at("q", 9), adopt=True).over == ("restored",)
+    assert started(fresh, at("q", 9), start_with="adopt").over == ("restored",)
 
 
 def test_queries_that_are_over_are_remembered_up_to_a_hundred() -> None:
     marker = OUT
     for number in range(120):
-        marker = started(marker, at(f"query-{number}", 0), fresh=True)
+        marker = started(marker, at(f"query-{number}", 0), start_with="fresh")
     assert len(marker.over) == 100
     assert marker.over[-1] == "query-119"
 
@@ -98,7 +95,7 @@ def test_a_marker_says_how_far_the_input_was_read_with_its_batch_and_every_resta
     )
     assert decode_marker(encode_marker(published), topic="t", offset=0).read_until == progress
     assert started(published, at("q", 8)).read_until == progress
-    assert started(published, at("q", 8), fresh=True).read_until is None
+    assert started(published, at("q", 8), start_with="fresh").read_until is None
 
 
 READ = Progress([Place("in", 0, "in", "12")], planned_ms=1)
@@ -106,32 +103,32 @@ READ = Progress([Place("in", 0, "in", "12")], planned_ms=1)
 
 def test_a_rebuild_ends_every_query_there_was_and_keeps_how_far_the_input_was_read() -> None:
     out = msgspec.structs.replace(OUT, read_until=READ)
-    rebuilt = started(out, at("older", 3), rebuild=True)
+    rebuilt = started(out, at("older", 3), start_with="rebuild")
     assert (rebuilt.query_id, rebuilt.batch_id, rebuilt.over) == (None, None, ("q", "older"))
     assert rebuilt.read_until == READ
     assert rebuilt.epoch > out.epoch
-    assert started(rebuilt, at("begun", None), rebuild=True).read_until == READ
+    assert started(rebuilt, at("begun", None), start_with="rebuild").read_until == READ
     assert started(rebuilt, at("begun", 0)).read_until == READ, "and its query goes on without a rebuild"
     with pytest.raises(CheckpointMismatch, match="a query that is over"):
         started(rebuilt, at("q", 7))
 
 
 def test_after_a_rebuild_that_published_nothing_no_start_begins_with_nothing() -> None:
-    rebuilt = started(msgspec.structs.replace(OUT, read_until=READ), at(None, None), rebuild=True)
+    rebuilt = started(msgspec.structs.replace(OUT, read_until=READ), at(None, None), start_with="rebuild")
     with pytest.raises(CheckpointMismatch, match=r"was to be rebuilt, and the checkpoint is new.*--rebuild"):
         started(rebuilt, at(None, None))
-    assert started(rebuilt, at(None, None), fresh=True).read_until is None
+    assert started(rebuilt, at(None, None), start_with="fresh").read_until is None
 
 
 @pytest.mark.parametrize("marker", [None, started(None, Checkpoint(query_id=None, last_batch_id=None))])
 def test_where_nothing_was_published_a_rebuild_is_a_first_start(marker: Marker | None) -> None:
-    first = started(marker, at(None, None), rebuild=True)
+    first = started(marker, at(None, None), start_with="rebuild")
     assert (first.query_id, first.read_until, first.over) == (None, None, ())
 
 
 def test_a_marker_of_an_older_version_is_not_rebuilt_from_and_the_remedy_is_said() -> None:
     with pytest.raises(CheckpointMismatch, match=r"an older trimtab.*publish one batch.*--fresh"):
-        started(OUT, at(None, None), rebuild=True)
+        started(OUT, at(None, None), start_with="rebuild")
 
 
 def test_a_marker_with_what_only_a_newer_version_knows_is_read() -> None:
@@ -153,7 +150,7 @@ def test_a_batch_that_is_out_is_not_published_again(digest: str, version: str, w
 def test_the_same_version_and_settings_have_to_make_the_same_of_a_batch_unless_it_is_adopted() -> None:
     with pytest.raises(CheckpointMismatch, match="published with other contents"):
         compare_batch(OUT, batch_id=7, query_id="q", batch_digest="other", version="1")
-    adopted = started(OUT, at("q", 7), adopt=True)
+    adopted = started(OUT, at("q", 7), start_with="adopt")
     assert (
         compare_batch(adopted, batch_id=7, query_id="q", batch_digest="other", version="1")
         is BatchState.OTHERWISE
@@ -164,5 +161,5 @@ def test_the_same_version_and_settings_have_to_make_the_same_of_a_batch_unless_i
 
 
 def test_adopting_an_older_checkpoint_publishes_what_it_does_not_know() -> None:
-    adopted = started(OUT, at("q", 6), adopt=True)
+    adopted = started(OUT, at("q", 6), start_with="adopt")
     assert compare_batch(adopted, batch_id=7, query_id="q", batch_digest="d", version="1") is BatchState.NEW

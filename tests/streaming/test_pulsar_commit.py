@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from streaming.ports.marker import UNNAMED, Checkpoint, Marker
 from streaming.ports.places import Place, Progress
 from streaming.ports.publishing import CheckpointMismatch
+from streaming.ports.starts import StartWith
 from streaming.pulsar.commit import (
     Commit,
     begin_batch,
@@ -30,12 +31,9 @@ places = st.integers(0, 2**31 - 1)
 def claim(
     commit: Commit | None,
     checkpoint: Checkpoint,
-    *,
-    fresh: bool = False,
-    adopt: bool = False,
-    rebuild: bool = False,
+    start_with: StartWith = "checkpoint",
 ) -> Commit:
-    return claim_name(commit, checkpoint, name=NAME, fresh=fresh, adopt=adopt, rebuild=rebuild, now_s=0.0)
+    return claim_name(commit, checkpoint, name=NAME, start_with=start_with, now_s=0.0)
 
 
 @given(st.tuples(batch_ids, places), st.tuples(batch_ids, places))
@@ -60,23 +58,21 @@ def test_a_restart_keeps_the_producers_name_and_what_was_begun_and_only_the_epoc
 def test_a_rebuild_leaves_what_was_begun_as_it_is_and_gets_another_producer_name() -> None:
     progress = Progress([Place("in", 0, "in-partition-0", "7:2")], planned_ms=1)
     begun = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", read_until=progress)
-    rebuilt = claim(begun, NEW, rebuild=True)
+    rebuilt = claim(begun, NEW, "rebuild")
     assert not rebuilt.is_whole
     assert (rebuilt.marker.batch_id, rebuilt.marker.read_until) == (None, progress)
     assert producer_name(NAME, rebuilt) != producer_name(NAME, begun)
-    again = claim(decode_commit(encode_commit(rebuilt), topic="t"), NEW, rebuild=True)
+    again = claim(decode_commit(encode_commit(rebuilt), topic="t"), NEW, "rebuild")
     assert (again.is_whole, again.marker.read_until) == (False, progress)
-    assert claim(finish(begun), NEW, rebuild=True).is_whole
+    assert claim(finish(begun), NEW, "rebuild").is_whole
 
 
-@pytest.mark.parametrize(
-    ("checkpoint", "fresh", "adopt"), [(NEW, True, False), (OLDER, False, True)], ids=["fresh", "adopt"]
-)
+@pytest.mark.parametrize(("checkpoint", "start_with"), [(NEW, "fresh"), (OLDER, "adopt")])
 def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
-    checkpoint: Checkpoint, *, fresh: bool, adopt: bool
+    checkpoint: Checkpoint, start_with: StartWith
 ) -> None:
     before = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d")
-    anew = claim(before, checkpoint, fresh=fresh, adopt=adopt)
+    anew = claim(before, checkpoint, start_with)
     assert producer_name(NAME, anew) == "trimtab/2"
     assert anew.marker.batch_id is None
     assert anew.is_whole
@@ -84,7 +80,7 @@ def test_a_start_that_forgets_what_was_published_gets_another_producer_name(
 
 def test_adopt_keeps_a_batch_that_was_begun_and_forgets_what_it_ran_with() -> None:
     before = begin_batch(claim(None, NEW), batch_id=7, query_id="q", batch_digest="d", ran_with=UNNAMED)
-    adopted = claim(before, KNOWN, adopt=True)
+    adopted = claim(before, KNOWN, "adopt")
     assert (adopted.marker.batch_id, adopted.marker.digest, adopted.marker.ran_with) == (7, "d", None)
     assert not adopted.is_whole
     assert producer_name(NAME, adopted) == producer_name(NAME, before)

@@ -29,7 +29,7 @@ def started(ensure_owner: Callable[[], None], *, close: Callable[[], None] = lam
         close=close,
     )
     checkpoint: Any = SimpleNamespace(begin=raising(CheckpointError("it is changed by somebody else")))
-    return take_over(checkpoint, publisher, Settings(), fresh=False, adopt=False)
+    return take_over(checkpoint, publisher, Settings(), start_with="checkpoint")
 
 
 def test_who_is_overtaken_while_the_checkpoint_is_copied_was_fenced() -> None:

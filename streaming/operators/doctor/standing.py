@@ -76,9 +76,7 @@ def marker(facts: Facts) -> Iterator[Finding]:
             found,
             known,
             name=facts.settings.controller.name,
-            fresh=False,
-            adopt=False,
-            rebuild=rebuild,
+            start_with="rebuild" if rebuild else "checkpoint",
             now_s=facts.now_ms / 1000,
         )
     except CheckpointMismatch as error:

@@ -94,7 +94,7 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_in_another_form(setting: Set
         with pytest.raises(CheckpointMismatch, match="published with other contents"):
             publisher.publish(0, QUERY, [])
     with setting.publisher() as publisher:
-        publisher.open(at(QUERY, 0), adopt=True)
+        publisher.open(at(QUERY, 0), start_with="adopt")
         assert publisher.publish(0, QUERY, batch(0, "other")) is BatchState.OTHERWISE
         assert publisher.publish(1, QUERY, batch(1)) is BatchState.NEW
     assert setting.seen(ACTIONS) == [*values_of(0)[:2], *values_of(1)], "left as it was published"

@@ -89,10 +89,10 @@ class PublisherSuite:
         with opened(setting) as publisher:
             publisher.publish(7, QUERY, setting.batch(7), read_until=progress)
         with setting.publisher() as publisher:
-            publisher.open(at(), rebuild=True)
+            publisher.open(at(), start_with="rebuild")
             assert (publisher.marker.read_until, publisher.is_whole) == (progress, True)
         with setting.publisher() as publisher:
-            publisher.open(at(), rebuild=True)
+            publisher.open(at(), start_with="rebuild")
             assert publisher.marker.read_until == progress, "the one before published nothing"
             assert publisher.publish(0, "another", setting.batch(0, "rebuilt"))
         with setting.publisher() as publisher, pytest.raises(CheckpointMismatch, match="query that is over"):
@@ -128,7 +128,7 @@ class PublisherSuite:
             with pytest.raises(CheckpointMismatch, match="published with other contents"):
                 publisher.publish(0, QUERY, [])
         with setting.publisher() as publisher:
-            publisher.open(at(QUERY, 0), adopt=True)
+            publisher.open(at(QUERY, 0), start_with="adopt")
             assert publisher.publish(0, QUERY, setting.batch(0, "other")) is BatchState.OTHERWISE
             assert publisher.publish(1, QUERY, setting.batch(1)) is BatchState.NEW
         assert [value for value, _ in setting.visible()] == values(0) + values(1)
@@ -219,7 +219,7 @@ class PublisherSuite:
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
-            publisher.open(at(), fresh=True)
+            publisher.open(at(), start_with="fresh")
             assert publisher.publish(0, "another", setting.batch(0))
             with pytest.raises(CheckpointMismatch):
                 publisher.publish(6, QUERY, setting.batch(6))
@@ -231,7 +231,7 @@ class PublisherSuite:
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
-            publisher.open(at(QUERY, 5), fresh=True)
+            publisher.open(at(QUERY, 5), start_with="fresh")
         for _ in range(2):
             with pytest.raises(CheckpointMismatch, match="a query that is over"):
                 setting.publisher().open(at(QUERY, 5))
@@ -241,7 +241,7 @@ class PublisherSuite:
                 publisher.publish(6, QUERY, setting.batch(6))
             assert publisher.publish(0, "another", setting.batch(0))
         with setting.publisher() as publisher:
-            publisher.open(at(QUERY, 5), adopt=True)
+            publisher.open(at(QUERY, 5), start_with="adopt")
             assert publisher.publish(6, QUERY, setting.batch(6))
         assert [value for value, _ in setting.visible()] == values(5) + values(0) + values(6)
 
@@ -297,7 +297,7 @@ class PublisherSuite:
         with opened(setting) as publisher:
             publisher.publish(5, QUERY, setting.batch(5))
         with setting.publisher() as publisher:
-            publisher.open(at(QUERY, 3), adopt=True)
+            publisher.open(at(QUERY, 3), start_with="adopt")
             with pytest.raises(CheckpointMismatch, match="another query"):
                 publisher.publish(4, "another", setting.batch(4))
             assert publisher.publish(4, QUERY, setting.batch(4))
