@@ -37,8 +37,10 @@ __all__ = ["QueryLoop"]
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_S = 1
-"""How often the driver looks at its query; short, because a signal is only seen between looks."""
+_LOOK_S = 1.0
+"""How often the driver looks at its query."""
+_STOP_LOOKS = 5
+"""How often between two looks it asks for a stop: Spark's wait cannot be interrupted."""
 _OWNER_LOOKS = 3
 """At every which look the markers are read, where a successor shows; publishing would find it, too."""
 _DRAIN_LOOK_S = 0.1
@@ -173,7 +175,7 @@ class QueryLoop:
         self.readiness.runs(query, self.batches)
         looks = count(1)
         try:
-            while not self.is_stopping() and not query.has_ended_within(_LOOK_S):
+            while not self._is_over(query):
                 self._turn(query)
                 if self.runs.is_past_gaps:
                     break
@@ -183,6 +185,11 @@ class QueryLoop:
                     )
         finally:
             self._drain(query)
+
+    def _is_over(self, query: Query) -> bool:
+        """Wait for its end until it is time for a look; a stop is seen sooner, for a standby waits for our goodbye."""
+        looks = range(_STOP_LOOKS)
+        return any(self.is_stopping() or query.has_ended_within(_LOOK_S / _STOP_LOOKS) for _ in looks)
 
     def _turn(self, query: Query) -> None:
         """One look at a running query. Raises ``Changed``."""
