@@ -30,6 +30,8 @@ _QUIETER = (
     "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
     # That a file is there already: what an object store is asked at each start and by each standby. The writer gets it as an exception.
     "org.apache.hadoop.fs.s3a.S3ABlockOutputStream",
+    # That a key is not in the state, which is how our code learns it, and that a worker has ended its work.
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
     # Options that Spark gives to a Kafka client which does not use them, at each of its clients.
     "org.apache.kafka.clients.admin.AdminClientConfig",
     "org.apache.kafka.clients.consumer.ConsumerConfig",
