@@ -193,7 +193,12 @@ class Application:
             )
             if controller.standby:
                 self._readiness.has_standbys(lambda: beats.problem)
-                StandingBy(settings=self._settings, leading=leading, waiting_out=self._waiting_out).run()
+                StandingBy(
+                    settings=self._settings,
+                    leading=leading,
+                    waiting_out=self._waiting_out,
+                    start_with=self._start_with,
+                ).run()
             else:
                 self._lead(leading)
 

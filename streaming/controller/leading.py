@@ -87,7 +87,7 @@ class Leading:
     is_stopping: Callable[[], bool]
 
     @contextmanager
-    def taken_over(self, waiting_out: WaitingOut, start_with: StartWith = "checkpoint") -> Iterator[Begun]:
+    def taken_over(self, waiting_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
         """Take over, to the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
         settings = self.settings
         publisher = publisher_of(settings)

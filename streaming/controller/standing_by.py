@@ -52,6 +52,7 @@ class StandingBy:
     settings: Settings
     leading: Leading
     waiting_out: WaitingOut
+    start_with: StartWith
     _problem: str = field(init=False, default="")
     """Why it could not lead; empty where it could."""
     _wrong_count: int = field(init=False, default=0)
@@ -61,7 +62,8 @@ class StandingBy:
         with spark_errors():
             self._show("warming up")
             warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
-            self.leading.frames.going_on()  # made now, it is not made at a take-over
+            if self.start_with == "checkpoint":
+                self.leading.frames.going_on()  # made now, it is not made at a take-over
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
@@ -70,7 +72,7 @@ class StandingBy:
         leading = self.leading
         with ExitStack() as stack:
             try:
-                begun = stack.enter_context(leading.taken_over(_at_once, self._start_with))
+                begun = stack.enter_context(leading.taken_over(_at_once, self.start_with))
             except Fenced as error:
                 _LOG.warning("%s, or was faster: this one stands by again", error)
                 return
@@ -125,10 +127,10 @@ class StandingBy:
                 ids = _at_once(partial(input_ids, settings))
                 location = settings.spark.checkpoint
                 checkpoint = _at_once(lambda: CheckpointDirectory(spark, location, topic_ids=ids))
-                if self._start_with == "rebuild":
+                if self.start_with == "rebuild":
                     _at_once(lambda: require_possible(settings, publisher.read_marker()))
-                look = partial(checkpoint.look, settings, self._start_with)
-                _at_once(lambda: publisher.check(look, start_with=self._start_with))
+                look = partial(checkpoint.look, settings, self.start_with)
+                _at_once(lambda: publisher.check(look, start_with=self.start_with))
         except Refused as error:
             self._note(error.message)
         except NotReached as error:
@@ -137,10 +139,6 @@ class StandingBy:
             if self._problem:
                 _LOG.info("it could lead again")
             self._problem, self._wrong_count = "", 0
-
-    @property
-    def _start_with(self) -> StartWith:
-        return "rebuild" if self.settings.controller.rebuild else "checkpoint"
 
     def _note(self, problem: str, *, is_sure: bool = False) -> None:
         self._wrong_count = _SURE_COUNT if is_sure else self._wrong_count + 1

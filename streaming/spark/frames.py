@@ -21,7 +21,7 @@ from streaming.spark.rows import OUTPUT_SCHEMA
 __all__ = ["Frames", "decided"]
 
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
-"""Where a query begins that has a checkpoint is not read."""
+"""Where a query begins is read until it has committed a batch."""
 
 
 def decided(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
@@ -54,7 +54,7 @@ class Frames:
     """The certificates and passwords that the kept frame was made with: files of them may have been renewed since."""
 
     def going_on(self) -> DataFrame:
-        """The frame of a query that has a checkpoint; made at the first call, and when the access to Kafka has changed.
+        """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
 
         Raises ``WrongUse`` for a file that cannot be read at the first call; later it may be on its way.
         """

@@ -110,8 +110,8 @@ class Runs:
         return settings
 
     def _frame(self, settings: Settings) -> DataFrame:
-        is_usual = settings is self._settings and not self._gaps and self._rebuilt is None
-        if is_usual and self._checkpoint.planned_batch().places:
+        is_usual = settings is self._settings and not self._gaps
+        if is_usual and self._checkpoint.places():  # what was rebuilt is in it, too, with the first commit
             return self._frames.going_on()
         begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)

@@ -56,15 +56,14 @@ def _broken(files: Files, probe: str, renamed: str) -> str | None:
     files.write(probe, content)
     if probe not in files.names() or files.read(probe) != content:
         return "does not show a file that was just written"
-    files.delete(probe)
     try:
-        is_exclusive = files.creates_exclusively(probe)
+        is_exclusive = files.creates_exclusively(renamed)
     except Py4JJavaError as error:  # that it writes at all was just seen
         answer = str(error.java_exception.toString()).partition("\n")[0]
         return f"makes no file on the condition that there is none ({answer})"
     if not is_exclusive:
         return "lets two who create a file at the same moment both have it"
-    files.write(probe, content)
+    files.delete(renamed)
     if not files.rename(probe, renamed):
         return "does not rename a file"
     if files.exists(probe) or files.read(renamed) != content:
