@@ -72,5 +72,6 @@ def put(store: Store, row: Row) -> None:
 
 
 def _waiting(row: Row) -> Iterator[tuple[WaitingKey, bytes]]:
-    for each in row.waiting:
-        yield WaitingKey(int(each.round), each.kind, str(each.broker)), bytes(each.value)
+    for each in row.waiting:  # Spark hands over the structs of an array as dicts
+        key = WaitingKey(int(each["round"]), each["kind"], str(each["broker"]))
+        yield key, bytes(each["value"])

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.process.exits import REFUSED
 from tests.live.driving import command, until
-from tests.live.loads import played
+from tests.live.loads import closing, leaning, played
 from tests.live.rebuilding import assert_same, controller, rebuilt, settings
 from tests.live.stage import Stage, replayed
 from tests.live.standing import RAISED, SESSION_S, leads, rounds, signalled, stands_by
@@ -18,10 +18,12 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 def test_a_start_with_another_checkpoint_rebuilds_what_a_killed_controller_knew(stage: Stage) -> None:
     with ExitStack() as stack:
         first = controller(stage, stack, "first")
-        stage.send(played(range(5)))
-        rounds(stage, 4, first)
+        *reports, tick = played(range(5))
+        waiting, *others = leaning(5)
+        stage.send([*reports, waiting, tick])
+        rounds(stage, 5, first)
         signalled(first, signal.SIGKILL)
-        stage.send(played(range(5, 7)))
+        stage.send([*others, closing(5), *played([6])])
         second = controller(stage, stack, "second", controller__rebuild=True)
         rounds(stage, 6, second)
         stage.send(played(range(7, 10)))
