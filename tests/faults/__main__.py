@@ -43,7 +43,8 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
     done = {
         row.seed
         for row in results.read()
-        if (row.commit, row.system, row.failovers > 0) == (commit, system, asked.failovers > 0)
+        if (row.commit, row.system, row.failovers > 0, row.rebuilds)
+        == (commit, system, asked.failovers > 0, asked.rebuild)
     }
     setup = Setup(is_pair=asked.failovers > 0, rebuilds=asked.rebuild)
     seeds = [seed for seed in _seeds(asked.seeds) if asked.again or seed not in done]
@@ -74,7 +75,7 @@ def _run_series(asked: argparse.Namespace, commit: str) -> int:
             failed_count += bool(outcome.problems)
             _tell(outcome, directory, seconds)
             if not asked.only:
-                results.append(_row_of(seed, commit, system, faults, outcome, seconds))
+                results.append(_row_of(asked, seed, commit, faults, outcome, seconds))
     return 1 if failed_count else 0
 
 
@@ -105,15 +106,21 @@ def _say(text: str) -> None:
 
 
 def _row_of(
-    seed: int, commit: str, system: System, faults: Sequence[object], outcome: Outcome, seconds: float
+    asked: argparse.Namespace,
+    seed: int,
+    commit: str,
+    faults: Sequence[object],
+    outcome: Outcome,
+    seconds: float,
 ) -> results.Row:
     return results.Row(
         seed=seed,
         commit=commit,
-        system=system,
+        system=asked.system,
         passed=not outcome.problems,
         seconds=round(seconds),
         failovers=outcome.failovers_count,
+        rebuilds=asked.rebuild,
         schedule=" ".join(map(str, faults)),
         found="; ".join(outcome.problems),
     )
