@@ -8,15 +8,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from kafka.errors import KafkaError
 from pulsar import PulsarException
 
+from tests.faults import oracle, rebuilds
 from tests.faults.doing import DEEDS, Scene
 from tests.faults.executions import misdone, unanswered
 from tests.faults.failovers import FAILOVER_DEEDS, is_paired
 from tests.faults.load import Load
-from tests.faults.oracle import NOTHING, Seen, differences, is_complete, wanted_of
+from tests.faults.oracle import NOTHING, Seen, wanted_of
 from tests.faults.schedule import Fault
 from tests.faults.supervisor import Supervisor
 from tests.faults.world import World
@@ -117,7 +119,7 @@ def run_schedule(
             companions = {name: Supervisor(name, command, directory) for name, command in commands.items()}
             scene = Scene(world, stage, supervisor, load, checkpoint, disk, companions)
             try:
-                return _run(scene, faults, config, is_pair=setup.is_pair)
+                return _run(scene, faults, config, setup)
             finally:
                 load.end()
                 for each in (supervisor, *companions.values()):
@@ -125,17 +127,17 @@ def run_schedule(
                 stage.close()
 
 
-def _run(scene: Scene, faults: Sequence[Fault], config: Path, *, is_pair: bool) -> Outcome:
+def _run(scene: Scene, faults: Sequence[Fault], config: Path, setup: Setup) -> Outcome:
     scene.load.start()
-    if is_pair:
+    if setup.is_pair:
         scene.supervisor.start_one()
     for each in (scene.supervisor, *scene.companions.values()):
         each.start_one()
         each.start()
-    problems = _play(scene, faults, is_pair=is_pair)
+    problems = _play(scene, faults, is_pair=setup.is_pair)
     scene.load.end()
     unanswered = _companions_end(scene)
-    return _judged(scene, config, [*problems, *unanswered])
+    return _judged(scene, config, [*problems, *unanswered], rebuilds if setup.rebuilds else oracle)
 
 
 def _companions_end(scene: Scene) -> list[str]:
@@ -187,13 +189,13 @@ def _play(scene: Scene, faults: Sequence[Fault], *, is_pair: bool) -> list[str]:
     return problems
 
 
-def _judged(scene: Scene, config: Path, problems: list[str]) -> Outcome:
+def _judged(scene: Scene, config: Path, problems: list[str], judge: ModuleType) -> Outcome:
     began_s = time.monotonic()
     wanted = wanted_of(_replayed(config))
 
     def is_out() -> bool:
         try:
-            return is_complete(seen_of(scene.stage), wanted)
+            return bool(judge.is_complete(seen_of(scene.stage), wanted))
         except (KafkaError, PulsarException):  # brokers may still be on their way back
             scene.world.reconnect(scene.stage)
             return False
@@ -207,7 +209,7 @@ def _judged(scene: Scene, config: Path, problems: list[str]) -> Outcome:
     recovery_s = time.monotonic() - began_s
     problems += scene.supervisor.end()
     seen = seen_of(scene.stage)
-    problems += differences(seen, wanted)
+    problems += judge.differences(seen, wanted)
     if not wanted.outputs.actions_count:
         problems.append("nothing was decided: the schedule shows nothing")
     if scene.load.errors:
