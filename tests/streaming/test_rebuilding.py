@@ -173,7 +173,7 @@ def test_the_operator_begins_with_memory_that_was_rebuilt(tmp_path: Path) -> Non
     before.test("east-1", records[:7])
     header, fleet = (before.peekValueState(name, "east-1") for name in ("header", "fleet"))
     waiting = [
-        Row(round=key[0], kind=key[1], broker=key[2], value=value[0])
+        {"round": key[0], "kind": key[1], "broker": key[2], "value": value[0]}  # as Spark does
         for key, value in before.peekMapState("waiting", "east-1").items()
     ]
     assert waiting

@@ -17,9 +17,9 @@ from streaming.controller.recordings import files_of
 from streaming.controller.rotating import RotatingFolder
 from tests.streaming.events import report, tick, traffic
 
-ROUND_S = 900
+ROUND_S = 3600
 MONTH = range(30 * 24 * 3600 // ROUND_S)
-"""Rounds of a quarter of an hour, to have a month of them in seconds."""
+"""Rounds of an hour, to have a month of them in seconds."""
 
 LARGE = 10**9
 
@@ -205,8 +205,8 @@ def round_of(number: int) -> list[Recorded]:
 def test_a_month_keeps_its_limit_in_the_memory_of_a_day_and_what_is_left_is_backtested(
     folder: Folder, tmp_path: Path
 ) -> None:
-    limit_bytes, day = 200_000, 24 * 3600 // ROUND_S
-    out, peaks = folder.open(file_bytes=20_000, total_bytes=limit_bytes), []
+    limit_bytes, day = 50_000, 24 * 3600 // ROUND_S
+    out, peaks = folder.open(file_bytes=5_000, total_bytes=limit_bytes), []
     tracemalloc.start()
     for number in MONTH:
         for each in round_of(number):

@@ -43,6 +43,7 @@ BOUNDED_BY = {
     ("consumer", "topics"): "streaming.process.within",
 }
 """What bounds a call: an argument of this name, or being made inside ``within``. Called on what ends in this name."""
+MAY_WAIT = SILENT | {name for _, name in BOUNDED_BY}
 BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
 """What a loop without an end looks at."""
 
@@ -106,7 +107,10 @@ def _waits(file: str, node: ast.AST, function: str) -> Iterator[Wait]:
 
 
 def _call(call: ast.Call) -> str | None:
-    *owners, name = ast.unparse(call.func).rpartition(".")
+    called = call.func
+    if getattr(called, "attr", getattr(called, "id", "")) not in MAY_WAIT:
+        return None
+    *owners, name = ast.unparse(called).rpartition(".")
     owner = owners[0].rpartition(".")[2].lstrip("_").removesuffix("()")
     given = {each.arg for each in call.keywords}
     if owners[0] and name in SILENT and not call.args and not given:
