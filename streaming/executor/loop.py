@@ -1,8 +1,8 @@
 """The loop of every executor: take actions from their topic, deal with them, tell what became of each.
 
-The results of a batch are written, then the position is committed. So an action may be taken up again after a crash; it
-must then find its aim reached, and give the same result under the same id. How an order is read and carried out is said
-by the executor of each kind of cluster.
+The results of a batch are written, then the position is committed. So an action may be taken up again. After a crash it must
+find its aim reached, and give the same result under the same id. The same process does not carry out again what succeeded: it
+sends the same result. How an order is read and carried out is said by the executor of each kind of cluster.
 
 A batch is worked on in a thread of its own, while this one stays in the consumer group. Whatever goes wrong with the
 topics ends the batch: what was not committed is forgotten here, comes again from the topic, to whoever has it then, and
@@ -73,6 +73,8 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
         """Why the batch in progress is not ours to go on with."""
+        self._succeeded: dict[str, bytes] = {}
+        """Results of actions that are not committed yet, by the action's id: a bundle may be back at its broker when they come again."""
 
     def run(self, *, once: bool = False) -> None:
         """Until ``stop``; with ``once`` until everything that is there has been dealt with. Raises ``PublishError`` then."""
@@ -134,6 +136,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         if records:
             self._stay_for(worker, lambda: self._take_up(records))
             self._actions.commit()
+            self._succeeded.clear()
             return False
         due = self._due()
         if not (once or due) or not self._actions.is_at_end():
@@ -194,6 +197,9 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
     def _carry_out(self, order: OrderKind) -> None:
         """Gate an order, try it where that may be, and tell what became of it. Thread-safe. Raises ``PublishError``."""
         self._pulse.note_progress()
+        if order.id in self._succeeded:
+            self._results.send(self._cluster, self._succeeded[order.id])
+            return
         began_s = time.monotonic()
         try:
             self._gate(order)
@@ -251,4 +257,6 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             cluster=self._cluster,
             data=msgspec.json.encode(data),
         )
+        if data.outcome == "succeeded":
+            self._succeeded[order.id] = event
         self._results.send(self._cluster, event)
