@@ -195,7 +195,10 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                     yield order
 
     def _carry_out(self, order: OrderKind) -> None:
-        """Gate an order, try it where that may be, and tell what became of it. Thread-safe. Raises ``PublishError``."""
+        """Gate an order, try it where that may be, and tell what became of it; what succeeded before is only told again.
+
+        Thread-safe. Raises ``PublishError``.
+        """
         self._pulse.note_progress()
         if order.id in self._succeeded:
             self._results.send(self._cluster, self._succeeded[order.id])
