@@ -31,6 +31,7 @@ from streaming.spark.rebuilt import Rebuilt
 from streaming.spark.runs import Runs
 from streaming.spark.session import Session
 from streaming.systems import skipping
+from streaming.systems.append import append_to_output
 from streaming.systems.input import input_ids
 from streaming.systems.publisher import publisher_of
 
@@ -158,8 +159,9 @@ class Leading:
 
     def _rebuilt(self, begun: Begun, waiting_out: WaitingOut) -> Rebuilt | None:
         """Memory to begin with, where there is anything to rebuild it from; it beats as the leader meanwhile."""
-        publisher = begun.publisher
-        read_until = publisher.marker.read_until
+        settings, publisher = self.settings, begun.publisher
+        marker = publisher.marker
+        read_until = marker.read_until
         if not begun.rebuilds or read_until is None:
             return None
 
@@ -167,11 +169,18 @@ class Leading:
             self.watchdog.begin(text, START_S)
             self.readiness.phase = text
             if publisher.is_superseded():
-                raise superseded_error(self.settings.controller.name, epoch=begun.epoch)
+                raise superseded_error(settings.controller.name, epoch=begun.epoch)
             return not self.is_stopping()
 
-        rebuilding = Rebuilding(settings=self.settings, go_on=go_on)
-        return waiting_out(lambda: rebuilding.run(read_until, is_whole=publisher.is_whole))
+        rebuilding = Rebuilding(settings=settings, go_on=go_on)
+        rebuilt, letters = waiting_out(
+            lambda: rebuilding.run(read_until, read_from=marker.read_from, is_whole=publisher.is_whole)
+        )
+        if letters:
+            topic = settings.topics.dead_letter
+            waiting_out(lambda: append_to_output(settings, topic, letters, epoch=begun.epoch))
+            _LOG.info("published %d dead letters of the batch that was cut", len(letters))
+        return rebuilt
 
     def _said_gaps(self, begun: Begun) -> list[SkippedRange]:
         """What the input has lost since the checkpoint, once the audit topic says so."""

@@ -26,6 +26,7 @@ from state.outputs import Output, moment_ms, rfc3339
 from state.pulsar.outputs import SPLIT_TYPE, UNLOAD_TYPE
 from streaming.contract.encode import source_of
 from streaming.contract.envelope import EPOCH_HEADER, read_envelope
+from streaming.controller.cut_batch import CLOCKS_APART_MS, CutBatch, first_after
 from streaming.controller.recorder import Recorder
 from streaming.controller.replay import Controllers
 from streaming.controller.surroundings import refuse_regrown
@@ -36,6 +37,7 @@ from streaming.ports.reading import Begin, NoAnswer, TopicRecord
 from streaming.ports.topics import StartError, Unreachable
 from streaming.process.exits import Refused
 from streaming.process.waiting import StoppedWaiting
+from streaming.pulsar.link import output_on_pulsar
 from streaming.settings import ClusterSettingsSource, Settings
 from streaming.settings.accepted import AcceptedClusters
 from streaming.settings.identity import identity_of
@@ -44,7 +46,7 @@ from streaming.spark.rebuilt import ClusterMemory, Rebuilt
 from streaming.systems import skipping
 from streaming.systems.keeping import input_kept_s, output_kept_s
 from streaming.systems.passing import passes
-from streaming.systems.reading import input_reader, output_reader
+from streaming.systems.reading import output_reader
 
 __all__ = ["Rebuilding", "require_possible"]
 
@@ -53,8 +55,6 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 2.0
 """How often it is asked whether to go on, and said how far it is."""
 _ACTIONS = frozenset({UNLOAD_TYPE, SPLIT_TYPE, THROTTLE_TYPE})
-_CLOCKS_APART_MS = 600_000
-"""Actions bear the append time of their publisher's clock."""
 
 
 class _Triggered(msgspec.Struct, frozen=True):
@@ -107,7 +107,10 @@ def require_possible(settings: Settings, marker: Marker | None) -> None:
 def _require_readable(settings: Settings) -> None:
     """Only a fetch says who may not read a topic that he writes."""
     topics = settings.topics
-    for topic in (topics.actions, topics.actions_dry_run, topics.audit):
+    read = [topics.actions, topics.actions_dry_run, topics.audit]
+    if output_on_pulsar(settings) is not None:  # a batch may have been cut there
+        read.append(topics.dead_letter)
+    for topic in read:
         try:
             with output_reader(settings, topic, begin="latest") as reader:
                 deque(reader.to_end(), maxlen=0)
@@ -147,18 +150,23 @@ class Rebuilding:
     go_on: Callable[[str], bool]
     _looked_s: float = 0.0
 
-    def run(self, read_until: Progress, *, is_whole: bool) -> Rebuilt:
-        """``is_whole`` says whether all of the batch is out that the input was read with until there.
+    def run(
+        self, read_until: Progress, *, read_from: Progress | None = None, is_whole: bool
+    ) -> tuple[Rebuilt, list[tuple[str, bytes]]]:
+        """The memory, and keys and values of the dead letters that the last batch should have published and has not.
 
-        Raises ``Refused``, ``NoAnswer``, ``StoppedWaiting`` and what ``go_on`` raises.
+        ``is_whole`` says whether all of that batch is out, which read the input from ``read_from`` to ``read_until``. Raises
+        ``Refused``, ``NoAnswer``, ``StoppedWaiting`` and what ``go_on`` raises.
         """
         try:
-            return self._run(read_until, is_whole=is_whole)
+            cut = None if is_whole else CutBatch(self.settings, read_from)
+            rebuilt = self._run(read_until, cut)
+            return rebuilt, [] if cut is None else cut.unpublished_letters()
         except Refused as error:
             _raise_passing(error)
             raise
 
-    def _run(self, read_until: Progress, *, is_whole: bool) -> Rebuilt:
+    def _run(self, read_until: Progress, cut: CutBatch | None) -> Rebuilt:
         settings = self.settings
         since_ms = self._read_until_ms(read_until) - round(1000 * _span_s(settings))
         published = self._published(since_ms)
@@ -174,12 +182,16 @@ class Rebuilding:
         with ExitStack() as stack:
             recorder = Recorder(stack, settings, begin=since_ms, until=read_until)
             for count, recorded in enumerate(recorder.records(is_stopped=lambda: False), start=1):
-                outputs, _ = controllers.intake.take(recorded.to_record(settings.controller.max_record_bytes))
+                outputs, refused = controllers.intake.take(
+                    recorded.to_record(settings.controller.max_record_bytes)
+                )
+                if cut is not None and refused is not None:
+                    cut.take(refused)
                 for output in outputs:
                     if output.kind == "round":
                         closed[output.cluster].append(_Closed(output.round, output.time_ms))
                 self._look(f"rebuilding the memory: {count} records since {rfc3339(since_ms)}")
-        missing = {} if is_whole else _without_summary(closed, self._summarized(since_ms))
+        missing = {} if cut is None else _without_summary(closed, self._summarized(since_ms))
         for cluster in {**published, **controllers.by_cluster}:
             controller = controllers.of(cluster)
             controller.end_rebuild(since_ms, missing.get(cluster, ()))
@@ -199,19 +211,10 @@ class Rebuilding:
         """Up to when everything was read: what is unread now may be older than the batch, where that was behind."""
         times = [read_until.planned_ms]
         for place in read_until.places:
-            if not self._is_input(place.topic):
-                continue
-            with input_reader(
-                self.settings, self.settings.topics.input, begin=place, partition=place.partition
-            ) as reader:
-                times += [record.timestamp for record in _first(reader.to_end())]
+            first = first_after(self.settings, place)
+            if first is not None:
+                times.append(first.timestamp)
         return min(times)
-
-    def _is_input(self, topic: str) -> bool:
-        name = self.settings.topics.input
-        return topic == (
-            self.settings.input.pulsar.full_name(name) if self.settings.input.is_pulsar else name
-        )
 
     def _published(self, since_ms: int) -> dict[str, Published]:
         """By cluster, actions and proposals published since then, and throttles from before that are still in force."""
@@ -220,7 +223,7 @@ class Rebuilding:
         for topic in (topics.actions, topics.actions_dry_run):
             throttles: dict[str, list[Output]] = defaultdict(list)
             for appended_ms, output in self._events(topic, _ACTIONS):
-                if appended_ms >= since_ms - _CLOCKS_APART_MS:
+                if appended_ms >= since_ms - CLOCKS_APART_MS:
                     found[output.cluster].append(output)
                 elif output.type == THROTTLE_TYPE:
                     before = throttles[output.cluster]
@@ -255,12 +258,6 @@ class Rebuilding:
         self._looked_s = now_s
         if not self.go_on(text):
             raise StoppedWaiting
-
-
-def _first(records: Iterator[TopicRecord]) -> Iterator[TopicRecord]:
-    for record in records:
-        yield record
-        return
 
 
 def _is_last(throttle: Output) -> bool:

@@ -13,8 +13,11 @@ __all__ = ["append"]
 _TIMEOUT_S = 20.0
 
 
-def append(link: Link, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
+def append(
+    link: Link, topic: str, records: Sequence[tuple[str, bytes]], *, headers: Sequence[tuple[str, str]] = ()
+) -> None:
     """Keys with their values; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+    encoded = [(name, text.encode()) for name, text in headers]
     with explain_errors(link, topic, "Write"):
         producer = KafkaProducer(
             bootstrap_servers=link.bootstrap,
@@ -28,7 +31,9 @@ def append(link: Link, topic: str, records: Sequence[tuple[str, bytes]]) -> None
             **link.client_options(),
         )
         try:
-            sent = [producer.send(topic, key=key.encode(), value=value) for key, value in records]
+            sent = [
+                producer.send(topic, key=key.encode(), value=value, headers=encoded) for key, value in records
+            ]
             for future in sent:
                 future.get(timeout=_TIMEOUT_S)
         finally:

@@ -1,20 +1,15 @@
-"""Input on Kafka that is gone: what is missing between a checkpoint and the logs, and saying so on a topic."""
+"""Input on Kafka that is gone: what is missing between a checkpoint and the logs."""
 
 from collections.abc import Sequence
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka import KafkaConsumer, TopicPartition
 
-from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange
 from streaming.kafka.answers import retry_until_answered
 from streaming.kafka.link import Link
 from streaming.ports.places import Place
-from streaming.ports.publishing import PublishError
 
-__all__ = ["find_lost", "say"]
-
-_TIMEOUT_S = 20.0
+__all__ = ["find_lost"]
 
 
 def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
@@ -37,18 +32,3 @@ def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
         for where, offset in at.items()
         if not begins[where] <= offset <= ends[where]
     ]
-
-
-def say(link: Link, topic: str, value: bytes, epoch: int) -> None:
-    """Append what is skipped, and wait until it is there. Raises ``PublishError``."""
-    headers = [(EPOCH_HEADER, str(epoch).encode())]
-    try:
-        producer = KafkaProducer(bootstrap_servers=link.bootstrap, **link.client_options())
-        try:
-            producer.send(topic, value=value, headers=headers).get(timeout=_TIMEOUT_S)
-        finally:
-            producer.close(timeout=_TIMEOUT_S)
-    except KafkaError as error:
-        raise PublishError(
-            f"what is skipped could not be published to {link.bootstrap}: {error!r}"
-        ) from error

@@ -70,6 +70,8 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the batch. None: nobody knows any more, so whatever it is in a re-run, it stays as it was published."""
     read_until: Progress | None = None
     """How far the input had been read with the batch. None: a trimtab wrote it that did not say so, or there was no batch."""
+    read_from: Progress | None = None
+    """How far it had been read with the last batch before it that had outputs. None: as above, or there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +151,16 @@ def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: st
             "there is, without --rebuild; where there is none, start over with --fresh."
         )
     over = _over(marker, checkpoint.query_id, going_on=None)
-    read_until = None if marker is None else marker.read_until
-    return Marker(query_id=None, batch_id=None, digest=None, epoch=epoch, over=over, read_until=read_until)
+    read_until, read_from = (None, None) if marker is None else (marker.read_until, marker.read_from)
+    return Marker(
+        query_id=None,
+        batch_id=None,
+        digest=None,
+        epoch=epoch,
+        over=over,
+        read_until=read_until,
+        read_from=read_from,
+    )
 
 
 def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
@@ -237,6 +247,7 @@ def mark_published(
         digest=batch_digest,
         ran_with=ran_with,
         read_until=read_until,
+        read_from=marker.read_until,
     )
 
 

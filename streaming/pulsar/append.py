@@ -11,7 +11,13 @@ __all__ = ["append"]
 _TIMEOUT_S = 20.0
 
 
-def append(link: PulsarLink, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
+def append(
+    link: PulsarLink,
+    topic: str,
+    records: Sequence[tuple[str, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
+) -> None:
     """Keys with their values; returns when the brokers have them. Raises ``exits.Refused``."""
     name = link.full_name(topic)
     with explain_errors(link, name, "produce"):
@@ -21,6 +27,6 @@ def append(link: PulsarLink, topic: str, records: Sequence[tuple[str, bytes]]) -
                 name, send_timeout_millis=round(_TIMEOUT_S * 1000), batching_enabled=False
             )
             for key, value in records:
-                producer.send(value, partition_key=key)
+                producer.send(value, partition_key=key, properties=dict(headers))
         finally:
             close(client)

@@ -1,22 +1,16 @@
-"""Input on Pulsar that is gone: what is missing between a checkpoint and the logs, and saying so on a topic."""
+"""Input on Pulsar that is gone: what is missing between a checkpoint and the logs."""
 
 from collections.abc import Sequence
 
-import pulsar
-
-from streaming.contract.envelope import EPOCH_HEADER
 from streaming.contract.skipped import SkippedRange
 from streaming.ports.places import Place
 from streaming.ports.publishing import PublishError
 from streaming.pulsar.admin import AdminError
-from streaming.pulsar.clients import close
 from streaming.pulsar.link import PulsarLink
 from streaming.pulsar.positions import DataLoss, Log, Position
 from streaming.pulsar.topic_names import PartitionLogs
 
-__all__ = ["find_lost", "say"]
-
-_TIMEOUT_S = 20.0
+__all__ = ["find_lost"]
 
 
 def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
@@ -42,17 +36,3 @@ def _gap(log: Log, place: Place) -> SkippedRange | None:
             goes_on_from=str(log.nearest(at)),
         )
     return None
-
-
-def say(link: PulsarLink, topic: str, value: bytes, epoch: int) -> None:
-    """Append what is skipped, and wait until it is there. Raises ``PublishError``."""
-    client = link.client(timeout_s=_TIMEOUT_S)
-    try:
-        producer = client.create_producer(link.full_name(topic), send_timeout_millis=round(_TIMEOUT_S * 1000))
-        producer.send(value, properties={EPOCH_HEADER: str(epoch)})
-    except pulsar.PulsarException as error:
-        raise PublishError(
-            f"what is skipped could not be published to {link.service_url}: {error!r}"
-        ) from error
-    finally:
-        close(client)

@@ -1,12 +1,16 @@
-"""Appending a few records to a topic for a person, on the system that the address of its side names."""
+"""Appending a few records to a topic, outside of the batches, on the system that the address of its side names."""
 
 from collections.abc import Sequence
 
-from streaming.kafka.link import input_link
-from streaming.pulsar.link import input_on_pulsar
+from streaming.contract.envelope import EPOCH_HEADER
+from streaming.kafka.link import input_link, output_link
+from streaming.ports.publishing import NotAllowed, PublishError
+from streaming.process.exits import Refused
+from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
 from streaming.settings import Settings
+from streaming.systems.passing import passes
 
-__all__ = ["append_to_input"]
+__all__ = ["append_to_input", "append_to_output"]
 
 
 def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
@@ -20,3 +24,25 @@ def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str,
         from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
 
         append_on_kafka(input_link(settings), topic, records)
+
+
+def append_to_output(
+    settings: Settings, topic: str, records: Sequence[tuple[str, bytes]], *, epoch: int
+) -> None:
+    """Keys with their values, to a topic on the output's side, as a controller of this epoch; returns when the brokers have them.
+
+    Raises ``PublishError``.
+    """
+    headers, pulsar = [(EPOCH_HEADER, str(epoch))], output_on_pulsar(settings)
+    try:
+        if pulsar is not None:
+            from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
+
+            append_on_pulsar(pulsar, topic, records, headers=headers)
+        else:
+            from streaming.kafka.append import append as append_on_kafka  # noqa: PLC0415  Kafka's client, when needed
+
+            append_on_kafka(output_link(settings), topic, records, headers=headers)
+    except Refused as error:
+        kind = PublishError if passes(error.__cause__) else NotAllowed
+        raise kind(error.message) from error

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from streaming.contract.skipped import SkippedRange, encode_skipped
 from streaming.kafka import skipping as kafka
-from streaming.kafka.link import input_link, output_link
+from streaming.kafka.link import input_link
 from streaming.ports.places import Place
 from streaming.pulsar import skipping as pulsar
-from streaming.pulsar.link import input_on_pulsar, output_on_pulsar
+from streaming.pulsar.link import input_on_pulsar
 from streaming.settings import Settings
+from streaming.systems.append import append_to_output
 
 __all__ = ["find_lost", "say"]
 
@@ -32,8 +33,4 @@ def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]
 def say(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
     """Publish what is skipped to the audit topic, and wait until it is there. Raises ``PublishError``."""
     value = encode_skipped(ranges, name=settings.controller.name, time_ms=round(time.time() * 1000))
-    link = output_on_pulsar(settings)
-    if link is None:
-        kafka.say(output_link(settings), settings.topics.audit, value, epoch)
-    else:
-        pulsar.say(link, settings.topics.audit, value, epoch)
+    append_to_output(settings, settings.topics.audit, [("", value)], epoch=epoch)

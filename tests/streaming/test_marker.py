@@ -98,6 +98,20 @@ def test_a_marker_says_how_far_the_input_was_read_with_its_batch_and_every_resta
     assert started(published, at("q", 8), start_with="fresh").read_until is None
 
 
+def test_a_marker_says_how_far_the_input_had_been_read_before_its_batch() -> None:
+    first = mark_published(
+        OUT, batch_id=8, query_id="q", batch_digest="e", ran_with=None, read_until=Progress(planned_ms=1)
+    )
+    second = mark_published(
+        first, batch_id=9, query_id="q", batch_digest="f", ran_with=None, read_until=Progress(planned_ms=2)
+    )
+    assert (first.read_from, second.read_from) == (None, Progress(planned_ms=1))
+    assert started(second, at("q", 9)).read_from == second.read_from
+    rebuilt = started(second, at(None, None), start_with="rebuild")
+    assert rebuilt.read_from == second.read_from
+    assert started(rebuilt, at(None, None), start_with="rebuild").read_from == second.read_from
+
+
 READ = Progress([Place("in", 0, "in", "12")], planned_ms=1)
 
 

@@ -1,5 +1,6 @@
-"""A rebuild on Pulsar: what a cut batch has published stands, the rest never comes, and the first summary names its rounds."""
+"""A rebuild on Pulsar: what a cut batch has published stands, and the first summary names the rounds that never come."""
 
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -36,9 +37,11 @@ def rounds_of(values: list[bytes]) -> list[int]:
 def cut(stage: PulsarStage, point: str) -> tuple[Outputs, Outputs]:
     """What is published by a controller that dies at the point of its first batch, of three rounds, and by one that rebuilds.
 
-    And what would have been, had nobody died.
+    And what would have been, had nobody died. The batch refuses a record.
     """
     stage.send(played(range(3)))
+    stage.send_raw(b"east-1", b"no event")
+    stage.flush()
     with start_dying(stage, settings(stage, "first"), [f"{point}:0"], program=DYING) as dying:
         assert dying.wait() == KILLED, dying.output
     with ExitStack() as stack:
@@ -48,6 +51,13 @@ def cut(stage: PulsarStage, point: str) -> tuple[Outputs, Outputs]:
         assert second.terminate() == 0
     wanted = replayed(stage.directory / "first.toml", played(range(8)))
     return stage.published(), wanted
+
+
+@pytest.mark.parametrize("point", ["begun", "before-finish"])
+def test_a_record_that_a_cut_batch_refused_has_one_dead_letter(on_pulsar: PulsarStage, point: str) -> None:
+    cut(on_pulsar, point)
+    (letter,) = on_pulsar.rejected()
+    assert base64.b64decode(str(letter["head_base64"])) == b"no event"
 
 
 def test_an_action_that_is_out_stands_and_rests_as_if_its_batch_were_whole(on_pulsar: PulsarStage) -> None:

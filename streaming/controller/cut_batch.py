@@ -1,0 +1,82 @@
+"""Dead letters of a batch that ended in the middle of being published, as it happens on Pulsar, for a rebuild that gives up the rest of it.
+
+What the batch has decided and not published was never decided, so its rounds go on from what is out. A record that it refused is
+refused whatever is out, and is in no later batch. Its dead letter would be lost, so it is published by itself. Its id is made of
+the place of the record: who sees it twice knows it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from streaming.contract.encode import Refused, encode_refused, source_of
+from streaming.contract.envelope import read_envelope
+from streaming.ports.places import Place, Progress
+from streaming.ports.reading import TopicRecord
+from streaming.pulsar.link import input_on_pulsar
+from streaming.settings import Settings
+from streaming.systems.reading import input_reader, output_reader
+
+__all__ = ["CLOCKS_APART_MS", "CutBatch", "first_after"]
+
+CLOCKS_APART_MS = 600_000
+"""What is published bears the append time of another clock than the input."""
+
+
+def first_after(settings: Settings, place: Place) -> TopicRecord | None:
+    """The first record after a place of input or control; None where there is none, or it is a place of another topic.
+
+    Raises ``exits.Refused``.
+    """
+    for name in (settings.topics.input, settings.topics.control):
+        if _full_name(settings, name) == place.topic:
+            with input_reader(settings, name, begin=place, partition=place.partition) as reader:
+                return next(reader.to_end(), None)
+    return None
+
+
+class CutBatch:
+    """``read_from`` is how far input and control had been read before the batch; None: not at all. Raises ``exits.Refused``."""
+
+    def __init__(self, settings: Settings, read_from: Progress | None) -> None:
+        self._settings = settings
+        self._source = source_of(settings.controller.name)
+        self._firsts = {} if read_from is None else _first_offsets(settings, read_from)
+        self._refused: list[Refused] = []
+
+    def take(self, refused: Refused) -> None:
+        """A record that the rebuild refused: of this batch, or of one before it."""
+        origin = refused.origin
+        if origin.offset >= self._firsts.get((origin.topic, origin.partition), 0):
+            self._refused.append(refused)
+
+    def unpublished_letters(self) -> list[tuple[str, bytes]]:
+        """Keys and values of the dead letters that are not on their topic. Raises ``exits.Refused``."""
+        letters = [(each.cluster, encode_refused(each, self._source)) for each in self._refused]
+        if not letters:
+            return []
+        appended_ms = min(each.appended_ms or 0 for each in self._refused)
+        published = set(self._published_ids(since_ms=appended_ms - CLOCKS_APART_MS))
+        return [(key, value) for key, value in letters if read_envelope(value).id not in published]
+
+    def _published_ids(self, *, since_ms: int) -> Iterator[str]:
+        with output_reader(self._settings, self._settings.topics.dead_letter, begin=since_ms) as reader:
+            for record in reader.to_end():
+                try:
+                    envelope = read_envelope(record.value or b"")
+                except msgspec.MsgspecError:
+                    continue  # whoever wrote it, it is none of ours
+                if envelope.source == self._source:
+                    yield envelope.id
+
+
+def _first_offsets(settings: Settings, read_from: Progress) -> Mapping[tuple[str, int], float]:
+    """By topic and partition; infinite where nothing came after."""
+    firsts = {where: first_after(settings, place) for where, place in read_from.by_partition().items()}
+    return {where: math.inf if first is None else first.offset for where, first in firsts.items()}
+
+
+def _full_name(settings: Settings, topic: str) -> str:
+    pulsar = input_on_pulsar(settings)
+    return topic if pulsar is None else pulsar.full_name(topic)
