@@ -14,9 +14,13 @@ _TIMEOUT_S = 20.0
 
 
 def append(
-    link: Link, topic: str, records: Sequence[tuple[str, bytes]], *, headers: Sequence[tuple[str, str]] = ()
+    link: Link,
+    topic: str,
+    records: Sequence[tuple[str | None, bytes]],
+    *,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Keys with their values; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+    """Values, with their keys where they have any; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
     encoded = [(name, text.encode()) for name, text in headers]
     with explain_errors(link, topic, "Write"):
         producer = KafkaProducer(
@@ -32,7 +36,8 @@ def append(
         )
         try:
             sent = [
-                producer.send(topic, key=key.encode(), value=value, headers=encoded) for key, value in records
+                producer.send(topic, key=None if key is None else key.encode(), value=value, headers=encoded)
+                for key, value in records
             ]
             for future in sent:
                 future.get(timeout=_TIMEOUT_S)

@@ -14,11 +14,11 @@ _TIMEOUT_S = 20.0
 def append(
     link: PulsarLink,
     topic: str,
-    records: Sequence[tuple[str, bytes]],
+    records: Sequence[tuple[str | None, bytes]],
     *,
     headers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Keys with their values; returns when the brokers have them. Raises ``exits.Refused``."""
+    """Values, with their keys where they have any; returns when the brokers have them. Raises ``exits.Refused``."""
     name = link.full_name(topic)
     with explain_errors(link, name, "produce"):
         client = link.client(timeout_s=_TIMEOUT_S)

@@ -27,11 +27,11 @@ def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str,
 
 
 def append_to_output(
-    settings: Settings, topic: str, records: Sequence[tuple[str, bytes]], *, epoch: int
+    settings: Settings, topic: str, records: Sequence[tuple[str | None, bytes]], *, epoch: int
 ) -> None:
-    """Keys with their values, to a topic on the output's side, as a controller of this epoch; returns when the brokers have them.
+    """Values, with their keys where they have any, to a topic on the output's side, as a controller of this epoch.
 
-    Raises ``PublishError``.
+    Returns when the brokers have them. Raises ``PublishError``.
     """
     headers, pulsar = [(EPOCH_HEADER, str(epoch))], output_on_pulsar(settings)
     try:

@@ -33,4 +33,4 @@ def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]
 def say(settings: Settings, ranges: list[SkippedRange], *, epoch: int) -> None:
     """Publish what is skipped to the audit topic, and wait until it is there. Raises ``PublishError``."""
     value = encode_skipped(ranges, name=settings.controller.name, time_ms=round(time.time() * 1000))
-    append_to_output(settings, settings.topics.audit, [("", value)], epoch=epoch)
+    append_to_output(settings, settings.topics.audit, [(None, value)], epoch=epoch)
