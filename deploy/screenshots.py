@@ -28,7 +28,7 @@ def browser() -> str | None:
 
 
 def shown_text(page: Path) -> str:
-    """The page's document after its programs have run."""
+    """The page's document after its scripts have run."""
     return _browse(page, "--dump-dom")
 
 

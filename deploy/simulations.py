@@ -1,7 +1,7 @@
-"""``docs/simulations.md``: what the policies do to simulated fleets, on seeds that nobody developed with.
+"""``docs/simulations.md``: what the policies do to simulated fleets, on seeds that were not used to develop them.
 
 ``python -m deploy.simulations`` runs every scenario and writes the page; it takes some minutes. ``--only POLICY`` plays one policy and puts its
-rows into the score card; the other figures stay. The text around the figures is here, too.
+rows into the score card; the other figures stay. This module also has the text around the figures.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The columns that every policy reckons with: NumPy arrays of one type each."""
+"""The columns that every policy computes with: NumPy arrays of one type each."""
 
 import numpy as np
 from numpy.typing import NDArray

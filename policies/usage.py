@@ -1,4 +1,4 @@
-"""How loaded a broker is: from usage and limit of each resource to one score.
+"""How loaded a broker is: one score from the usage and limit of each resource.
 
 The percentage of a resource is computed in IEEE single precision, as Pulsar's ``ResourceUsage.percentUsage`` does:
 thresholds compare differently in double precision (30 of 100 is 30.000002 %, so 70 against 30 is not 40 points
@@ -23,9 +23,9 @@ NOT_MEASURED = -1.0
 
 
 LARGEST_WEIGHT = 1e6
-"""Largest factor taken: percentages times it stay far from overflow."""
+"""Largest factor accepted: percentages times it stay far from overflow."""
 SMALLEST_CAPACITY = 1e-3
-"""Smallest capacity above 0 taken: traffic divided by it stays far from overflow in single precision."""
+"""Smallest capacity above 0 accepted: traffic divided by it stays far from overflow in single precision."""
 
 
 def _require_weights(owner: object, *names: str) -> None:
@@ -49,7 +49,7 @@ class UsageSettings:
     """Weights that multiply each resource's percentage before the largest is taken; 0 leaves a resource out."""
 
     cpu_weight: float = 1.0
-    """Factor of CPU. Set 0 where brokers share a host: CPU is then the host's and tells them not apart.
+    """Factor of CPU. Set it to 0 where brokers share a host: CPU is then the host's and cannot tell them apart.
     Pulsar: ``loadBalancerCPUResourceWeight``."""
     bandwidth_in_weight: float = 1.0
     """Factor of inbound bandwidth. Pulsar: ``loadBalancerBandwidthInResourceWeight``."""
@@ -59,7 +59,7 @@ class UsageSettings:
     """Factor of direct memory; off by default because it follows caches more than traffic.
     Pulsar: ``loadBalancerDirectMemoryResourceWeight``."""
     capacity_weight: float = 1.0
-    """Factor of traffic against declared capacity (``[pulsar.capacity]``); without a declaration it counts nothing.
+    """Factor of traffic against declared capacity (``[pulsar.capacity]``); without a declaration it has no effect.
     Not in Pulsar."""
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class BrokerCapacity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacitySettings:
-    """Declared capacity: makes traffic one more resource, for fleets whose CPU and bandwidth tell nothing apart.
+    """Declared capacity: makes traffic one more resource, for fleets whose CPU and bandwidth cannot tell brokers apart.
 
     It is also how unequal hardware is declared. Not in Pulsar.
     """
@@ -135,8 +135,8 @@ def _limit(declared: float | None) -> float:
 def percent(usage: Floats, limit: Floats) -> Floats:
     """Percentage of the limit in use, single precision throughout, widened to double at the end.
 
-    Shapes are equal and free. A limit of 0 or less (``-1`` of an unread resource) gives 0. Not clamped: 140 of 100
-    gives 140. Source: Pulsar ``ResourceUsage.percentUsage``.
+    Both shapes are equal; any shape will do. A limit of 0 or less (``-1`` of an unread resource) gives 0. Not clamped:
+    140 of 100 gives 140. Source: Pulsar ``ResourceUsage.percentUsage``.
     """
     measured = limit > 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -1,4 +1,4 @@
-"""When to do it: one cluster as a pure state machine, events in, outputs out.
+"""Decides when to act: one cluster as a pure state machine, with events in and outputs out.
 
 No clock, randomness, environment or I/O: the same events in the same order give the same bytes, in the Spark
 application, in ``trimtab replay`` and in every test.

@@ -1,4 +1,4 @@
-"""What goes out without being asked for while actions have to be approved."""
+"""Which actions go out at once while actions have to be approved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class StandingApproval:
     max_bytes_per_s: float = 0.0
     """Throughput in + out of the largest bundle that it approves, in bytes/s; 0: no limit."""
     hours: tuple[str, ...] = ()
-    """When it approves, as ``quiet_hours`` writes spans: ``Mon-Fri 08:00-18:00 Europe/Berlin``. Empty: at any time."""
+    """When it approves, in spans as in ``quiet_hours``: ``Mon-Fri 08:00-18:00 Europe/Berlin``. Empty: at any time."""
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -61,7 +61,7 @@ class StandingApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettings:
-    """Standing approvals; whether anything has to be approved at all is said by ``controller.approval``."""
+    """Standing approvals; ``controller.approval`` decides whether anything has to be approved at all."""
 
     standing: Mapping[str, StandingApproval] = field(default_factory=dict)
-    """Rules by a name of your own. An action goes out at once where one of them approves it."""
+    """Rules, each under a name of your choice. An action goes out at once if one of them approves it."""

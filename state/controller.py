@@ -3,7 +3,7 @@
 Invariants: the outputs do not depend on the order of events within the lateness, on duplicates, or on how events are
 cut into batches; every event ends as exactly one of used, superseded, late or rejected; ``commit`` is the only write.
 
-Not thread-safe. After an exception the controller must be thrown away: the store still holds the batch's beginning.
+Not thread-safe. After an exception the controller must be thrown away: the store still holds the memory from before the batch.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ class Controller:
         settings: SettingsSource,
         published: Published | None = None,
     ) -> None:
-        """With ``published``, memory is rebuilt: it is of the rounds as they were published then, whatever is decided of them now."""
+        """With ``published``, memory is rebuilt from the rounds as they were published, whatever would be decided about them now."""
         self._cluster = cluster
         self._published = published
         self._store = store
@@ -86,10 +86,10 @@ class Controller:
         self._header = self._load_header()
         self._rounds = systems.rounds_of(self._header.system, self._base)
         self._own: Any = None
-        """What the cluster's system remembers, once it was read."""
+        """What the cluster's system remembers; None until it is read from the store."""
         self._own_changed = False
         self._is_forgotten = False
-        """Whether what the store holds is of a cluster that is forgotten."""
+        """Whether the store still holds the memory of a cluster that is forgotten."""
         self._waiting = self._room(number for number, each in self._header.rounds.items() if each.waiters)
         self._known_results: dict[int, set[ResultRecord]] = {}
         self._results: Counter[tuple[type[Event], Result]] = Counter()
@@ -114,11 +114,11 @@ class Controller:
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether the cluster existed and does not any more; until ``commit``."""
+        """Whether the cluster existed and does not exist any more; true only until ``commit``."""
         return self._is_forgotten and not self._header.is_known
 
     def take_results(self) -> Counter[tuple[type[Event], Result]]:
-        """How many events of each type ended as what, since the last call."""
+        """How many events of each type ended with each result, since the last call."""
         results, self._results = self._results, Counter()
         return results
 
@@ -142,14 +142,14 @@ class Controller:
             self._results[type(event), SUPERSEDED] += 1
 
     def _take(self, event: Event) -> Rejection | Result | tuple[WaitingKey, Waiting]:
-        """What becomes of an event, or what of it waits for its round; an error of ours refuses it and changes nothing."""
+        """The result of an event, or the part of it that waits for its round. A fault of ours refuses the event and changes nothing."""
         before = Untaken.of(self._header, event.time_ms // self._header.length_ms)
-        too_much = self._refuse_too_much(event)  # may read the store, whose errors are not the event's
+        too_much = self._refuse_too_much(event)  # may read the store; its errors are not the event's
         try:
             return self._refuse(event) or too_much or self._keep(event)
         except PASSES_THROUGH:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+        except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
             self._header, self._known_results = before.restore(), {}
             self._rounds = systems.rounds_of(self._header.system, self._base)
             return refusal(error)
@@ -179,7 +179,7 @@ class Controller:
         return USED
 
     def _take_approval(self, event: Approval) -> Result:
-        """It waits for the first round that closes with a summary, whatever its own time says."""
+        """Keep an approval for the first round that closes with a summary, whatever its own time is."""
         record = ApprovalRecord(event.id, event.proposal_id, event.verdict, event.who, event.why)
         if record in self._header.approvals:
             return SUPERSEDED
@@ -187,7 +187,7 @@ class Controller:
         return USED
 
     def _forget(self) -> None:
-        """At once, with all bytes; what comes after it in the same batch begins a new memory."""
+        """Forget the cluster at once, with all bytes; later events of the same batch begin a new memory."""
         self._rounds = self._base.pulsar.rounds
         self._header = forgetting.bare(self._header, self._rounds)
         self._own = None
@@ -203,7 +203,7 @@ class Controller:
         return self._advance((last + 1) * self._header.length_ms + lateness_ms)
 
     def end_rebuild(self, since_ms: int, unpublished: Iterable[int]) -> None:
-        """From here on what is decided counts; the next summary is to say since when events were read again, and which rounds have no summary."""
+        """From here on, decisions count. The next summary shows since when events were read again, and which rounds have no summary."""
         assert self._published is not None, "only memory that is rebuilt is rebuilt in the end"
         throttles = systems.throttles_of(self._published.take_left())
         self._published = None
@@ -231,7 +231,7 @@ class Controller:
         return step
 
     def _refuse(self, event: Event) -> Rejection | None:
-        """Reasons that only the cluster's memory or settings know."""
+        """Why an event is refused, for reasons that only the cluster's memory or settings show."""
         if isinstance(event, Approval):
             return self._refuse_approval(event)
         return self._refuse_ahead(event) or (
@@ -252,7 +252,7 @@ class Controller:
         return self._refuse_overlay(event) or systems.refuse_upkeep(event, self._header.system)
 
     def _refuse_stranger(self, event: Event) -> Rejection | None:
-        """Why an event is none of this cluster: of the other system, or of another partition than its records."""
+        """Why an event does not belong to this cluster: it is of the other system, or not from the partition of the cluster's records."""
         limits = systems.limits_for(event, self._header.system, self._base)
         wrong = systems.wrong_system(event, self._header.system)
         if wrong is not None:
@@ -265,7 +265,11 @@ class Controller:
         return _wrong_partition(event.partition, known)
 
     def _refuse_approval(self, event: Approval) -> Rejection | None:
-        """Its time is a laptop's and judges nothing; its place in the log says when it counts, so it has to be in the cluster's."""
+        """Why an approval is refused.
+
+        Its time is not checked, because it is a laptop's. Its place in the log decides when it counts, so it has to be in the cluster's
+        partition.
+        """
         if not self._header.is_known or self._header.system == "kafka":
             return Rejection(
                 reason="wrong-system" if self._header.is_known else "unknown-cluster",
@@ -307,7 +311,7 @@ class Controller:
             self._header.next_round = (event.time_ms - lateness_ms) // self._header.length_ms
 
     def _put_in_round(self, event: Event) -> Result | tuple[WaitingKey, Waiting]:
-        """Into its round; the last thing that is done with an event, so nothing after it has to be taken back."""
+        """Put an event into its round. This is the last step with an event, so nothing after it has to be undone."""
         number = event.time_ms // self._header.length_ms
         open_round = self._header.rounds.setdefault(number, OpenRound())
         if isinstance(event, LoadReport):
@@ -328,7 +332,7 @@ class Controller:
         return USED if is_new else SUPERSEDED
 
     def _results_of(self, number: int, open_round: OpenRound) -> set[ResultRecord]:
-        """The results of a round as a set, because a round may bring very many."""
+        """The results of a round as a set, because a round may have very many."""
         known = self._known_results.setdefault(number, set())
         if len(known) != len(open_round.results):
             known.update(open_round.results)
@@ -357,7 +361,7 @@ class Controller:
         return outputs
 
     def _close(self, number: int) -> list[Output]:
-        """Close a round; what is stored is read before, so that its errors are not taken for the round's."""
+        """Close a round. The store is read first, so that its errors are not taken for errors of the round."""
         waiting = self._waiting.take(number)
         header, system = self._header, systems.system_of(self._header.system)
         own = self._load(system) if system.needs_memory(header.rounds[number]) else None

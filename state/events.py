@@ -1,4 +1,4 @@
-"""What can change a cluster's memory, parsed and checked once at the edge; from here on the types are trusted.
+"""Events: all that can change a cluster's memory. They are parsed and checked once, at the edge; from here on their types are trusted.
 
 Times are event time in milliseconds since the epoch. No number is NaN or infinite, no rate or usage negative.
 """
@@ -41,7 +41,7 @@ def is_system_bundle(bundle: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Published:
-    """What a broker publishes of itself where the extensible load manager (PIP-192) runs."""
+    """What a broker publishes about itself where the extensible load manager (PIP-192) runs."""
 
     usage_ratio: float
     """Weighted maximum usage, smoothed by the broker, 1.0 = 100 %."""
@@ -50,7 +50,7 @@ class Published:
     updated_ms: int
     """When the broker last updated it."""
     top_bundles: list[str]
-    """Full names of its heaviest bundles in its order, the lightest first."""
+    """Full names of its heaviest bundles in the broker's order, the lightest first."""
     top_bytes_per_s: Floats
     """(len(top_bundles),): throughput in + out of each."""
 
@@ -73,9 +73,9 @@ class BrokerReport:
     traffic: Floats
     """(len(bundles), 4): messages/s in, out, bytes/s in, out."""
     has_traffic: Bools
-    """(len(bundles),): whether the report says anything of the bundle's traffic."""
+    """(len(bundles),): whether the report has the bundle's traffic."""
     counts: Ints
-    """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report says nothing of them."""
+    """(len(bundles), 2): topics and sessions (producers and consumers); 0 where the report does not have them."""
     published: Published | None = None
     """None from a broker with the modular load manager."""
 
@@ -87,7 +87,7 @@ class TopicTraffic:
     bundles: list[str]
     """Full names, each once."""
     counts: Ints
-    """(len(bundles),): topics of each; they follow one another in the columns below."""
+    """(len(bundles),): number of topics of each bundle; the columns below have the topics bundle after bundle."""
     topics: list[str]
     messages_per_s: Floats
     """Message rate in + out, (t,)."""
@@ -102,7 +102,7 @@ class Event:
     id: str
     time_ms: int
     appended_ms: int | None = None
-    """When the log took it; None where no log says so."""
+    """When it was appended to the log; None where no log gives that time."""
     partition: int | None = None
     """Partition of the input topic it came from; None outside a partitioned log."""
 
@@ -122,7 +122,7 @@ class LoadReport(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BrokerLoad(LoadReport):
-    """The same of a broker with the extensible load manager; its report has what the broker publishes."""
+    """The load report of a broker with the extensible load manager; it has what the broker publishes about itself."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,7 +143,7 @@ class KafkaLoadReport(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reassignment(Event):
-    """All that moves in a Kafka cluster at a moment."""
+    """All partitions that move in a Kafka cluster at a moment."""
 
     report: MovesReport
 
@@ -172,12 +172,12 @@ class ActionResult(Event):
 
 
 Verdict = Literal["approved", "rejected"]
-"""What a person says of a proposal."""
+"""A person's answer to a proposal."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Approval(Event):
-    """A person's word on a proposal. Its time moves no clock, and it is never late."""
+    """A person's answer to a proposal. Its time moves no clock, and it is never late."""
 
     proposal_id: str
     verdict: Verdict
@@ -187,14 +187,14 @@ class Approval(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClusterFacts(Event):
-    """What a cluster is besides its load; it counts from the round of its time on."""
+    """What is known about a cluster besides its load; it counts from the round of its time on."""
 
     facts: Facts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Control(Event):
-    """An operator's whole overlay of one cluster."""
+    """All that an operator has set for one cluster; the newest event is in force."""
 
     paused: bool
     mode: Literal["dry-run", "act"] | None
@@ -203,7 +203,7 @@ class Control(Event):
     who: str
     why: str
     resumed_ms: int | None = None
-    """When a person said that what made actions fail is mended; at most its own time."""
+    """When a person said that the cause of failing actions is repaired; at most the event's own time."""
     until_ms: int | None = None
     """When its pause ends by itself; None: a person ends it."""
     forget: bool = False
@@ -248,7 +248,7 @@ RejectReason = Literal[
 
 
 MAX_DETAIL_CHARACTERS = 2000
-"""Of a rejection: enough to name what is wrong and the remedy, whatever the record has in it."""
+"""Longest detail of a rejection: enough to name the fault and the remedy, whatever the record contains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

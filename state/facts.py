@@ -1,12 +1,12 @@
-"""What is known of a Pulsar cluster besides its load: who else balances it, and what must stay where.
+"""What is known about a Pulsar cluster besides its load: which other balancers are on, and which bundles must stay where.
 
-Only values; what follows from them is in ``state.pulsar.groups`` and ``state.pulsar.two_balancers``.
+Only values; their consequences are in ``state.pulsar.groups`` and ``state.pulsar.two_balancers``.
 """
 
 import msgspec
 
 SPLIT_ALGORITHM = "specified_positions_divide"
-"""Pulsar's algorithm that cuts a bundle at given positions: the only one an action of ours asks for."""
+"""Pulsar's algorithm that cuts a bundle at given positions: the only one that our actions ask for."""
 
 
 class Isolation(msgspec.Struct, frozen=True, array_like=True):
@@ -22,7 +22,7 @@ class Isolation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """The newest of what a collector found out; every list ascending."""
+    """The newest facts that a collector found; every list is ascending."""
 
     shedding_brokers: list[str]
     """Brokers at which Pulsar's own shedding is on."""
@@ -31,7 +31,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     unknown_brokers: list[str]
     """Brokers that could not be asked about one of the two."""
     isolation: list[Isolation]
-    """By name."""
+    """Isolation policies, ascending by name."""
     anti_affinity: dict[str, list[str]]
     """Namespaces of each anti-affinity group."""
     restricted_brokers: list[str] = []

@@ -1,7 +1,7 @@
-"""What Kafka's brokers and controller say of the partitions that move; checked at the edge, stored as it is.
+"""What Kafka's brokers and controller report about the partitions that move; checked at the edge, stored as it is.
 
 Rows are columns of little-endian int64 in bytes, because a cluster may move 100,000 partitions at once. Sizes, offsets and
-rates are Kafka's int64; unknown is None or ``UNKNOWN``, never 0. Only partitions that move, or are planned to, are in it.
+rates are Kafka's int64; an unknown one is None or ``UNKNOWN``, never 0. Only partitions that move, or are planned to move, are in it.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class ReplicaTable(msgspec.Struct, frozen=True, array_like=True):
         log_size_bytes: Sequence[int],
         end_offsets: Sequence[int | None],
     ) -> "ReplicaTable":
-        """From the columns as given, n each; an end offset is None where it is unknown."""
+        """A table from the given columns, n values each; an end offset is None where it is unknown."""
         places = {topic: place for place, topic in enumerate(dict.fromkeys(topics))}
         offsets = [UNKNOWN if each is None else each for each in end_offsets]
         columns = [[places[topic] for topic in topics], partitions, log_size_bytes, offsets]
@@ -61,7 +61,7 @@ class BrokerLogs(msgspec.Struct, frozen=True, array_like=True):
     """None: not measured."""
     out_bytes_per_s: int | None = None
     leader_default_bytes_per_s: int | None = None
-    """Dynamic setting of all brokers that have none of their own."""
+    """Dynamic setting for all brokers that have none of their own."""
     follower_default_bytes_per_s: int | None = None
 
 
@@ -71,9 +71,9 @@ class MoveRow(NamedTuple):
     topic: str
     partition: int
     replicas: Sequence[int]
-    """Now; of a move that runs the old and the new ones."""
+    """Replicas now; while the move runs, the old and the new ones."""
     adding: Sequence[int]
-    """Not among ``replicas`` as long as the move is only planned."""
+    """Replicas that the move adds; not among ``replicas`` as long as the move is only planned."""
     removing: Sequence[int]
     leader: int
     isr: Sequence[int]
@@ -86,16 +86,16 @@ class MoveTable(msgspec.Struct, frozen=True, array_like=True):
     rows: bytes = b""
     """Place in ``topics``, partition, leader or ``NO_LEADER``: (3, n)."""
     sources: bytes = b""
-    """Keys of a ``ReplicaSet``, as the next three."""
+    """Keys of a ``ReplicaSet``, as are the next three."""
     added: bytes = b""
     target: bytes = b""
     in_sync: bytes = b""
     is_running: bool = False
-    """Whether Kafka carries any of it out already; a move may be planned only."""
+    """Whether Kafka already carries out any of these moves; they may also be only planned."""
 
     @classmethod
     def of(cls, moves: Moves, *, is_running: bool) -> "MoveTable":
-        """From checked moves; their rates and sizes come from elsewhere."""
+        """A table from checked moves, without their rates and sizes, which come from elsewhere."""
         return cls(
             topics=moves.topics,
             rows=_bytes_of(np.stack([moves.topic, moves.partition, moves.leader])),
@@ -108,7 +108,7 @@ class MoveTable(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of_rows(cls, rows: Sequence[MoveRow]) -> "MoveTable":
-        """From partitions in any order; those that gain no replica are left out. Raises ``BadMove``."""
+        """A table from partitions in any order; those that gain no replica are left out. Raises ``BadMove``."""
         unknown = [None] * len(rows)
         running = [[broker for broker in row.adding if broker in row.replicas] for row in rows]
         found = read_moves(
@@ -150,14 +150,14 @@ class MoveTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MovesReport(msgspec.Struct, frozen=True, array_like=True):
-    """All that moves in a cluster, with the throttled replica lists of its topics; nothing moves: no rows."""
+    """All partitions that move in a cluster, and the throttled replica lists of its topics; no rows if nothing moves."""
 
     moves: MoveTable
     throttled: ThrottledLists = ThrottledLists()
 
 
 def _target(row: MoveRow) -> list[int]:
-    """Replicas in the end."""
+    """Replicas after the move."""
     planned = (broker for broker in row.adding if broker not in row.replicas)
     return [*(broker for broker in row.replicas if broker not in row.removing), *planned]
 

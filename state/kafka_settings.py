@@ -8,20 +8,24 @@ from state.round_settings import RoundSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaRoundSettings(RoundSettings):
-    """The same for Kafka clusters: short rounds, because a throttle that is too low holds a move. Not changeable by control."""
+    """How event time is cut into rounds for Kafka clusters. Not changeable by control.
+
+    Rounds are short, because a throttle that is too low stalls a move.
+    """
 
     length_s: float = 10.0
-    """Length of a round; Kafka's quota window is as long. Write rates come from the growth between two rounds, so not
-    below 5."""
+    """Length of a round; Kafka's quota window is as long. Do not set it below 5: write rates come from the growth of logs
+    between two rounds."""
     lateness_s: float = 5.0
-    """How long after a round's end events of it are still taken; a round closes when event time passes it."""
+    """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
     warmup_rounds: int = 1
-    """Rounds after a (re)start in which nothing is decided: write rates come from the growth between two."""
+    """Rounds after a (re)start in which nothing is decided: write rates come from the growth of logs between two
+    rounds."""
     quorum_ratio: float = 0.0
-    """Share of the live brokers that must report for anything to be decided. Off: what a missing broker would have said
-    is unknown by name, and only what needs it waits."""
+    """Share of the live brokers that must report for anything to be decided. Off: numbers that a missing broker would have
+    reported are listed as unknown, and only decisions that need them wait."""
     max_report_age_s: float = 180.0
-    """A broker silent for longer is no longer live; what is remembered of logs for longer is forgotten."""
+    """A broker that is silent for longer is no longer live; log readings that are older are forgotten."""
     max_ahead_s: float = 10.0
     """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
 

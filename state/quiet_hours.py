@@ -26,7 +26,7 @@ UTC = "UTC"
 Offsets = Sequence[tuple[int, int]]
 """Spans of UTC in which a zone has one offset, ascending: first millisecond, and minutes that the zone is ahead of UTC."""
 Zones = Mapping[str, Offsets]
-"""By the zone's name; UTC needs none."""
+"""Offsets by the zone's name; UTC needs none."""
 NO_ZONES: Zones = MappingProxyType({})
 
 
@@ -42,9 +42,9 @@ class QuietSpan:
     end_min: int
     """Minute of the day it ends before; below ``start_min`` where it passes midnight."""
     zone: str
-    """Whose days and minutes these are."""
+    """The zone of these days and minutes."""
     kinds: tuple[str, ...]
-    """What it holds."""
+    """Kinds of actions that it holds: ``splits``, ``unloads`` or both."""
 
     @staticmethod
     def parse(text: str, *, name: str = "quiet_hours") -> "QuietSpan":
@@ -69,7 +69,7 @@ class QuietSpan:
         )
 
     def holds(self, kind: str, time_ms: int, zones: Zones) -> bool:
-        """Whether actions of ``kind`` rest at that moment; ``zones`` has the span's, unless it is UTC."""
+        """Whether actions of ``kind`` rest at that moment; ``zones`` has the span's zone, unless that is UTC."""
         return kind in self.kinds and self.has(time_ms, zones)
 
     def has(self, time_ms: int, zones: Zones) -> bool:
@@ -99,5 +99,5 @@ def _days(text: str | None) -> frozenset[int]:
 
 
 def zones_named(texts: Iterable[str]) -> frozenset[str]:
-    """Zones of spans that have to be looked up."""
+    """Zones of these spans that have to be looked up."""
     return frozenset(span.zone for span in map(QuietSpan.parse, texts)) - {UTC}

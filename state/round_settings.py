@@ -8,8 +8,8 @@ LONGEST_S = 1e9
 """Longest round and longest life of an action, about 31 years: their ends stay within the calendar."""
 
 MAX_OPEN_ROUNDS_COUNT: Final = 1_000
-"""Rounds that are open at once, which is what ``lateness_s`` makes of ``length_s``; each is a part of a value that every batch
-writes."""
+"""Most rounds that may be open at once, which is ``lateness_s`` divided by ``length_s``; each is a part of a value that every
+batch writes."""
 
 
 def to_ms(seconds: float) -> int:
@@ -25,21 +25,21 @@ class RoundSettings:
     """Length of a round; one minute is Pulsar's own shedding interval.
     Pulsar: ``loadBalancerSheddingIntervalMinutes``."""
     lateness_s: float = 10.0
-    """How long after a round's end events of it are still taken; a round closes when event time passes it."""
+    """How long after a round's end its events are still taken; the round closes when event time reaches that moment."""
     warmup_rounds: int = 1
     """Rounds after a (re)start in which only averages are built: the first numbers of a broker are noisy. 0 = off."""
     quorum_ratio: float = 0.6
-    """Share of the live brokers that must report for the policies to run; below it the mean means nothing. 0 = off."""
+    """Share of the live brokers that must report for the policies to run; with fewer, the mean is useless. 0 = off."""
     max_report_age_s: float = 180.0
-    """A broker silent for longer is no longer live and its memory is dropped; a cluster silent for longer starts
-    again. Three rounds: one lost report is not a death."""
+    """A broker that is silent for longer is no longer live, and its memory is dropped; a cluster that is silent for longer
+    starts again. Three rounds, so that one lost report does not count as a dead broker."""
     max_ahead_s: float = 10.0
     """How far an event's time may be ahead of its append time; a wrong clock must not close other brokers' rounds."""
 
     forget_cluster_s: float = 604_800.0
-    """A cluster whose load reports come back after a longer silence is taken for a new one: nothing of what was decided about it
-    before is true any more, cooldowns, budgets and failures included. A week, so that no outage or maintenance does it.
-    Below ``max_report_age_s`` it acts as that. 0 = off."""
+    """A cluster whose load reports come back after a longer silence is treated as a new one: all earlier decisions about it are
+    forgotten, with their cooldowns, budgets and failures. A week, so that no outage or maintenance causes this.
+    A value below ``max_report_age_s`` counts as ``max_report_age_s``. 0 = off."""
 
     def __post_init__(self) -> None:
         if to_ms(self.length_s) < 1:

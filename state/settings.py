@@ -37,7 +37,7 @@ Mode = Literal["dry-run", "act"]
 ClassT = TypeVar("ClassT")
 
 JUDGED_ACTIONS_COUNT = 10
-"""Actions whose end is remembered: enough to tell a bad day from a bad action, few enough to forget last week's."""
+"""How many judged actions count: enough to tell a series of failures from a single one, few enough to forget last week's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,58 +45,58 @@ class GuardSettings:
     """What may not be touched, and how much may happen; 0, false and [] switch a guard off."""
 
     bundle_cooldown_s: float = 1800.0
-    """How long a bundle rests after a decision about it, and whether actions in flight are respected at all.
+    """How long a bundle is left alone after a decision about it. With 0, actions in flight do not keep it from being touched either.
     Pulsar: ``loadBalancerSheddingGracePeriodMinutes``."""
     keep_sole_bundle: bool = True
-    """Never unload the only bundle of a broker: that only moves the heat. Heartbeat bundles are not counted, nor are
-    bundles that were told to leave it and are not seen at another broker yet."""
+    """Never unload the only bundle of a broker: that would only move the load to another broker. Heartbeat bundles are not
+    counted, nor are bundles that were told to leave the broker and are not seen at another one yet."""
     excluded_brokers: tuple[str, ...] = ()
     """Broker ids that are neither paired nor averaged: draining, new, or under repair."""
     excluded_namespaces: tuple[str, ...] = ()
     """Namespaces (``tenant/namespace``) whose bundles never move. Pulsar 4.1:
     ``loadBalancerSheddingExcludedNamespaces`` (PIP-380)."""
     max_unloads_per_round_count: int = 20
-    """Unloads of one round; each is a reconnect of every client of a bundle."""
+    """Most unloads in one round; each makes every client of a bundle reconnect."""
     max_unloads_per_broker_count: int = 0
-    """Unloads from one broker in one round."""
+    """Most unloads from one broker in one round."""
     max_unloads_per_namespace_count: int = 0
-    """Unloads of one namespace in one round."""
+    """Most unloads of one namespace in one round."""
     max_unloads_per_hour_count: int = 60
-    """Unloads whose rounds ended within the last hour; a controller gone wrong must not shake a cluster all day."""
+    """Most unloads in the rounds that ended within the last hour, so that a faulty controller cannot move bundles all day."""
     max_drain_unloads_per_hour_count: int = 300
-    """The same for the unloads that empty a drained broker, which are counted by themselves: a broker of 300 bundles is
-    empty within the hour."""
+    """The same for the unloads that empty a drained broker, which are counted separately. With 300, a broker of 300 bundles
+    is empty within an hour."""
     quiet_hours: tuple[str, ...] = ()
     """Spans when nothing is touched, such as the business peak: ``08:00-18:00`` holds everything, ``08:00-18:00 splits`` and
-    ``08:00-18:00 unloads`` one kind of action. Days may stand before it and a time zone behind: ``Mon-Fri 08:00-18:00
-    Europe/Berlin unloads``; without them it is every day, and UTC. Judged by the round's end; a span may pass midnight and
-    then belongs to the day it begins on."""
+    ``08:00-18:00 unloads`` hold one kind of action. Days may stand before the span and a time zone after it: ``Mon-Fri
+    08:00-18:00 Europe/Berlin unloads``; without them it holds every day, in UTC. A round is in the span if its end is. A span
+    may pass midnight; it then belongs to the day it begins on."""
     ineffective_after_rounds_count: int = 3
-    """Rounds in which a bundle's owner reported and an action that was said to have succeeded still showed no effect:
-    then it is ``ineffective``. Three: load reports trail behind. 0: what succeeded is taken for good."""
+    """After so many rounds in which the bundle's owner reported and a succeeded action still showed no effect, the action is
+    ``ineffective``. Three, because load reports lag behind. 0: every succeeded action counts as good."""
     ineffective_rest_s: float = 7200.0
-    """How long the bundle of an ineffective action is left alone; whatever undoes the action would undo the next."""
+    """How long the bundle of an ineffective action is left alone; whatever undid the action would undo the next one."""
     hold_beside_other_balancer: bool = True
-    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each would undo what
-    the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
+    """While Pulsar's own shedding or splitting is on at a broker, nothing is done in mode ``act``: each balancer would undo
+    what the other did. A dry-run goes on, so that its decisions can be compared with Pulsar's."""
     hold_unsettled_brokers: bool = False
     """Leave a broker alone, as source and as destination, while an unload it takes part in is not carried out yet or
-    does not show in the reports: loads from before a move ask for it again, of other bundles. The hit counts bridge
-    that as long as moves show within as many rounds; switch it on for rounds near ``statsUpdateFrequencyInSecs``, hit
-    counts of 1 or 2, or unloads that take long. In mode ``act`` only."""
+    does not show in the reports: on loads from before a move, a policy wants the same move again, with other bundles. The
+    hit counts prevent that as long as moves show within as many rounds. Switch it on for rounds about as long as
+    ``statsUpdateFrequencyInSecs``, for hit counts of 1 or 2, or for unloads that take long. Only in mode ``act``."""
     failing_actions_count: int = 5
-    """Of the last 10 unloads that were judged, how many may have failed or been ineffective before unloads of the cluster
-    are held ``failing`` until a person resumes it; the same for splits, counted by themselves."""
+    """When so many of the last 10 judged unloads failed or were ineffective, all unloads of the cluster are held as ``failing``
+    until a person resumes it; the same for splits, which are counted separately."""
 
     min_unload_benefit_points: float = field(default=0.0, metadata={"recommended": 0.1})
-    """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: its
-    usage times the bundle's share of its traffic. 0, which holds nothing, is Pulsar's way. A tenth of a point is
-    recommended: with 60 unloads an hour, what it holds could not even out the 15 points of ``low_threshold_points`` within
-    two hours."""
+    """Percentage points of usage that an unload must take from its broker to be worth the reconnects of its clients: the
+    broker's usage times the bundle's share of its traffic. 0 holds nothing, as in Pulsar. A tenth of a point is recommended:
+    at 60 unloads an hour, the unloads that it holds could not even out the 15 points of ``low_threshold_points`` within two
+    hours."""
     calm_after_change_rounds: int = field(default=0, metadata={"recommended": 5})
     """Rounds in which nothing moves after a broker joined or left, except from brokers above ``threshold_points`` of
-    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0, which waits for nothing, is
-    Pulsar's way. Five is recommended: with rounds of a minute that is longer than the restart of one broker takes."""
+    ``[pulsar.overload_shedder]``: in a rolling restart the next restart undoes the move. 0 does not wait, as in Pulsar.
+    Five is recommended: with rounds of a minute, that is longer than the restart of one broker takes."""
 
     def __post_init__(self) -> None:
         for span in self.quiet_hours:
@@ -156,17 +156,18 @@ class PulsarSettings:
         default=registry.POLICIES[0].name, metadata={"recommended": fleet_planner.NAME}
     )
     """Which policy chooses unloads. The fleet planner balances sooner and with fewer moves than Pulsar's policies, which decide exactly
-    as Pulsar does; avg-shedder is Pulsar 5.0's default, and stays the default here, so that an upgrade changes no cluster."""
+    as Pulsar does. avg-shedder, Pulsar 5.0's default, stays the default here, so that an upgrade changes no cluster."""
     placement: PlacementName = LEFT_TO_PULSAR
-    """Who chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
+    """What chooses the destination where the policy names none: Pulsar ("broker"), or this program by one of Pulsar's
     rules. Pulsar: ``loadBalancerLoadPlacementStrategy``."""
     bundle_average_samples: int = 10
-    """Samples in a bundle's running average of traffic, one a round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
+    """Samples in a bundle's running average of traffic, one per round. Pulsar: ``NUM_SHORT_SAMPLES`` of ``BundleData``."""
     skip_sample_after_move: bool = True
     """Leave out the first sample of a bundle's new owner: for one stats period after a move it is noise."""
     shadow: bool = True
     """In a dry-run, count the bundles that it would have moved at their destinations, so that it shows about as many moves as
-    acting would make. False where its decisions are compared with Pulsar's. Off by itself while another balancer is found shedding."""
+    mode ``act`` would make. Set it to false to compare decisions with Pulsar's. It is off by itself while a collector finds
+    another balancer shedding."""
     rounds: RoundSettings = field(default_factory=RoundSettings)
     usage: UsageSettings = field(default_factory=UsageSettings)
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
@@ -203,7 +204,7 @@ class ClusterSettings:
     zones: Zones = field(default_factory=dict)
     """The time zones that the settings name."""
     in_force: Mapping[System, InForce] = field(init=False)
-    """What a cluster's round summaries say of the settings that decide about it, by the kind of cluster."""
+    """What a cluster's round summaries show of the settings that decide about it, by the kind of cluster."""
 
     def __post_init__(self) -> None:
         in_force = {"pulsar": InForce.of(self.pulsar, self.zones), "kafka": InForce.of(self.kafka)}

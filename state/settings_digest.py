@@ -1,7 +1,7 @@
-"""What of the settings in force differs from the defaults, and its digest: equal digests, equal settings.
+"""Which settings in force differ from the defaults, and their digest: equal digests mean equal settings.
 
 The digest covers the values that differ from the defaults, and ``DEFAULTS``. So a new setting that is off by default changes
-no digest, and with it no summary's bytes, of anybody who does not use it.
+neither the digest nor the bytes of a summary where it is not used.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ def differing(settings: Any, defaults: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The settings in force for one kind of cluster, as its round summaries tell them."""
+    """The settings in force for one kind of cluster, as its round summaries show them."""
 
     different: dict[str, Any]
     """Those that differ from the defaults, as a tree of field names."""
@@ -44,7 +44,7 @@ class InForce:
 
     @classmethod
     def of(cls, settings: Any, zones: Zones | None = None) -> "InForce":
-        """Of a settings dataclass that has a default for every field; ``zones`` are those that it names."""
+        """From a settings dataclass, which has a default for every field; ``zones`` are the time zones that it names."""
         different = differing(settings, type(settings)())
         deciding = {"defaults": DEFAULTS, "differing": different} | ({"zones": zones} if zones else {})
         digested = msgspec.json.encode(deciding, order="sorted")

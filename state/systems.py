@@ -1,7 +1,7 @@
-"""The systems there are, to which one a cluster belongs, and the change to Kafka's rounds when its first report says so.
+"""The two systems, to which one a cluster belongs, and the change to Kafka's rounds when its first report is one of Kafka.
 
 A cluster belongs to the system of its first accepted report or statistics; until then its clock is a Pulsar cluster's, because ticks and
-control events do not say. A first report of Kafka is judged by Kafka's rounds, and what came before it is sorted into
+control events do not show the system. A first report of Kafka is judged by Kafka's rounds, and earlier events are sorted into
 them, so that the order within the lateness changes nothing.
 """
 
@@ -34,34 +34,34 @@ _OF_KIND = {kind: each for each in SYSTEMS.values() for kind in each.events}
 
 
 def system_of(name: SystemName | None) -> System[Any]:
-    """The system of a cluster; of one that nobody reported on, Pulsar."""
+    """The system of a cluster; Pulsar as long as no report has come."""
     return SYSTEMS[name or "pulsar"]
 
 
 def rounds_of(name: SystemName | None, base: HasSettings) -> RoundSettings:
-    """The rounds of a cluster; of one that nobody reported on, Pulsar's."""
+    """The rounds of a cluster; Pulsar's as long as no report has come."""
     return system_of(name).rounds(base)
 
 
 def waiting_of(event: Event, number: int) -> tuple[WaitingKey, Waiting] | None:
-    """What of an event waits until its round closes; None for one that the header takes."""
+    """The part of an event that waits until its round closes; None for an event that goes into the header."""
     system = _OF_EVENT.get(type(event))
     found = None if system is None else system.waiting_of(event)
     return None if found is None else (WaitingKey(number, found[0], found[1]), found[2])
 
 
 def event_of(kind: WaitingKind, waiting: Waiting) -> type[Event]:
-    """Which event waits so."""
+    """The type of a waiting event."""
     return _OF_KIND[kind].event_of(kind, waiting)
 
 
 def encode_waiting(key: WaitingKey, waiting: Waiting) -> bytes:
-    """To bytes."""
+    """Bytes of a waiting event."""
     return _OF_KIND[key.kind].encode_waiting(waiting)
 
 
 def decode_waiting(key: WaitingKey, value: bytes) -> Waiting:
-    """From bytes. Raises what ``state.engine.layouts.unseal`` does."""
+    """A waiting event from bytes. Raises what ``state.engine.layouts.unseal`` does."""
     return _OF_KIND[key.kind].decode_waiting(key.kind, value)
 
 
@@ -84,7 +84,7 @@ def wrong_system(event: Event, known: SystemName | None) -> Rejection | None:
 
 
 def refuse_upkeep(event: Control, known: SystemName | None) -> Rejection | None:
-    """Why a control event is refused that puts something of a Kafka cluster under maintenance, or drains it."""
+    """Why a control event that asks for maintenance or drains in a Kafka cluster is refused."""
     if known != "kafka" or not event.upkeep:
         return None
     return Rejection(
@@ -95,7 +95,7 @@ def refuse_upkeep(event: Control, known: SystemName | None) -> Rejection | None:
 
 
 def remember_tick(header: Header, event: Tick, base: ClusterSettings) -> None:
-    """Keep the newest tick of each round that would be open for Kafka, while nobody knows whether they are."""
+    """Keep the newest tick of each round that would be open for Kafka, as long as the cluster's system is not known."""
     if header.system is not None:
         header.early_ticks = []
         return
@@ -122,19 +122,19 @@ def is_late(event: Event, header: Header, base: ClusterSettings) -> bool:
 
 
 def throttles_of(actions: Iterable[Output]) -> list[Output]:
-    """Those of them that only a Kafka cluster has: what they set lasts until another one takes it off."""
+    """The throttles among ``actions``, which only a Kafka cluster has: what one sets lasts until another one takes it off."""
     return [each for each in actions if each.type == THROTTLE_TYPE]
 
 
 def with_throttles(memory: Any, published: Iterable[Output]) -> Any:
-    """What a Kafka cluster remembers, with throttles of rounds that no event closed."""
+    """A Kafka cluster's memory, with the published throttles of rounds that no event closed."""
     after = copy.copy(memory)
     restoring.restore(after, published)
     return after
 
 
 def adopt(header: Header, type_: type[Event], base: ClusterSettings) -> bool:
-    """Note the system of a cluster that its first report tells; False where events of the type tell none, or it is known."""
+    """Note the system of a cluster from its first report; False if events of this type do not show it, or if it is known."""
     system = _OF_EVENT.get(type_)
     if header.system is not None or system is None or type_ in system.others:
         return False
@@ -146,7 +146,7 @@ def adopt(header: Header, type_: type[Event], base: ClusterSettings) -> bool:
 
 
 def _adopt_kafka(header: Header, base: ClusterSettings) -> None:
-    """Sort what is known of a cluster into Kafka's rounds."""
+    """Sort what is known about a cluster into Kafka's rounds."""
     rounds = base.kafka.rounds
     results = [result for open_round in header.rounds.values() for result in open_round.results]
     header.is_known, header.length_ms = True, rounds.length_ms

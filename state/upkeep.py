@@ -1,6 +1,6 @@
 """What operators have taken out of balancing: brokers and namespaces under maintenance, and brokers that are drained.
 
-Only values, as a control event says them; what follows from them is in ``state.pulsar``.
+Only values, as they are in a control event; their consequences are in ``state.pulsar``.
 """
 
 import msgspec
@@ -12,7 +12,7 @@ class Spell(msgspec.Struct, frozen=True, array_like=True):
     since_ms: int
     """When it was asked for."""
     until_ms: int | None = None
-    """When it ends by itself: it holds the rounds that begin before. None: a person ends it."""
+    """When it ends by itself: it holds for rounds that begin before then. None: a person ends it."""
     who: str = ""
     why: str = ""
 
@@ -22,17 +22,17 @@ class Spell(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Upkeep(msgspec.Struct, frozen=True, array_like=True):
-    """All of it, by name. A broker is in one of the two tables at most."""
+    """All that is under maintenance or drained, by name. A broker is in at most one of the two tables of brokers."""
 
     brokers: dict[str, Spell] = {}
-    """Brokers under maintenance: neither source nor destination, and missed by nobody."""
+    """Brokers under maintenance: neither source nor destination, and not missing while they are silent."""
     namespaces: dict[str, Spell] = {}
     """Namespaces (``tenant/namespace``) under maintenance: their bundles stay where they are."""
     drains: dict[str, Spell] = {}
-    """Brokers that are emptied, and treated as under maintenance for the rest."""
+    """Brokers that are emptied; otherwise they are treated as under maintenance."""
 
     def at(self, start_ms: int) -> "Upkeep":
-        """What of it holds for a round that begins then."""
+        """The part that holds for a round that begins then."""
         if not self:
             return self
         return Upkeep(*(_holding(each, start_ms) for each in (self.brokers, self.namespaces, self.drains)))

@@ -1,6 +1,6 @@
-"""What holds for every test."""
+"""Settings for every test."""
 
 from hypothesis import settings
 
-settings.register_profile("trimtab", deadline=None)  # speed is a matter of `make bench`; machines are shared
+settings.register_profile("trimtab", deadline=None)  # `make bench` measures speed; machines are shared
 settings.load_profile("trimtab")

@@ -94,7 +94,7 @@ def _binding(topic: str) -> Json:
 
 
 def _operation(name: str) -> Json:
-    """What trimtab does on a topic; the publisher's markers are nobody else's business."""
+    """What trimtab does on a topic; empty for topics that only trimtab itself reads, such as that of the markers."""
     kinds = _kinds_on(name)
     if not kinds:
         return {}

@@ -1,6 +1,6 @@
-"""The worked example of ``docs/throttling.md`` as a stream: four partitions move to broker 104, and what is decided.
+"""The worked example of ``docs/throttling.md`` as events: four partitions move to broker 104, and what the controller decides.
 
-Two sweeps of a collector, ten seconds apart, played through the same controller.
+These are two sweeps of a collector, ten seconds apart, played through the controller that runs live.
 """
 
 import io

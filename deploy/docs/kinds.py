@@ -1,4 +1,4 @@
-"""Which messages travel on which topics; the one table that all pages are made of."""
+"""Which messages are on which topics; all pages are made from this table."""
 
 import inspect
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class MessageKind:
 
     @property
     def summary(self) -> str:
-        """What it says, in one line."""
+        """The docstring of the message, in one line."""
         return " ".join((inspect.getdoc(self.message) or "").split())
 
     @property

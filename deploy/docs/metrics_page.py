@@ -1,4 +1,4 @@
-"""The page of all metrics, read off a registry in which every metric has been used once."""
+"""The page of all metrics, made from a registry in which every metric has been used once."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -53,7 +53,7 @@ numbers (`hit-count`).
 """
 
 _OPEN_LABELS = frozenset({"cluster", "broker", "policy", "version", "pyspark", "python", "le"})
-"""Labels whose values are not ours to list."""
+"""Labels whose values are open, so that the page does not list them."""
 _OPEN_METRICS = frozenset({"trimtab_examined", "trimtab_candidates"})
 
 _CLUSTER = "east-1"
@@ -78,7 +78,7 @@ def render_metrics() -> str:
 
 
 class _All(Collector):
-    """Everything of several registries."""
+    """The metrics of several registries."""
 
     def __init__(self, *registries: CollectorRegistry) -> None:
         self._registries = registries
@@ -124,7 +124,7 @@ def _of_controller() -> Metrics:
 
 
 def _rounds() -> Iterable[Published]:
-    """The rounds of a Kafka cluster in the worked example, and one of a Pulsar cluster that fills what is left."""
+    """The rounds of a Kafka cluster in the worked example, and one of a Pulsar cluster for the metrics that these leave unused."""
     _, outputs, _ = kafka_example(Settings())
     rounds = [decode(msgspec.json.encode(event)) for event in outputs if event["type"] == ROUND_TYPE]
     yield from rounds
@@ -165,5 +165,5 @@ def _label_rows(family: Metric) -> Iterable[str]:
 
 
 def _labels(samples: Iterable[Sample]) -> list[str]:
-    """Label names in the order of their declaration; a histogram's bucket is not one of ours."""
+    """Label names in the order of their declaration, without ``le``, which Prometheus adds to a histogram."""
     return list(dict.fromkeys(label for sample in samples for label in sample.labels if label != "le"))

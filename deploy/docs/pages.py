@@ -32,7 +32,7 @@ def render(repository: Path) -> dict[str, str]:
 
 
 def write(pages: Mapping[str, str], docs: Path) -> None:
-    """Write the pages, and remove schemas of messages that are no more."""
+    """Write the pages, and remove schemas of messages that no longer exist."""
     for name, text in pages.items():
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)

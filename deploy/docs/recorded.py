@@ -1,7 +1,7 @@
-"""Real examples: the recorded cluster is replayed, and one decision of it is told from its report to its result.
+"""Real examples: the recorded cluster is replayed, and the examples follow one of its decisions from the report to the result.
 
-What the recording lacks is made to fit it: the tick, the facts and the result that would have accompanied that decision, a
-control event, and a record that is refused. They go through the same controller, which must refuse that record alone.
+Events that the recording lacks are made up to fit it: the tick, the facts and the result that would have accompanied that
+decision, a control event, and a record that is refused. They go through the same controller, which must refuse only that record.
 """
 
 import gzip
@@ -138,7 +138,7 @@ def replay_recording(repository: Path) -> Recorded:
 
 
 def _approval_example() -> Event:
-    """What a person writes who approves a proposal."""
+    """The event that a person writes to approve a proposal."""
     return {
         "specversion": "1.0",
         "id": "approval/2026-11-21T13:24:02.000Z/1f3a77c0/0",
@@ -153,14 +153,14 @@ def _approval_example() -> Event:
 
 
 def _leader_example() -> Event:
-    """What a controller says that has taken over."""
+    """The event of a controller that has taken over."""
     said_at = datetime(2026, 11, 21, 13, 20, tzinfo=UTC)
     epoch, said_ms = int(said_at.timestamp()), round(said_at.timestamp() * 1000)
     return dict(json.loads(encode_leader("trimtab", epoch=epoch, time_ms=said_ms)))
 
 
 def _skipped_example() -> Event:
-    """What a controller says that was down for longer than its input keeps records."""
+    """The event of a controller that was down for longer than its input keeps records."""
     gap = SkippedRange(
         topic=TopicNames().input, partition=0, read_until="1042", goes_on_from="5310", records_count=4268
     )
@@ -208,7 +208,7 @@ class _Story:
         }
 
     def make_inputs(self) -> dict[type[msgspec.Struct], Event]:
-        """What a collector, an executor and an operator would have said around the decision."""
+        """The events that a collector, an executor and an operator would have sent around the decision."""
         cluster, brokers = self._action["cluster"], sorted({event["subject"] for event in self.inputs})
         swept, done = self._decided - _SWEPT_BEFORE, self._decided + _CARRIED_OUT_AFTER
         events = (
@@ -311,7 +311,7 @@ def _events(lines: bytes) -> Iterator[Event]:
 
 
 def _as_written(message: Envelope) -> Event:
-    """An event as a careful producer writes it: attributes in the usual order, none that says nothing."""
+    """An event as a careful producer writes it: attributes in the usual order, without ``recordedtime``."""
     event = msgspec.to_builtins(message)
     event["time"] = _text(message.time)
     return {name: event[name] for name in _ATTRIBUTES}

@@ -2,7 +2,7 @@
 
 Descriptions are the strings below the fields. What ``streaming.contract.decode`` checks beyond the types is added, so that
 a producer learns from the schema what trimtab would refuse. As in the decoder, unknown fields are allowed: a later
-version may add some. Refusals that cannot be said in a schema: a time too far ahead of its log, the wrong topic, a
+version may add some. A schema cannot express these refusals: a time too far ahead of its log, the wrong topic, a
 ``resumed_at`` after the event's own time, a regular expression that Python does not understand.
 """
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 BUNDLE_PATTERN = rf"^{BUNDLE.pattern}(?![\s\S])"
-"""A bundle's full name, as the decoder has it."""
+"""A bundle's full name, as the decoder accepts it."""
 
 _RATE = {"minimum": 0, "maximum": MAX_NUMBER}
 _BUNDLE_KEYS = {"propertyNames": {"pattern": BUNDLE_PATTERN}}
@@ -56,13 +56,13 @@ _CHECKED: Mapping[type, Mapping[str, Json]] = {
     TopBundle: {"bundleName": {"pattern": BUNDLE_PATTERN}},
     TopicStatsMessage: {"data": _BUNDLE_KEYS},
 }
-"""What is checked of a field's value when it is decoded, by the struct that declares the field."""
+"""What the decoder checks in the values of fields, by the struct that declares the field."""
 
 _MEASURED_OR_NOT = [
     {"properties": {"usage": {"minimum": 0}}},
     {"properties": {"usage": {"const": -1}, "limit": {"enum": [-1, None]}}},
 ]
-"""Of usage and limit: a usage that was measured or is absent, or Pulsar's way of saying that it was not."""
+"""The two valid forms of usage and limit: a usage that was measured or is absent, or -1, by which Pulsar says that it was not measured."""
 
 
 _STRUCTS: Mapping[str, type[msgspec.Struct]] = {
@@ -101,7 +101,7 @@ def _anything(kind: type) -> Json:
 
 
 def _describe(component: Json, struct: type[msgspec.Struct]) -> None:
-    """Add what the struct's source says of each field, and what the decoder checks of it."""
+    """Add to each field its description from the struct's source, and what the decoder checks."""
     for declared in reversed(struct.__mro__):
         if declared in {msgspec.Struct, object} or not issubclass(declared, msgspec.Struct):
             continue

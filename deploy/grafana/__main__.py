@@ -28,7 +28,7 @@ def problems(pages: dict[str, str], folder: Path) -> list[str]:
 
 
 def write(pages: dict[str, str], folder: Path) -> None:
-    """Write the dashboards, and remove those that are no more."""
+    """Write the dashboards, and remove those that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.json"):
         if path.name not in pages:

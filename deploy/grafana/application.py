@@ -1,4 +1,4 @@
-"""Application: lag, durations, state, what could not be used, restarts; of the process rather than of a cluster."""
+"""Application: lag, durations, state, what could not be used, restarts; about the process, not about a cluster."""
 
 from grafana_foundation_sdk.builders.stat import Panel as Stat
 from grafana_foundation_sdk.builders.timeseries import Panel as Graph

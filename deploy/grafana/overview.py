@@ -20,7 +20,7 @@ from deploy.grafana.queries import (
 from streaming.contract import families
 
 NOT_HELD = 'outcome!~"acted|need-met|no-traffic"'
-"""Outcomes of a bundle that nothing stood in the way of."""
+"""Matches the bundles that were held back, by leaving out the outcomes of all others."""
 
 
 def build() -> dashboard.Dashboard:
@@ -184,7 +184,7 @@ _BY_KIND = "{{cluster}} {{kind}} (dry-run {{dry_run}})"
 
 
 def _count(title: str, text: str, family: families.Family, *matchers: str, runbook: str = "") -> Stat:
-    """What happened in a day; with a runbook, anything at all is worth a look."""
+    """How often something happened in 24 hours; with a runbook, 1 or more is orange, because it is worth a look."""
     return number(
         title,
         text,

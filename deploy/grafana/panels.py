@@ -26,14 +26,14 @@ _Panel = TypeVar("_Panel", stat.Panel, timeseries.Panel)
 
 
 class Query(NamedTuple):
-    """One PromQL expression and how its series are called."""
+    """One PromQL expression and the name that the legend gives its series."""
 
     expr: str
     legend: str = ""
 
 
 class Step(NamedTuple):
-    """From ``value`` on, ``colour``."""
+    """The colour of numbers from ``value`` on."""
 
     value: float
     colour: str
@@ -56,8 +56,8 @@ def number(
 ) -> stat.Panel:
     """One number, or one for each series; ``steps`` colour it from green on, ``names`` replace values by words.
 
-    ``unknown`` is the word for NaN; ``named`` shows what the series are called in place of their values, and then there
-    must be one always; where it is ``never_zero`` in good health, 0 is red.
+    ``unknown`` is the word for NaN. ``named`` shows the names of the series in place of their values; there must always
+    be a series then. ``never_zero`` means that the number is never 0 in good health, so 0 is red.
     """
     shown = common.BigValueTextMode.NAME if named else common.BigValueTextMode.AUTO
     panel = (

@@ -1,4 +1,4 @@
-"""PromQL out of metric families: selectors whose metric and labels exist.
+"""PromQL made from metric families, so that the metric and the labels of a selector exist.
 
 Every selector of a family with a `cluster` label follows the dashboard's variable of that name.
 """
@@ -10,13 +10,13 @@ from streaming.contract.families import Family
 from streaming.controller.metrics import SPLIT_POLICY
 
 RATE = "$__rate_interval"
-"""Grafana's: at least four scrapes, so that a rate never falls between two."""
+"""Grafana's variable: at least four scrape intervals, so that a rate never falls between two scrapes."""
 STEP = "$__interval"
-"""Grafana's: from one point of a graph to the next."""
+"""Grafana's variable: the time from one point of a graph to the next."""
 STEP_S = "$__interval_ms / 1000"
 DAY_S = 86_400
 _UNSEEN_S = 600
-"""How long a series may be out of sight, or a process have counted nothing after its start, and each_step misses none."""
+"""Seconds that a series may be missing, or that a process may count nothing after its start, without a gap in ``each_step``."""
 
 _MATCHER = re.compile(r'(\w+)(=|!=|=~|!~)"[^"]*"')
 UNLOADS, SPLITS = f'policy!="{SPLIT_POLICY}"', f'policy="{SPLIT_POLICY}"'
@@ -45,8 +45,8 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
     """How much a counter rose from each point of a graph to the next, summed ``by`` labels; nothing where it did not.
 
     `increase` would extrapolate, show one event in several bars of a short range, and leave out what a new process had
-    counted before it was looked at first. What is counted while nobody looks is shown by the next point, within ten
-    minutes.
+    counted before its first scrape. What is counted while a series is missing shows at the next point, if that is within
+    ten minutes.
     """
     counter = select(family, *matchers)
     rise = f"{counter} - last_over_time({counter}[{_UNSEEN_S}s] offset {STEP}) >= 0"
@@ -57,7 +57,7 @@ def each_step(family: Family, *matchers: str, by: str) -> str:
 
 
 def in_a_day(family: Family, *matchers: str) -> str:
-    """How often something was counted in the last 24 hours; of a process whose first start was in them, all it counted."""
+    """How often something was counted in the last 24 hours; all counts of a process that first started within them."""
     counter, start = select(family, *matchers), select(families.START)
     began = _of_processes(counter, since_s=str(DAY_S))
     once = f"{began} unless on (job, instance) changes({start}[{DAY_S}s]) > 0"
@@ -65,13 +65,13 @@ def in_a_day(family: Family, *matchers: str) -> str:
 
 
 def share(family: Family, matcher: str, *, over: str) -> str:
-    """The part of what a counter rose in ``over`` that matches; nothing where it did not rise."""
+    """The share of a counter's rise in ``over`` that matches; no value if it did not rise."""
     part, whole = (f"sum(increase({select(family, *which)}[{over}]))" for which in ((matcher,), ()))
     return f"{part} / ({whole} > 0)"
 
 
 def _of_processes(counter: str, *, since_s: str) -> str:
-    """A counter of processes that began within this time: from 0 on."""
+    """A counter, only of processes that started within ``since_s`` seconds, so it counted from 0 on."""
     return f"({counter} and on (job, instance) {select(families.START)} > time() - {since_s})"
 
 
@@ -81,12 +81,12 @@ def rate(family: Family, *matchers: str, by: str, sample: str = "") -> str:
 
 
 def latest(family: Family, *matchers: str, by: str) -> str:
-    """A gauge ``by`` labels; while two controllers overlap, the larger."""
+    """A gauge ``by`` labels; while two controllers overlap, the larger value."""
     return f"max by ({by}) ({select(family, *matchers)})"
 
 
 def infeasible() -> str:
-    """Clusters whose reassignment never ends at the rates in force; one where that is unknown is not among them."""
+    """Clusters whose reassignment never ends at the rates in force, without those where that is unknown."""
     return f"min by (cluster) ({select(families.THROTTLE_FEASIBLE)}) == 0"
 
 
@@ -101,10 +101,10 @@ def age(family: Family, *, by: str) -> str:
 
 
 def or_word(expression: str, label: str, word: str) -> str:
-    """The same, one series with a word as its label where there is none: a panel of names says it."""
+    """The expression, or where it has no series one with ``word`` as its label, for a panel that shows names."""
     return f'{expression} or on () label_replace(vector(0), "{label}", "{word}", "", "")'
 
 
 def or_zero(expression: str) -> str:
-    """The same, 0 where there is nothing to sum: for sums only, a gauge that is unknown stays unknown."""
+    """The expression, or 0 where there is nothing to sum; for sums only, because a gauge that is unknown must stay unknown."""
     return f"{expression} or vector(0)"

@@ -15,7 +15,7 @@ NOTHING_OR_NO_DATA = f"{NOTHING}, or {NO_DATA}"
 UNKNOWN = "unknown"
 _LEFT = latest(families.REASSIGNMENT_LEFT, by="cluster")
 _MOVES = f"{_LEFT} != 0"
-"""Clusters where something moves; NaN, nobody knows how much, is not 0."""
+"""Clusters where something moves, also those where the amount is unknown: NaN is not 0."""
 _ROLE = "cluster, broker, role"
 _LONGEST = "2d:1m"
 """How far back the start of a move is looked for, and in which steps."""
@@ -113,7 +113,7 @@ def _while_moving(expression: str) -> str:
 
 
 def _or_still(expression: str) -> str:
-    """The same, 0 of a cluster where nothing moves."""
+    """The expression, or 0 for a cluster where nothing moves."""
     return f"{expression} or {_LEFT} == 0"
 
 

@@ -1,6 +1,6 @@
-"""A real Grafana as a process, where one is installed: deploy/grafana provisioned, asking a Prometheus of this machine.
+"""A real Grafana as a process, where one is installed: it shows deploy/grafana with the data of a Prometheus of this machine.
 
-Its look-only access is that of deploy/compose.yaml. Nothing of the installation is changed.
+Everybody may look and nobody may change anything, as in deploy/compose.yaml. The installation itself is not changed.
 """
 
 import shutil
@@ -18,7 +18,7 @@ PROVISIONING = DEPLOY / "grafana" / "provisioning"
 RUNBOOKS = DEPLOY.parent / "docs" / "runbooks"
 INSTALL = "https://grafana.com/docs/grafana/latest/setup-grafana/installation/"
 _HOMES = ("..", "../share/grafana")
-"""Where archives and Homebrew have it, from the directory of the program."""
+"""Its home in archives and in Homebrew, relative to the directory of the program."""
 _PACKAGED = Path("/usr/share/grafana")
 """Home of the packages for Linux. What they put on the PATH is a script that reads the service's settings."""
 
@@ -35,7 +35,7 @@ def find() -> tuple[Path, Path] | None:
 
 
 class Grafana(Watcher):
-    """A server on loopback that shows the dashboards to whoever reaches it, with its data and log in `directory`."""
+    """A server on loopback that shows the dashboards to everybody who reaches it, with its data and log in `directory`."""
 
     name = "Grafana"
     ready_path = "/api/health"
@@ -55,7 +55,7 @@ class Grafana(Watcher):
         return [str(program), "server", "--homepath", str(home)]
 
     def _provision(self) -> None:
-        """The files of the compose file, with this machine's paths and ports."""
+        """Write the provisioning files that the compose file uses, with this machine's paths and ports."""
         provider = yaml.safe_load((PROVISIONING / "dashboards/trimtab.yaml").read_text(encoding="utf-8"))
         provider["providers"][0]["options"]["path"] = str(DASHBOARDS)
         source = yaml.safe_load((PROVISIONING / "datasources/prometheus.yaml").read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ class Grafana(Watcher):
             (directory / "trimtab.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
     def _lay_pages_out(self, home: Path) -> None:
-        """Its static files, and the runbooks beside them, where the panels' links point to."""
+        """Link its static files, and beside them the runbooks, where the panels' links point to."""
         pages = self._directory / "public"
         pages.mkdir()
         for page in (home / "public").iterdir():

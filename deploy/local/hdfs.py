@@ -22,7 +22,7 @@ from streaming.spark.jars import ensure, find_java
 __all__ = ["HDFS_LOCK", "LocalHdfs", "LocalHdfsError"]
 
 HDFS_LOCK = Path(__file__).with_name("locks") / "hdfs.lock"
-"""Hadoop's mini cluster of the version that pyspark has, and what its class for tests asks of JUnit and Mockito."""
+"""Hadoop's mini cluster of the version that pyspark has, and the parts of JUnit and Mockito that its class for tests needs."""
 READY_TIMEOUT_S = 90.0
 """It needs 6 s on an idle machine."""
 STOP_TIMEOUT_S = 20.0

@@ -1,7 +1,7 @@
-"""Makes sure of Java 17 or newer, for `make`: installs it where that is possible, else says the exact command.
+"""Makes sure that there is Java 17 or newer, for `make`: installs it where that is possible, else prints the command.
 
 It installs only as root on Debian and its relatives, with the system's own apt-get. It changes no JAVA_HOME: one that
-points to an older Java is reported, not overruled.
+points to an older Java is reported.
 """
 
 import os

@@ -48,7 +48,7 @@ STOP_TIMEOUT_S = 20.0
 """A broker stops in 0.3 s; one that is still moving leaders after this long is killed."""
 POLL_S = 0.05
 ATTEMPTS_MAX = 3
-"""Ports are found free and bound later; losing that race three times in a row is not chance."""
+"""Ports are found free and bound later, so another process may be faster; three times in a row is not chance."""
 
 _JVM = (
     "-Xms64m",
@@ -78,9 +78,10 @@ socket.request.max.bytes=104857600
 replica.fetch.max.bytes=41943040
 replica.fetch.response.max.bytes=41943040
 """
-"""Small, quick, soon back after `kill -9` (a controller waits out the dead broker's session before it admits the
-new one: 9 s by default), and with room for a record of 32 MiB on topics whose `max.message.bytes` allows it. The broker-wide
-`message.max.bytes` stays Kafka's, so that a topic made without its own limit fails here as it would elsewhere."""
+"""Settings for a small, quick broker that is soon back after `kill -9` (a controller waits out the dead broker's session
+before it admits the new one: 9 s by default), with room for a record of 32 MiB on topics whose `max.message.bytes` allows
+it. The broker-wide `message.max.bytes` stays Kafka's, so that a topic made without its own limit fails here as it would
+elsewhere."""
 
 
 class LocalKafkaError(RuntimeError):
@@ -235,7 +236,7 @@ class LocalKafka:
             raise LocalKafkaError(f"formatting {node.store} ended with {done.returncode}:\n{done.stdout}")
 
     def _more_properties(self, _node: Node) -> str:
-        """What a kind of cluster adds to a node's settings; a later line wins."""
+        """What a kind of cluster adds to a node's settings; a later line overrides an earlier one."""
         return ""
 
     def _format_options(self) -> list[str]:

@@ -21,7 +21,8 @@ _MAVEN_TIMEOUT_S = 1800.0
 def closure(coordinates: Sequence[str], *, transitive: bool = True, bom: str | None = None) -> list[Jar]:
     """Return the jars of `group:artifact:version` coordinates, and with `transitive` all they need to run, sorted.
 
-    `bom`, written alike, is a pom whose managed versions hold for everything. Raises ValueError for a malformed coordinate and CalledProcessError where Maven fails (it has said why).
+    `bom`, a coordinate as well, names a pom whose managed versions hold for all jars. Raises ValueError for a malformed
+    coordinate and CalledProcessError if Maven fails, after Maven has printed the reason.
     """
     with tempfile.TemporaryDirectory(prefix="trimtab-lock-") as folder:
         root, project = Path(folder, "jars"), Path(folder, "pom.xml")

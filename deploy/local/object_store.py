@@ -3,7 +3,7 @@
     with ObjectStore(Path("/tmp/s"), program="versitygw", buckets=["mine"]) as store:
         checkpoint = "s3a://mine/checkpoint"  # with `store.spark_conf`, `KEYS` as environment, and the jars of `S3_LOCK`
 
-It refuses a conditional write (`If-None-Match`) whose file is there. Whoever starts it says where its program is.
+It refuses a conditional write (`If-None-Match`) of a file that exists. `program` is the server's program.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ __all__ = ["KEYS", "S3_LOCK", "ObjectStore"]
 S3_LOCK = Path(__file__).with_name("locks") / "s3.lock"
 """Hadoop's S3 file system of the version that pyspark has, and what its pom names: Amazon's SDK (686 MB) and its input streams."""
 KEYS = {"AWS_ACCESS_KEY_ID": "trimtab-test", "AWS_SECRET_ACCESS_KEY": "trimtab-test"}
-"""A client's environment. They are no secret: nobody but this machine reaches the server."""
+"""A client's environment. The keys are no secret: only this machine reaches the server."""
 _REGION = "us-east-1"
 
 
@@ -43,7 +43,7 @@ class ObjectStore(Watcher):
         }
 
     def _prepare(self) -> list[str]:
-        """A directory is a bucket. What the server knows of a file lies in another one: not every disk has extended attributes."""
+        """A bucket is a directory. Attributes of files are in another one, because not every disk has extended attributes."""
         data, attributes = self._directory / "buckets", self._directory / "attributes"
         for made in (attributes, *(data / bucket for bucket in self._buckets)):
             made.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Ports on loopback that are free now; whoever binds one later may find it taken and has to choose again."""
+"""Ports on loopback that are free now; a process that binds one later may find it taken and has to choose again."""
 
 import secrets
 import socket

@@ -1,4 +1,4 @@
-"""A real Prometheus as a process, without Docker: `python -m deploy.local.prometheus` makes sure of one.
+"""A real Prometheus as a process, without Docker: `python -m deploy.local.prometheus` finds or fetches one.
 
 It is found on the PATH, or in the cache, where `fetch` unpacks Debian's package without installing it: no root, no
 service that keeps running.

@@ -37,7 +37,8 @@ __all__ = ["PULSAR_LOCK", "LocalPulsar", "LocalPulsarError", "StandalonePulsar"]
 class LocalPulsar(Local):
     """A cluster in `directory` with `brokers` brokers; a context manager that starts and stops it.
 
-    `extra` goes over `broker.conf`, and `extra_of` over that of one broker. Brokers are numbered from 1. Not for several threads at once.
+    `extra` overrides keys of `broker.conf`, and `extra_of` those of one broker. Brokers are numbered from 1. Not for
+    several threads at once.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class LocalPulsar(Local):
 
     @property
     def broker_ids(self) -> list[str]:
-        """What the brokers are called, in their order; each is the address of a web service, too."""
+        """The ids of the brokers, in their order; each is also the address of the broker's web service."""
         return [f"127.0.0.1:{web}" for _, web in self._ports.values()]
 
     def stop_broker(self, number: int) -> None:
@@ -83,7 +84,7 @@ class LocalPulsar(Local):
         self._broker(number).end(signal.SIGKILL)
 
     def start_broker(self, number: int) -> None:
-        """Start one that was stopped or killed again, on its ports, and wait until it is healthy and listed."""
+        """Start again a broker that was stopped or killed, on its ports, and wait until it is healthy and listed."""
         self._broker(number).launch()
         self._wait_until_ready()
 
@@ -157,7 +158,7 @@ class LocalPulsar(Local):
         self._wait_until_ready()
 
     def _initialize(self) -> None:
-        """Write the cluster's metadata, once; it ends by itself."""
+        """Write the cluster's metadata, once; the process that does so ends by itself."""
         metadata = f"zk:127.0.0.1:{self._zookeeper_port}"
         port, web_port = self._ports[1]
         arguments = ["--cluster", self.cluster, "--metadata-store", metadata]
@@ -179,7 +180,7 @@ class LocalPulsar(Local):
 
 
 class StandalonePulsar(Local):
-    """Pulsar in one process, with RocksDB for its metadata; `extra` goes over `standalone.conf`."""
+    """Pulsar in one process, with RocksDB for its metadata; `extra` overrides keys of `standalone.conf`."""
 
     def __init__(
         self,
@@ -207,7 +208,7 @@ class StandalonePulsar(Local):
 
     @property
     def broker_ids(self) -> list[str]:
-        """What the broker is called, alone in a list."""
+        """The id of the broker, alone in a list."""
         return [f"127.0.0.1:{self._web_port}"]
 
     def configure(self) -> None:
@@ -263,7 +264,7 @@ def _has_default_namespace(broker: str) -> bool:
 
 
 def _ruok(port: int) -> bool:
-    """ZooKeeper's own question after its health."""
+    """Whether ZooKeeper says that it is healthy, by its own command `ruok`."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
         connection.sendall(b"ruok")
         return connection.recv(16) == b"imok"

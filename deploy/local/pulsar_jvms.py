@@ -1,7 +1,7 @@
 """The JVMs of a local Pulsar: started one after the other, ended in the opposite order, each with a log of its own.
 
-Invariants: what is started here is ended by its process id, and on Linux does not outlive this process; whatever does
-not come up is reported with the end of its log.
+Invariants: what is started here is ended by its process id, and on Linux does not outlive this process; a process
+that does not come up is reported with the end of its log.
 """
 
 import atexit
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 30.0
 """Standalone stops in 6 s; what has not ended after this long is killed."""
 POLL_S = 0.1
 ATTEMPTS_MAX = 3
-"""Ports are found free and bound later; losing that race three times in a row is not chance."""
+"""Ports are found free and bound later, so another process may be faster; three times in a row is not chance."""
 
 
 class LocalPulsarError(RuntimeError):

@@ -53,7 +53,7 @@ JVM = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.4lw.commands.whitelist=*",
 )
-"""Options of every process. A second compiler would cost more than it gains in minutes."""
+"""Options of every process. Java's second compiler would cost more time than it saves within minutes."""
 
 _LEAN: Mapping[str, object] = {
     "bindAddress": "127.0.0.1",
@@ -72,7 +72,7 @@ _LEAN: Mapping[str, object] = {
     "managedLedgerMinLedgerRolloverTimeMinutes": 0,
     "managedLedgerMaxEntriesPerLedger": 100,
 }
-"""One replica of everything, few threads, nothing that the tests do not use; ledgers so short that tests cross their ends."""
+"""One replica of everything, few threads, nothing that the tests do not use; ledgers so short that tests read past the end of one."""
 
 _STORAGE: Mapping[str, object] = {
     "allowLoopback": "true",
@@ -130,8 +130,8 @@ def broker(
 ) -> dict[str, object]:
     """`broker.conf` of one broker of a cluster.
 
-    Reports are as fresh as they get: 5 s statistics, no threshold to speak of. Brokers on one host report the host's CPU
-    and bandwidth, which is why only rates and throughput tell them apart here.
+    Reports are as fresh as possible: statistics every 5 s, and a threshold of 1 %. Brokers on one host report the host's
+    CPU and bandwidth, so only rates and throughput tell them apart here.
     """
     metadata = f"zk:127.0.0.1:{zookeeper_port}"
     return {

@@ -3,7 +3,7 @@
     with SecureKafka(tmp_path, users={"trimtab": "its password"}) as kafka:
         kafka.secure_bootstrap, kafka.ca_file      # SASL_SSL: PLAIN and SCRAM, nothing allowed at first
         kafka.certified_bootstrap                  # SSL, for clients with a certificate: kafka.certificate_of("trimtab")
-        kafka.bootstrap                            # plaintext, a superuser: for whoever sets the stage
+        kafka.bootstrap                            # plaintext, a superuser: for the code that prepares a test
 
 Certificates are made for the run by an authority of its own (trustme); access control is Kafka's StandardAuthorizer.
 
@@ -34,7 +34,7 @@ _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
 class SecureKafka(LocalKafka):
     """One broker with a SASL_SSL listener for `users` (name to password), and one for certificates in their names.
 
-    They are allowed nothing by default.
+    These users are allowed nothing by default.
     """
 
     def __init__(self, directory: Path, *, users: Mapping[str, str]) -> None:

@@ -61,7 +61,7 @@ class SecurePulsar(StandalonePulsar):
 
     @property
     def secure_port(self) -> int:
-        """Of the admin API over TLS; the broker's id carries the plain one."""
+        """Port of the admin API over TLS; the broker's id has the plain one."""
         return self._secure_port
 
     @property

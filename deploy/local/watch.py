@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _start(args: argparse.Namespace, directory: Path, servers: ExitStack) -> list[Watcher]:
-    """Prometheus, and Grafana unless it cannot be had: then it is said why."""
+    """Start Prometheus, and Grafana if possible; otherwise print why there is none."""
     target = f"127.0.0.1:{args.metrics_port}"
     prometheus = Prometheus(directory / "prometheus", target=target, port=args.port)
     servers.enter_context(prometheus)

@@ -44,14 +44,14 @@ class Watcher(ABC):
 
     @abstractmethod
     def _prepare(self) -> list[str]:
-        """Write what it reads and return its command; raises WatcherError where it is not installed."""
+        """Write the files that the server reads and return its command; raises WatcherError where it is not installed."""
 
     def _environment(self) -> dict[str, str]:
         """Variables it gets besides our own."""
         return {}
 
     def start(self) -> None:
-        """Return when it is ready; raises WatcherError with the end of its log when it does not get so far."""
+        """Return when it is ready; raises WatcherError with the end of its log if it does not come up."""
         self._directory.mkdir(parents=True, exist_ok=True)
         command = self._prepare()
         self._claim()
@@ -59,7 +59,7 @@ class Watcher(ABC):
         self._wait_until_ready()
 
     def _claim(self) -> None:
-        """Whoever has the port would answer in its place, and seem to be ready."""
+        """Raise WatcherError if the port is taken: the process that has it would answer, and the server would seem ready."""
         try:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -95,7 +95,7 @@ class Watcher(ABC):
         return f"the end of its log {self._log}:\n{end_of(self._log)}"
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL after 10 s."""
+        """Send SIGTERM, and SIGKILL after 10 s."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,1 +1,1 @@
-"""Where a bundle goes whose policy names no destination: one module a placement, ``registry`` lists them."""
+"""Where a bundle goes when its policy names no destination: one module per placement; ``registry`` lists them."""

@@ -1,11 +1,11 @@
 """The contract of a placement: it chooses the destinations of the unloads whose policy names none.
 
-Pulsar draws among equals; here the first by name is taken, so every destination is one that Pulsar could have drawn, save
-where a placement says that it differs.
+Among equal brokers Pulsar draws one at random; here the first by name is taken. So Pulsar could have chosen every destination
+too, except where a placement says that it differs.
 
 Invariants: the least loaded candidate is taken; every unload counts at its destination, and no longer at its source,
-for those decided after it in the same round; a bundle whose own broker is below every other candidate stays
-(``no-destination``), as Pulsar drops an unload whose placement is where it already is. Nobody receives who may not.
+for the unloads decided after it in the same round; a bundle whose own broker is below every other candidate stays
+(``no-destination``), as Pulsar drops an unload to the bundle's own broker. A broker that may not receive gets nothing.
 """
 
 from collections.abc import Callable
@@ -44,20 +44,20 @@ class Loads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Everything there is of one placement."""
+    """Everything that defines one placement."""
 
     name: str
     loads: Callable[[RoundView, Ints, Ints, float], Loads]
-    """From the view, the bundle rows that are unloaded, their brokers, and the usage above which a broker is overloaded."""
+    """Makes the loads from the view, the bundle rows to unload, their brokers, and the usage above which a broker is overloaded."""
     evidence: str
     """Name of the load found at a destination, in an action's evidence; its unit last."""
     evidence_factor: float = 1.0
-    """From the placement's measure to that unit."""
+    """Factor from the placement's measure to that unit."""
     sentence: Callable[[str, Evidence], str]
-    """From the destination and the evidence to why it goes there, as the end of the action's reason."""
+    """Makes the end of the action's reason, why the bundle goes there, from the destination and the evidence."""
 
     def place(self, view: RoundView, plan: SheddingPlan, overloaded_ratio: float) -> SheddingPlan:
-        """The plan with a destination for each unload; those that would better stay are taken back. Pure.
+        """The plan with a destination for each unload; an unload is taken back if its bundle is better off where it is. Pure.
 
         A plan that names its destinations is returned as it is.
         """

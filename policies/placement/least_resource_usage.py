@@ -1,10 +1,10 @@
 """The broker with the lowest weighted maximum usage.
 
 From Pulsar 4.2.4: class ``LeastResourceUsageWithWeight``. Resource usage is that of the round, without Pulsar's history, which
-moves on every lookup and cannot be followed from outside. The least used broker is taken rather than one of those 10 points below
-the mean. A broker that measures no resource is not called idle. A bundle that leaves lightens its broker at once, where Pulsar waits
-for the next report: it takes with it the share of its broker's usage that it has of its throughput, the proportion that
-ThresholdShedder and OverloadShedder reckon with. It is known to do badly where usage is not in proportion to throughput.
+changes with every lookup and cannot be followed from outside. The least used broker is taken; Pulsar takes one of those 10 points
+below the mean. A broker that measures no resource does not count as idle. A bundle that leaves lowers its broker's usage at once,
+where Pulsar waits for the next report: a bundle with a fifth of its broker's throughput takes a fifth of its usage along, as
+ThresholdShedder and OverloadShedder also assume. It is known to do badly where usage is not in proportion to throughput.
 """
 
 from typing import Final

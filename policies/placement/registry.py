@@ -1,4 +1,4 @@
-"""The placements there are: the only place that lists them. A placement is added with one line here."""
+"""All placements: the only place that lists them. A placement is added with one line here."""
 
 from policies.placement import least_long_term_message_rate, least_resource_usage
 from policies.placement.contract import Placement

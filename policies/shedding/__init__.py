@@ -1,1 +1,1 @@
-"""Which bundles to move away from which broker. One policy a module, the same names in each."""
+"""Which bundles to move away from which broker. One module per policy, with the same names in each."""

@@ -2,10 +2,10 @@
 
 From Pulsar: PIP-364, class ``AvgShedder`` of 4.2.4. Scores have no history; a pair must stand out for several rounds
 (``low_hit_count``) unless the difference is glaring (``high_hit_count``). The counters belong to a broker, not to a
-pair: a broker found over- or under-loaded again counts on, whatever its partner was.
+pair: when a broker is found over- or under-loaded again, its count goes on, whatever its partner was.
 
 Known to do badly: it never looks at the middle of the fleet, so two warm brokers beside one cold one take turns;
-a bundle above half the difference is never moved; a firing that moves nothing costs a full count again.
+a bundle above half the difference is never moved; a pair that fires and moves nothing has to collect all its hits again.
 
 Where ours differs: brokers with equal scores are taken by name, bundles with equal traffic by name, and the
 destination belongs to the bundle (up to 4.2.4 Pulsar keys it by the bundle's numbers, so equal bundles share one).
@@ -53,10 +53,10 @@ class AvgShedderSettings:
     """Difference in percentage points from which it also counts towards ``high_hit_count``.
     Pulsar: ``loadBalancerAvgShedderHighThreshold``."""
     low_hit_count: int = 8
-    """Rounds a broker must stand out by the low threshold; long enough to sit out a burst.
+    """Rounds a broker must stand out by the low threshold; enough to wait until a burst is over.
     Pulsar: ``loadBalancerAvgShedderHitCountLowThreshold``."""
     high_hit_count: int = 2
-    """Rounds a broker must stand out by the high threshold; short, because it hurts.
+    """Rounds a broker must stand out by the high threshold; few, because such a difference hurts.
     Pulsar: ``loadBalancerAvgShedderHitCountHighThreshold``."""
     min_unload_messages_per_s: float = 1000.0
     """Half the difference must exceed this for message rate to guide the move; smaller moves are not worth a
@@ -87,7 +87,7 @@ class AvgShedderMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Broker rows paired from the outside in, with the points between them."""
+    """Broker rows paired from the outside in, with the difference between them in points."""
 
     low: Ints
     high: Ints
@@ -108,9 +108,9 @@ class _Pending:
     high: Ints
     """The other, (k,)."""
     fires: Bools
-    """Whether the pair has hits enough, (k,)."""
+    """Whether the pair has enough hits, (k,)."""
     stands_out: bool
-    """Whether any pair does."""
+    """Whether any pair stands out."""
 
 
 def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings) -> Proposal[_Pending]:
@@ -162,7 +162,7 @@ def plan(view: RoundView, memory: AvgShedderMemory, settings: AvgShedderSettings
 
 
 def settle(proposal: Proposal[_Pending], fates: Codes) -> AvgShedderMemory:
-    """Hits after the round: those of a pair that fired are spent, unless all that it wants has to wait.
+    """Hits after the round: a pair that fired loses its hits, unless all the unloads that it wants have to wait.
 
     Brokers that were not in the view keep their hits, unless no pair at all stands out: that clears every hit, as in
     Pulsar.
@@ -185,7 +185,7 @@ def _without(hits: Ints, spent: Ints) -> Ints:
 
 
 def _pair(score: Floats) -> _Pairs:
-    """Highest with lowest, inwards; the middle of an odd fleet pairs with itself, which forgets its hits."""
+    """Highest with lowest, inwards; in a fleet of odd size the broker in the middle pairs with itself, which clears its hits."""
     order = np.argsort(score, kind="stable")
     count = (len(order) + 1) // 2
     low, high = order[:count], order[::-1][:count]

@@ -1,7 +1,7 @@
-"""The contract of a shedding policy: what it is given, what it gives back, and what it declares of itself.
+"""The contract of a shedding policy: what it is given, what it gives back, and what it declares about itself.
 
 A policy is pure: ``plan`` looks at a ``RoundView`` and returns a ``Proposal``; ``settle`` returns the policy's next memory
-once it is known what of the proposal happens. One policy is one module; ``policies.shedding.registry`` lists them.
+once it is known which of the unloads happen. One policy is one module; ``policies.shedding.registry`` lists them.
 
 In a plan every examined row has exactly one outcome, and so has every bundle that was tried.
 """
@@ -25,12 +25,12 @@ BUNDLE_OUTCOMES = (
     "no-destination",
     "bundle-limit",
 )
-"""Outcomes of a bundle that was tried, by code. ``masked``: not movable; who masked it says why."""
+"""Outcomes of a bundle that was tried, by code. ``masked``: not movable; the caller that masked it knows why."""
 ACTED, NEED_MET, TOO_BIG, NO_TRAFFIC, MASKED, NO_DESTINATION, BUNDLE_LIMIT = range(len(BUNDLE_OUTCOMES))
 
 ADMITTED, REFUSED, POSTPONED = range(3)
-"""What became of a wanted unload: it happens; it is refused for its own sake; or it has to wait because nothing, or no
-more, may happen now."""
+"""What became of a wanted unload: it happens; it is refused for a reason of its own; or it has to wait because nothing, or
+nothing more, may happen now."""
 
 
 FIRED = "fired"
@@ -42,7 +42,7 @@ PendingT = TypeVar("PendingT")
 
 Evidence = Mapping[str, float | int | str]
 Sentence = Callable[[str, str | None, Evidence], str]
-"""From the broker that sheds, the broker it is compared with (None: with none) and the evidence to what was found."""
+"""Says what was found, from the broker that sheds, the broker it is compared with (None: with none) and the evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +108,7 @@ class SheddingPlan:
     """Row of ``examined`` each was tried for, (t,)."""
 
     def waits(self, fates: Codes) -> Bools:
-        """Rows of ``examined`` that want unloads of which none happens and some may happen in a later round, (k,)."""
+        """Whether a row of ``examined`` wants unloads, none of which happens and some of which may in a later round, (k,)."""
         happens, waits = (
             np.isin(np.arange(len(self.examined)), self.unload_examined[fates == fate])
             for fate in (ADMITTED, POSTPONED)
@@ -147,17 +147,17 @@ class Stand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """The number of a policy that stands on ``/metrics``."""
+    """The number that a policy shows on ``/metrics``."""
 
     meaning: str
-    """What the number is; of a policy without one, why it has none, as a clause that begins with "which"."""
+    """What the number is; for a policy without one, the reason, as a clause that begins with "which"."""
     stand_of: Callable[[Evidence], Stand] | None = None
-    """From the evidence of an examined row to the number; None for a policy without one."""
+    """Makes the number from the evidence of an examined row; None for a policy without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
-    """Everything there is of one policy.
+    """Everything that defines one policy.
 
     Each field of ``memory`` has a default. A field that is a mapping belongs to (policy, group, broker): its keys are
     brokers. Any other field belongs to (policy, group). Values are numbers, texts, or lists of them.
@@ -169,7 +169,7 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     plan: Callable[[RoundView, MemoryT, SettingsT], Proposal[PendingT]]
     """Decide one round for one group."""
     settle: Callable[[Proposal[PendingT], Codes], MemoryT]
-    """The next memory; the codes say of each unload of the plan whether it is ADMITTED, REFUSED or POSTPONED, (u,)."""
+    """Returns the next memory; the codes, (u,), say for each unload of the plan whether it is ADMITTED, REFUSED or POSTPONED."""
     outcomes: tuple[str, ...]
     """Every outcome of an examined row; ``fired`` is one of them."""
     calm_outcomes: tuple[str, ...]
@@ -179,7 +179,7 @@ class SheddingPolicy(Generic[SettingsT, MemoryT, PendingT]):
     evidence: tuple[str, ...]
     """Names of the numbers of an examined row."""
     sentences: Mapping[str, Sentence]
-    """By trigger, what an action says of the finding it comes from."""
+    """By trigger, the sentence of an action about the finding that it comes from."""
     details: Mapping[str, Callable[[Evidence], str]] = field(default_factory=dict)
     """By outcome, the outcome with its numbers, where the summary shows more than the outcome."""
     headline: Headline

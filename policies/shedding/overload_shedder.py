@@ -1,8 +1,8 @@
 """OverloadShedder: shed every broker above a fixed usage.
 
-From Pulsar: class ``OverloadShedder`` of 4.2.4. It has no memory and knows no destination: a placement chooses.
+From Pulsar: class ``OverloadShedder`` of 4.2.4. It has no memory and names no destination: a placement chooses.
 
-Known to do badly: it compares nobody with anybody, so a fleet that is busy as a whole shuffles its bundles for ever,
+Known to do badly: it does not compare brokers, so a fleet that is busy as a whole shuffles its bundles for ever,
 and one that is unbalanced below the threshold stays so; because it always takes at least one bundle, a single hot
 bundle wanders (#12604).
 
@@ -39,7 +39,7 @@ TRIGGERS = ("", "overloaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverloadShedderSettings:
-    """From which usage on a broker is overloaded."""
+    """The usage from which a broker is overloaded."""
 
     threshold_points: float = 85.0
     """Usage in percentage points from which a broker is shed. The placement `least-long-term-message-rate` gives
@@ -103,7 +103,7 @@ def _examine(
     )
 
 
-def _sentence(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with nobody
+def _sentence(source: str, partner: str | None, evidence: Evidence) -> str:  # noqa: ARG001  compared with no broker
     return f"{source} is at {evidence['usage_points']:.1f} %, with less than {evidence['threshold_points']:g} % allowed"
 
 

@@ -12,7 +12,7 @@ from policies.shedding.contract import ACTED, Examined, SheddingPlan
 from policies.shedding.view import BundleTable
 
 FEWEST_BROKERS = 2
-"""Pulsar starts no shedder with fewer: there is nowhere to go. It matters to policies that compare nobody."""
+"""Pulsar starts no shedder with fewer: a bundle has nowhere to go. It matters to policies that do not compare brokers."""
 
 
 def examine_nothing(outcomes: tuple[str, ...], triggers: tuple[str, ...]) -> Examined:
@@ -42,7 +42,7 @@ class Candidates:
     def heaviest_first(self, traffic: Floats) -> tuple["Candidates", Floats]:
         """The same, each broker's heaviest bundle first (ties by name), with their traffic; ``traffic`` is (t,)."""
         order, lightness, start = np.empty_like(self.rows), -traffic, 0
-        for end in self.ends.tolist():  # a sort for each broker takes a third of one over both keys
+        for end in self.ends.tolist():  # one sort per broker takes a third of the time of one over both keys
             order[start:end] = lightness[start:end].argsort(kind="stable") + start
             start = end
         return Candidates(rows=self.rows[order], examined=self.examined, ends=self.ends), traffic[order]

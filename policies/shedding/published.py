@@ -1,4 +1,4 @@
-"""What brokers publish of themselves where Pulsar's extensible load manager (PIP-192) runs: smoothed load, heaviest bundles."""
+"""What brokers publish about themselves where Pulsar's extensible load manager (PIP-192) runs: smoothed load, heaviest bundles."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from policies.columns import Floats, Ints
 
 NOT_OWNED = -1
-"""Of a published bundle that is not its publisher's any more."""
+"""Row of a published bundle that its publisher does not own any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class PublishedLoads:
     bytes_per_s: Floats
     """Throughput in + out as the broker smooths it, (n,). Pulsar: ``msgThroughputEMA``."""
     age_s: Floats
-    """From the broker's last update to the end of the round, (n,). Pulsar: ``updatedAt``."""
+    """Seconds from the broker's last update to the end of the round, (n,). Pulsar: ``updatedAt``."""
     top_starts: Ints
     """(n + 1,): entries ``top_starts[b]:top_starts[b + 1]`` of the two columns below are broker b's heaviest bundles, in its
     order: the lightest first."""
@@ -37,7 +37,7 @@ class PublishedLoads:
         return list(zip(self.top_rows[entries].tolist(), self.top_bytes_per_s[entries].tolist(), strict=True))
 
     def part(self, brokers: Ints, bundles: Ints, *, bundles_count: int) -> "PublishedLoads":
-        """Of some brokers (ascending rows) and the bundle rows ``bundles`` of ``bundles_count``, which are numbered anew."""
+        """The loads of some brokers (ascending rows); the bundle rows ``bundles`` of ``bundles_count`` are numbered anew."""
         place = np.full(bundles_count + 1, NOT_OWNED, dtype=np.int64)
         place[bundles] = np.arange(len(bundles))
         counts = np.diff(self.top_starts)[brokers]

@@ -1,4 +1,4 @@
-"""The shedding policies there are: the only place that lists them.
+"""All shedding policies: the only place that lists them.
 
 The settings, their reference page, the encoding of the memory, the labels of the metrics and the words of the summary
 follow from this list. A policy is added with one line here.
@@ -30,5 +30,5 @@ POLICIES: tuple[AnyPolicy, ...] = (
 
 
 def find_policy(name: str) -> AnyPolicy | None:
-    """The policy of that name; None where there is none, as after a policy was removed."""
+    """The policy of that name; None where there is none, for example after a policy was removed."""
     return next((policy for policy in POLICIES if policy.name == name), None)

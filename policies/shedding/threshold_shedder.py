@@ -1,6 +1,6 @@
 """ThresholdShedder: shed a broker whose weighted usage, smoothed over rounds, stands above the mean of all.
 
-From Pulsar: class ``ThresholdShedder`` of 4.2.4, with its optional lower-boundary step (PIP-220's cases). It knows no
+From Pulsar: class ``ThresholdShedder`` of 4.2.4, with its optional lower-boundary step (PIP-220's cases). It names no
 destination: a placement chooses.
 
 Known to do badly: smoothed history can point at a broker that has already recovered (#18173; see
@@ -74,11 +74,11 @@ class ThresholdShedderSettings:
     """Throughput below which a move is not worth a reconnect.
     Pulsar: ``loadBalancerBundleUnloadMinThroughputThreshold`` (there in MiB/s)."""
     lower_boundary_shedding: bool = False
-    """When nobody stands above the mean but somebody far below it, shed the busiest a little.
+    """When no broker stands above the mean but one is far below it, shed the busiest broker a little.
     Pulsar: ``lowerBoundarySheddingEnabled``."""
     require_current_above_mean: bool = False
     """Shed a broker only while its present usage, without history, exceeds the mean of present usages.
-    Not in Pulsar; off so that decisions are Pulsar's."""
+    Not in Pulsar; off, so that decisions are the same as Pulsar's."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.history_ratio <= 1:
@@ -164,7 +164,7 @@ def _shed_busiest(
 ) -> Examined:
     """The lower-boundary step: returns the explanation that replaces ``first`` where it acted or came close.
 
-    It keeps the order of ``first``, which the bundles tried so far point into. A busiest broker that fired already
+    It keeps the order of ``first``, which the bundles tried so far point into. If the busiest broker has fired already, it
     had nothing movable, so there is nothing to try again.
     """
     brokers = view.brokers

@@ -1,15 +1,15 @@
 """UniformLoadShedder: bring the broker with the most traffic closer to the one with the least, by rates alone.
 
 From Pulsar: class ``UniformLoadShedder`` of 4.2.4. It looks at no resource, so it also works where CPU and bandwidth
-are those of a host that several brokers share. It has no memory and knows no destination: a placement chooses.
+are those of a host that several brokers share. It has no memory and names no destination: a placement chooses.
 
 Known to do badly: one broker a round sheds; whether 50 % more is much depends on the idlest broker alone, so an empty
 one keeps it busy; a rate difference too small to be worth a move hides a throughput difference that would be; bundles
 without traffic always fit, so all of them move unless ``max_unload_bundles_count`` says otherwise; and above
-2147483647 (of messages/s or bytes/s) on every broker the idlest is taken to stand there, so that a balanced fleet
+2147483647 (of messages/s or bytes/s) on every broker the idlest is assumed to be at that value, so that a balanced fleet
 can fire.
 
-Where ours differs: of equal brokers the first by name, of equal bundles the first by name; with one broker nothing is
+Where ours differs: among equal brokers and among equal bundles the first by name is taken; with one broker nothing is
 shed (Pulsar does not start a shedder then).
 """
 
@@ -46,7 +46,7 @@ BY_RATE, BY_THROUGHPUT = 1, 2
 LARGEST_INT = 2147483647.0
 """Where Pulsar's search for the idlest begins (``Integer.MAX_VALUE``), and the most it can ask a broker to lose."""
 NEXT_TO_NOTHING = 1e-6
-"""Traffic at or below which the idlest broker counts as carrying 1: one divides by it. Pulsar: ``EPS``."""
+"""Traffic at or below which the idlest broker counts as carrying 1, because loads are divided by it. Pulsar: ``EPS``."""
 NO_LIMIT = -1
 
 
@@ -147,7 +147,7 @@ def _spread(load: Floats) -> _Spread:
 
 
 def _find(view: RoundView, rate: _Spread, volume: _Spread, settings: UniformLoadShedderSettings) -> _Finding:
-    """The rate comes first; throughput is never looked at once it has decided, however little it would move."""
+    """The rate comes first; once it has decided, throughput is not looked at, however little the rate would move."""
     by_rate = 0 < settings.rate_difference_percent < rate.difference_percent[rate.busiest]
     by_volume = 0 < settings.throughput_multiple < volume.multiple[volume.busiest]
     if by_volume and not by_rate:

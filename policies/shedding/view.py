@@ -39,7 +39,7 @@ class BrokerTable:
     is_measured: Bools
     """Whether a resource with a weight above 0 was measured, (n,)."""
     report_age_s: Floats
-    """From the broker's report to the end of the round, (n,)."""
+    """Seconds from the broker's report to the end of the round, (n,)."""
     messages_per_s: Floats
     """Message rate in + out as the broker reports it, (n,)."""
     bytes_per_s: Floats
@@ -101,7 +101,7 @@ class UnloadInFlight:
     destination: str | None
     """None: Pulsar chooses it, or it is not known any more."""
     traffic: Traffic | None = None
-    """Of the bundle when it was decided; for a bundle that neither side lists for the moment."""
+    """Load of the bundle when it was decided; needed while neither side lists the bundle."""
 
 
 Side = Literal["source", "destination"]
@@ -109,12 +109,12 @@ Side = Literal["source", "destination"]
 
 
 SOURCE_FALLS, DESTINATION_RISES = "source_falls_points", "destination_rises_points"
-"""Evidence of an unload by which a policy that predicts usage says what it promises: points of usage by which its source falls and
+"""Evidence of an unload in which a policy that predicts usage states its promise: points of usage by which its source falls and
 its destination rises."""
 
 
 _KEPT_RATIO = 0.5
-"""Share of what a promise says that has to be seen for it to be kept."""
+"""Share of the promised change that has to be seen for a promise to count as kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Promise:
 
     @property
     def error_points(self) -> float:
-        """How far the broker that was predicted worse is from what was expected of it."""
+        """The larger of the two brokers' distances from what was expected of them."""
         return max(abs(self.seen_points[side] - points) for side, points in self.expected_points.items())
 
     def _closer(self, after: Mapping[Side, float]) -> float:
@@ -168,7 +168,7 @@ class JudgedAction:
     kind: Literal["unload", "split"]
     outcome: Literal["good", "failed", "ineffective"]
     age_s: float
-    """From the judgement to the end of the round."""
+    """Seconds from the judgement to the end of the round."""
     brokers: Mapping[Side, str]
     """The brokers of an unload; no destination where Pulsar chooses. Empty for a split."""
     before: Mapping[Side, Traffic]
@@ -178,7 +178,7 @@ class JudgedAction:
     seen: Mapping[Side, Traffic]
     """Load that they reported then; a broker without a report since the action's result is left out."""
     promise: Promise | None = None
-    """What became of its promise; None as long as it is not checked, and an hour after it was."""
+    """What became of its promise; None as long as it is not checked, and from an hour after the check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,17 +190,17 @@ class RoundView:
     usage_weights: Floats = field(default_factory=lambda: UsageSettings().weights())
     """Factor of each resource in a broker's usage, (resources,)."""
     present_rates: Callable[[Ints], Floats] | None = None
-    """From bundle rows to their traffic in this round alone, (k, 4); None where only averages are known."""
+    """Gives the traffic of bundle rows in this round alone, (k, 4); None where only averages are known."""
     in_flight: Callable[[], Sequence[UnloadInFlight]] = tuple
     """Unloads of these brokers that are on their way; worked out when asked for."""
     judged: Callable[[], Sequence[JudgedAction]] = tuple
     """The last judged actions of the whole cluster, the oldest first; worked out when asked for."""
     published: PublishedLoads | None = None
-    """What the brokers publish of themselves; None unless the extensible load manager runs at each of them."""
+    """What the brokers publish about themselves; None unless the extensible load manager runs at each of them."""
     missing: Sequence[str] = ()
     """Brokers of the whole cluster that take part, were asked and did not report in the round, ascending."""
     unloaded_ages_s: Callable[[], Mapping[str, float]] = dict
-    """By broker, from the last round that decided an unload from it to the end of this one, without unloads that failed."""
+    """By broker, seconds from the last round that decided an unload from it to the end of this one; failed ones do not count."""
 
     def part(self, rows: Ints) -> tuple["RoundView", Ints]:
         """The view of some brokers (ascending rows) and their bundles, with the rows of these bundles."""

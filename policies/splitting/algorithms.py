@@ -1,4 +1,4 @@
-"""The algorithms by name, and the one door to them."""
+"""The algorithms by name, and ``divide``, which runs one of them."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -31,7 +31,7 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
 
 
 class UnknownAlgorithm(ValueError):
-    """No algorithm of this name; the message lists those there are."""
+    """No algorithm of this name; the message lists the names that exist."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name[:200]!r} is no split algorithm; there are {', '.join(ALGORITHMS)}")

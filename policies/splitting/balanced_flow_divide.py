@@ -1,13 +1,13 @@
-"""``balanced_flow_divide``: the fewest cuts that bring every child well below the limits, the heaviest as light as can be.
+"""``balanced_flow_divide``: the fewest cuts that bring every child well below the limits, the heaviest child as light as possible.
 
-Ours, for what Pulsar's four cannot do: they know no load, or fill children to the brim. A child weighs the larger of
-its rate and its throughput, each as a share of the bundle's limit. PIP-143's wish, outstanding partitions in bundles of
-their own, comes out of it: a topic that alone reaches ``max_child_ratio`` stands by itself and the rest is balanced.
+Our own, because Pulsar's four algorithms do not look at load, or fill children up to the limit. The weight of a child is the
+larger of its rate and its throughput, each as a share of the bundle's limit. This also does what PIP-143 asks for, bundles of
+their own for outstanding partitions: a topic that alone reaches ``max_child_ratio`` gets its own bundle, and the rest is balanced.
 
 Every boundary separates topics: ``(a + b + 1) // 2`` is above a and at most b. Topics at one position stay together, and
-so do 0xfffffffe and 0xffffffff, between which Pulsar takes no boundary. Topics without load go with the one before.
-Optimal up to ``partition.TIE_RATIO``, to 500 boundaries. Known to do badly: it believes the statistics of the moment;
-and it gives several boundaries at once, which Pulsar's extensible load manager refuses unless they are sent one by one.
+so do 0xfffffffe and 0xffffffff, between which Pulsar takes no boundary. A topic without load stays with the one before it.
+The result is optimal up to ``partition.TIE_RATIO``, for at most 500 boundaries. Known to do badly: it believes the statistics of
+the moment; and it gives several boundaries at once, which Pulsar's extensible load manager refuses unless they are sent one by one.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ NAME = "balanced_flow_divide"
 
 _SHOWN_TOPICS = 3
 _BALANCED_CUTS_MOST = 500
-"""Boundaries up to which the fewest are balanced as well: four times the bundles that a namespace may have in Pulsar.
-Beyond, children are only filled one after the other, or 100,000 topics would take seconds."""
+"""Most boundaries for which the children are balanced as well: four times the bundles that a namespace may have in Pulsar.
+Above it, children are only filled one after the other, because to balance 100,000 topics would take seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Atoms:
-    """What no boundary may or need divide: topics that stay together, with load; n of them."""
+    """Atoms: groups of topics with load that no boundary may or needs to divide; n atoms."""
 
     loads: LoadRow
     firsts: Ints
-    """Row of the first topic of each, (n,); its last one is the row before the next one's first."""
+    """Row of each atom's first topic, (n,); an atom ends at the row before the next one's first topic."""
     boundaries: Ints
     """The boundary before each, (n,); the one before the first is meaningless."""
 
@@ -71,7 +71,7 @@ def divide(question: SplitQuestion) -> Cut:
 
 
 def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int], str]:
-    """Cuts between atoms, the atoms that stand by themselves because they are too heavy, and what else to say."""
+    """Cuts between atoms, the atoms that stand by themselves because they are too heavy, and a note for the reason."""
     wanted, most = question.boundaries_count, question.max_boundaries_count
     if wanted is not None:
         allowed = wanted if most is None else min(wanted, most)
@@ -88,7 +88,7 @@ def _choose(question: SplitQuestion, row: LoadRow) -> tuple[list[int], list[int]
 
 
 def _fewest(row: LoadRow, bound: float) -> tuple[list[int], list[int]]:
-    """Cuts that leave no part above ``bound`` but single atoms that are so themselves, and those atoms."""
+    """Cuts after which only single atoms are above ``bound``, and those atoms."""
     alone = np.flatnonzero(row.ratios > bound).tolist()
     edges = sorted({0, len(row), *alone, *(atom + 1 for atom in alone)})
     filled = [fill(row, start, end, bound=bound) if end - start > 1 else [] for start, end in pairwise(edges)]

@@ -1,13 +1,13 @@
 """When to split: which bundles are above a limit for long enough, and which of them a split can help.
 
-From Pulsar: ``DefaultNamespaceBundleSplitStrategyImpl`` (present values, hit count) and ``BundleSplitterTask`` (averages),
-by ``average_samples``; limits are strict, in Pulsar's order: topics, sessions, rate, throughput. A count belongs to the
-bundle: it rises in each round above a limit, is erased by a round below all of them and by a split, and stands still
-while the bundle has fewer than two topics.
+From Pulsar: ``DefaultNamespaceBundleSplitStrategyImpl`` (present values, hit count) and ``BundleSplitterTask`` (averages);
+``average_samples`` chooses between them. A bundle must be strictly above a limit; limits are checked in Pulsar's order: topics,
+sessions, rate, throughput. A hit count belongs to the bundle: it rises in each round above a limit, is reset by a round below all
+limits and by a split, and does not change while the bundle has fewer than two topics.
 
 Where ours differs: the heaviest candidates come first, ties by name; a split that cannot help is not made, and the topic
-that carries the load is named; a cut may have several boundaries, so the namespace's cap counts each of them; topics that
-are not known hold the bundle instead of a guess, unless the setting allows one.
+that carries the load is named; a cut may have several boundaries, so the namespace's cap counts each of them; a bundle whose
+topics are not known is held, not cut by a guess, unless the setting allows a guess.
 Known to do badly: sessions are not known by topic and are taken to be spread evenly over the topics.
 """
 
@@ -52,10 +52,10 @@ from policies.splitting.ranges import BadRange, Bundle, BundleRange
 from policies.splitting.settings import SplitSettings
 
 ONE_TOPIC_RATIO = 0.9
-"""Share of a bundle's rate or throughput from which one topic carries it: cutting all others off would relieve it by less
-than a tenth, and a split is for ever."""
+"""Share of a bundle's rate or throughput from which one topic counts as carrying it: cutting all others off would relieve it by
+less than a tenth, and a split cannot be undone."""
 MOST_BOUNDARIES = 10_000
-"""Boundaries of one split at most, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
+"""Most boundaries of one split, so that its action fits in a record; eighty times the bundles that a namespace may have in Pulsar."""
 _LEAST_TOPICS = 2
 """Topics a bundle needs to be split: a topic is the smallest unit."""
 _OPEN = -1
@@ -76,9 +76,9 @@ class _Candidates:
     is_proposed: Bools
     """Whether it alone overloads its broker, (c,)."""
     boundaries_counts: Ints
-    """Boundaries to make where that is the only reason, (c,); else 0: as many as it takes."""
+    """Boundaries to make where an overloaded broker is the only reason, (c,); else 0: as many as are needed."""
     limits: Floats
-    """What it is above, in the trigger's measure, (c,)."""
+    """The limit or mean that it is above, in the trigger's measure, (c,)."""
 
 
 @dataclass(slots=True)
@@ -97,10 +97,10 @@ def split(
     settings: SplitSettings,
     proposals: Proposals = NO_PROPOSALS,
 ) -> tuple[SplitPlan, SplitMemory]:
-    """Decide one round. Pure; ``memory`` is not changed. ``settings.enabled`` is the caller's to look at.
+    """Decide one round. Pure; ``memory`` is not changed. The caller checks ``settings.enabled``.
 
-    ``proposals`` need no hits: what proposed them has counted its own. A candidate whose range Pulsar would refuse is
-    too narrow to be split.
+    ``proposals`` need no hits: the shedding policy behind them has counted its own. A candidate whose range Pulsar would
+    refuse gets the outcome ``range-too-narrow``.
     """
     found = _candidates(snapshot, memory, settings, proposals)
     outcome = _gates(snapshot, found, settings)
@@ -183,7 +183,7 @@ def _candidates(
 
 
 def _configured_limits(settings: SplitSettings) -> Floats:
-    """By trigger; 0 for those that no setting limits, and for none, the last."""
+    """Limit of each trigger; 0 for triggers that no setting limits and, in the last place, for no trigger."""
     limits = np.zeros(len(TRIGGERS) + 1)
     limits[[BY_TOPICS, BY_SESSIONS]] = settings.max_topics_count, settings.max_sessions_count
     limits[[BY_MESSAGES, BY_BYTES]] = settings.max_messages_per_s, settings.max_bytes_per_s
@@ -191,7 +191,7 @@ def _configured_limits(settings: SplitSettings) -> Floats:
 
 
 def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings) -> Codes:
-    """Outcome of the candidates that one look at the columns stops, ``_OPEN`` of the others."""
+    """Outcome of the candidates that checks on the columns rule out; ``_OPEN`` for the others."""
     return np.select(
         [
             _has_few_topics(snapshot)[found.rows],
@@ -205,7 +205,7 @@ def _gates(snapshot: SplitSnapshot, found: _Candidates, settings: SplitSettings)
 
 
 def _has_few_topics(snapshot: SplitSnapshot) -> Bools:
-    """Whether a bundle is known to have too few topics; traffic without any topic means that nobody counted them."""
+    """Whether a bundle is known to have too few topics; a count of 0 without statistics means that they were not counted."""
     counts = snapshot.topic_counts
     return (counts < _LEAST_TOPICS) & ((counts > 0) | snapshot.has_topic_stats)
 
@@ -223,7 +223,7 @@ def _judge(
     try:
         range_ = Bundle.parse(snapshot.names[row]).range
     except BadRange as error:
-        so_far.reasons[at] = str(error)  # one broker's odd name must not end the round of all
+        so_far.reasons[at] = str(error)  # one broker's odd bundle name must not end the round for all
         return RANGE_TOO_NARROW
     room = _room(snapshot, settings, so_far, row)
     algorithm = _algorithm(settings, knows_topics=bool(snapshot.has_topic_stats[row]))
@@ -251,7 +251,7 @@ def _algorithm(settings: SplitSettings, *, knows_topics: bool) -> str | None:
 def _cut(
     snapshot: SplitSnapshot, question: SplitQuestion, algorithm: str, at: int, row: int, so_far: _Round
 ) -> int:
-    """Outcome of a candidate that may be split, by where the algorithm cuts it."""
+    """Outcome of a candidate that may be split; notes where the algorithm cuts it."""
     cut = divide(algorithm, question)
     if not cut.boundaries:
         so_far.reasons[at] = cut.reason
@@ -321,7 +321,7 @@ def _question(
 def _limits(
     snapshot: SplitSnapshot, settings: SplitSettings, row: int, trigger: int, topics_count: int
 ) -> BundleLimits:
-    """The limits of rate and throughput, and of topics where they, or their sessions, are what is too many."""
+    """The limits of rate and throughput, and also of topics where there are too many topics or sessions."""
     limits = settings.limits()
     if settings.algorithm == balanced_flow_divide.NAME and topics_count:
         if trigger == BY_TOPICS:

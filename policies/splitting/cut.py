@@ -1,4 +1,4 @@
-"""The question every algorithm is asked, and its answer.
+"""The question that every algorithm gets, and its answer.
 
 Invariants of a ``Cut``: boundaries ascend, differ and lie strictly inside the range; no boundary means "do not split",
 and ``reason`` says why. The children cover the parent exactly, and every topic is in one of them.
@@ -34,7 +34,7 @@ class BundleLimits:
     bytes_per_s: float = PULSAR_MAX_BYTES_PER_S
     """In and out together, above 0."""
     topics_count: float | None = None
-    """Topics, above 0, where their number is a load as well (``balanced_flow_divide`` only); None: it is none."""
+    """Topics, above 0, where their number counts as load too (``balanced_flow_divide`` only); None: it does not count."""
 
     def __post_init__(self) -> None:
         for name in ("messages_per_s", "bytes_per_s", "topics_count"):
@@ -63,9 +63,9 @@ class SplitQuestion:
     boundary: Boundary = "shipped"
     """For ``flow_or_qps_equally_divide``."""
     boundaries_count: int | None = None
-    """For ``balanced_flow_divide``: boundaries to choose at most; None: as few as ``max_child_ratio`` takes."""
+    """For ``balanced_flow_divide``: most boundaries to choose; None: as few as ``max_child_ratio`` needs."""
     max_boundaries_count: int | None = None
-    """For ``balanced_flow_divide``: never more, because the namespace has no room; None: no limit."""
+    """For ``balanced_flow_divide``: never more than this, because the namespace has no room for more; None: no limit."""
     max_child_ratio: float = 0.7
     """For ``balanced_flow_divide``: share of the limits below which every child is brought."""
 
@@ -95,7 +95,7 @@ def no_cut(reason: str) -> Cut:
 
 
 def cut_at(question: SplitQuestion, wanted: Sequence[int], reason: str) -> Cut:
-    """The answer with the boundaries Pulsar would take: inside, each once; says which cut separates nothing."""
+    """The answer with the boundaries Pulsar would take: inside the range, each once. The reason names cuts that separate nothing."""
     range_ = question.range
     kept = tuple(sorted({at for at in wanted if range_.lower < at < range_.upper}))
     notes = [reason]

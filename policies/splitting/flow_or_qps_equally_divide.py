@@ -1,12 +1,12 @@
 """``flow_or_qps_equally_divide``: cut wherever the running rate or throughput would pass the bundle's limit.
 
-From Pulsar: ``FlowOrQpsEquallyDivideBundleSplitAlgorithm`` (PIP-169), decision for decision with 4.2.4; the proposal's own
+From Pulsar: ``FlowOrQpsEquallyDivideBundleSplitAlgorithm`` (PIP-169); it decides exactly as 4.2.4 does. The proposal's own
 boundary, without the added 1, is ``boundary = "proposal"``. Known to do badly: despite its name it equalises nothing,
-the last child may hold next to nothing; it fills children to the brim, so they pass the limit again soon; and it may
+the last child may hold next to nothing; it fills children up to the limit, so they soon pass it again; and it may
 give several boundaries, which Pulsar's extensible load manager refuses (#22254).
 
-Topics at one position: each keeps its place in the walk, all carry the load of the last by name, as in Pulsar, where
-a map keyed by position does that.
+If several topics are at one position, each keeps its place in the walk, but all count with the load of the last by name.
+Pulsar does the same, because it keeps the loads in a map by position.
 """
 
 import math
@@ -57,7 +57,7 @@ def _walk(
     limits: BundleLimits,
     boundary: Boundary,
 ) -> list[int]:
-    """Boundaries before each topic that no longer fits to those since the last one."""
+    """A boundary before each topic that no longer fits in with the topics since the last boundary."""
     added = 1 if boundary == "shipped" else 0
     wanted = []
     running_messages, running_volume = messages[0], volume[0]

@@ -15,7 +15,7 @@ import numpy as np
 from policies.columns import Floats
 
 TIE_RATIO = 1e-9
-"""Loads closer than this are the same: far below what any rate is measured to, far above rounding of sums."""
+"""Loads closer than this are the same: it is far below the precision of any measured rate, and far above the rounding of sums."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,9 +23,9 @@ class LoadRow:
     """n loads in order, none negative, as running sums."""
 
     sums: tuple[Sequence[float], ...]
-    """One list of n + 1 running sums a measure, in the measure's own unit: whole numbers stay exact."""
+    """For each measure a list of n + 1 running sums, in the measure's own unit: whole numbers stay exact."""
     limits: tuple[float, ...]
-    """What 1.0 is in each measure, above 0."""
+    """What a weight of 1.0 is in each measure, above 0."""
     ratios: Floats
     """Weight of each load alone, (n,)."""
 
@@ -40,16 +40,16 @@ class LoadRow:
 
 
 def load_row(measures: Floats, limits: Sequence[float]) -> LoadRow:
-    """From loads (measures, n) and the limit of each measure."""
+    """Makes the row from loads, (measures, n), and the limit of each measure."""
     sums = np.concatenate([np.zeros((len(measures), 1)), np.cumsum(measures, axis=1)], axis=1)
     ratios = (measures / np.array(limits)[:, None]).max(axis=0)
     return LoadRow(tuple(column.tolist() for column in sums), tuple(limits), ratios)
 
 
 def fill(row: LoadRow, start: int, end: int, *, bound: float, most_cuts: int | None = None) -> list[int]:
-    """Inner cuts of the fewest parts of ``start:end`` with none above ``bound`` but single loads that are so.
+    """Inner cuts that make the fewest parts of ``start:end`` where only a single load may be above ``bound``.
 
-    Gives up after one cut more than ``most_cuts``.
+    It gives up after one cut more than ``most_cuts``.
     """
     measures = [(sums, bound * limit) for sums, limit in zip(row.sums, row.limits, strict=True)]
     cuts: list[int] = []
@@ -80,10 +80,10 @@ def _reach(sums: Sequence[float], most: float, at: int, end: int, length: int) -
 
 
 def lightest(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]:
-    """At most so many inner cuts of ``start:end``: the heaviest part as light, then the cuts as few as possible.
+    """At most ``most_cuts`` inner cuts of ``start:end``: the heaviest part is as light as possible, then the cuts as few as possible.
 
-    Exact up to ``TIE_RATIO``; takes up to thirty times as long as one ``fill``. A bound that was not kept rises at once to
-    the least that lets some part take one load more, for nothing changes below it.
+    Exact up to ``TIE_RATIO``; takes up to thirty times as long as one ``fill``. A bound that was too small rises at once to
+    the least that lets some part take one load more, because nothing changes below it.
     """
     whole, single = row.weight(start, end), float(row.ratios[start:end].max())
     low = max(whole / (most_cuts + 1), single)
@@ -102,7 +102,7 @@ def lightest(row: LoadRow, start: int, end: int, *, most_cuts: int) -> list[int]
 
 
 def heaviest(row: LoadRow, start: int, end: int, cuts: Sequence[int]) -> float:
-    """Weight of the heaviest part of ``start:end`` cut there."""
+    """Weight of the heaviest part of ``start:end`` after these cuts."""
     edges = [start, *cuts, end]
     return max(
         max(high - low for low, high in pairwise([sums[edge] for edge in edges])) / limit

@@ -1,4 +1,4 @@
-"""What the criteria see and what they return: columns of bundles in, decisions and an outcome a candidate out.
+"""What the criteria see and what they return: columns of bundles go in, decisions and one outcome per candidate come out.
 
 Invariant: a bundle above a limit is a candidate, and every candidate has exactly one outcome.
 """
@@ -25,7 +25,7 @@ OUTCOMES = (
     "one-topic",
     "no-boundary",
 )
-"""Outcomes of a candidate, by code. ``masked``: may not be split now; who masked it says why."""
+"""Outcomes of a candidate, by code. ``masked``: it may not be split now; the caller that masked it knows why."""
 (
     ACTED,
     SOLE_TOPIC,
@@ -40,8 +40,8 @@ OUTCOMES = (
 ) = range(len(OUTCOMES))
 
 TRIGGERS = ("topics", "sessions", "messages", "bytes", "broker-messages", "broker-bytes")
-"""Why a bundle is a candidate, by code: the limit it is above, of several the first in Pulsar's order; or the measure by
-which it alone overloads its broker (``relief``)."""
+"""Why a bundle is a candidate, by code: the limit it is above, the first in Pulsar's order if there are several; or the
+measure in which it alone overloads its broker (``relief``)."""
 BY_TOPICS, BY_SESSIONS, BY_MESSAGES, BY_BYTES, BY_BROKER_MESSAGES, BY_BROKER_BYTES = range(len(TRIGGERS))
 
 NO_TOPIC = -1
@@ -60,7 +60,7 @@ class TopicTable:
     starts: Ints
     """(m,): where the rows of each bundle begin."""
     ends: Ints
-    """(m,): where they end; before they begin for a bundle without statistics."""
+    """(m,): where the rows of each bundle end; for a bundle without statistics, before they begin."""
 
     def rows_of(self, bundle: int) -> slice:
         """Rows of one bundle."""
@@ -116,7 +116,7 @@ class SplitSnapshot:
     session_counts: Ints
     """Producers and consumers, as the owner reports them now, (m,)."""
     messages_per_s: Floats
-    """Message rate in + out, averaged as ``average_samples`` says, (m,)."""
+    """Message rate in + out, averaged over ``average_samples``, (m,)."""
     bytes_per_s: Floats
     """Throughput in + out, averaged likewise, (m,)."""
     may_split: Bools
@@ -131,9 +131,9 @@ class SplitSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SplitMemory:
-    """Rounds in a row each bundle was above a limit, (m,), in the snapshot's rows.
+    """How many rounds in a row each bundle was above a limit, (m,), in the snapshot's rows.
 
-    It travels with the bundles: a bundle that is not in the snapshot keeps its count where the memory is kept.
+    A count belongs to its bundle: a bundle that is not in the snapshot keeps its count in the stored memory.
     """
 
     hits: Ints
@@ -154,7 +154,7 @@ class Examined:
     evidence: Mapping[str, Floats | Ints]
     """The numbers each was judged on, (c,) each, units in their names."""
     reasons: Mapping[int, str]
-    """By row of ``examined``: what the algorithm said of a candidate it found no boundary for."""
+    """By row of ``examined``: why there is no boundary for a candidate."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -186,9 +186,9 @@ class SplitDecision:
     examined: int
     """Row of ``examined``."""
     algorithm: str
-    """Which one found the boundaries; not the configured one where topics are not known."""
+    """The algorithm that found the boundaries; not the configured one where topics are not known."""
     cut: Cut
-    """Where, at least one boundary."""
+    """Where to cut; at least one boundary."""
     children: tuple[ChildLoad, ...]
     """What each child takes over by the topic statistics; loads of 0 where topics are not known."""
 

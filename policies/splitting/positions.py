@@ -22,14 +22,14 @@ def position_of(topic: str) -> int:
 
 
 def positions_of(topics: Collection[str]) -> Ints:
-    """Position of each, (n,); a million in well under a second."""
+    """Position of each, (n,); a million topics take well under a second."""
     return np.fromiter(map(crc32, map(str.encode, topics)), dtype=np.int64, count=len(topics))
 
 
 def partitions_of(topic: str, count: int) -> tuple[str, ...]:
-    """Names of a partitioned topic's partitions: ``<topic>-partition-0`` on; each has a position of its own.
+    """Names of a partitioned topic's partitions, from ``<topic>-partition-0`` on; each has a position of its own.
 
-    Raises ``ValueError`` for a negative count. 0 is Pulsar's count of a topic without partitions: itself.
+    Raises ``ValueError`` for a negative count. 0 is Pulsar's count for a topic without partitions: the result is its own name.
     """
     if count < 0:
         raise ValueError(f"{topic} cannot have {count} partitions; expected 0 or more")
@@ -37,5 +37,5 @@ def partitions_of(topic: str, count: int) -> tuple[str, ...]:
 
 
 def is_full_name(topic: str) -> bool:
-    """Whether the name has a domain; what Pulsar hashes always has."""
+    """Whether the name has a domain; a name that Pulsar hashes always has one."""
     return topic.startswith(DOMAINS)

@@ -1,6 +1,6 @@
 """``range_equally_divide``: cut the hash range in the middle, whatever is in it.
 
-From Pulsar: ``RangeEquallyDivideBundleSplitAlgorithm``. Needs no topics. Known to do badly: topics and load need not
+From Pulsar: ``RangeEquallyDivideBundleSplitAlgorithm``. It needs no topics. Known to do badly: topics and load need not
 follow the range, so one child may get everything, and several splits in a row may be wasted.
 """
 

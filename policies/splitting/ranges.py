@@ -1,6 +1,6 @@
 """The hash ranges of bundles: what is a valid one, what lies in it, and which bundle of a namespace a topic is in.
 
-Positions are unsigned 32-bit. A bundle holds its lower bound and not its upper one, save 0xffffffff, which belongs to
+Positions are unsigned 32-bit. A bundle holds its lower bound and not its upper one, except 0xffffffff, which belongs to
 the last bundle. Source: Pulsar ``NamespaceBundle``, ``NamespaceBundles`` and ``NamespaceBundleFactory`` of 4.2.4.
 Nothing here knows topics or load.
 """
@@ -70,7 +70,7 @@ class BundleRange:
         return self.lower <= position <= self.last
 
     def contains_each(self, positions: Ints) -> Bools:
-        """The same for many, (n,)."""
+        """Whether topics at these positions are in the bundle, (n,)."""
         inside: Bools = (positions >= self.lower) & (positions <= self.last)
         return inside
 

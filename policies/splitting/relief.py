@@ -1,10 +1,10 @@
 """Which bundle alone overloads its broker and is too big to be moved: it has to be cut, not shed.
 
-Ours, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
-the heat with it, from broker to broker. Looked at is the heaviest bundle of each broker the policy would shed and, with
-everything else that it moves away from there, relieves of less than half of what it has above the mean. It is cut into as few parts as the idlest broker could take one by one,
-and left alone where that would be more than ``MOST_CHILDREN``: so small an imbalance is not worth so many bundles.
-Known to do badly: it believes the averages of the moment, as the policies do.
+Our own, beside the shedding policy: AvgShedder leaves such a bundle where it is, for ever; ThresholdShedder moves it, and
+the overload with it, from broker to broker. It looks at the heaviest bundle of each broker that the policy would shed, if the
+policy's other moves from that broker take no more than half of its load above the mean. The bundle is cut into as few parts as
+possible that the idlest broker could take one by one. It is left alone where that would be more than ``MOST_CHILDREN``: so small
+an imbalance is not worth so many bundles. Known to do badly: it believes the averages of the moment, as the policies do.
 """
 
 import math
@@ -17,7 +17,7 @@ from policies.shedding.view import NOBODY, RoundView
 from policies.splitting.plan import BY_BROKER_BYTES, BY_BROKER_MESSAGES, Proposals
 
 MOST_CHILDREN = 4
-"""Bundles are for ever, an imbalance is not."""
+"""Most parts that a bundle is cut into: a split cannot be undone, while an imbalance passes."""
 _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 """Outcomes of a broker that has to get rid of load."""
 
@@ -25,8 +25,8 @@ _SHEDDING = (FIRED, "sole-bundle", "no-better-place")
 def relief(view: RoundView, plan: SheddingPlan) -> Proposals:
     """Bundles that alone overload their broker: by message rate where that stands out, else by throughput.
 
-    Without one its broker would be at most average; with it any other would be busier than its broker without it; and
-    what else is moved away does not help enough.
+    Without such a bundle its broker would have at most the mean load; any other broker that took it would be busier than its
+    broker would be without it; and the other moves away from its broker do not help enough.
     """
     brokers, bundles = view.brokers, view.bundles
     found: dict[int, tuple[int, int, float]] = {}
@@ -62,7 +62,7 @@ def _shedding_brokers(plan: SheddingPlan) -> list[int]:
 
 
 def _children_count(load: Floats, may_receive: Bools, broker: int, *, kept: float, bundle: float) -> int:
-    """Into how many parts to cut the ``bundle`` of a broker that ``kept`` so much; 0: not at all."""
+    """How many parts to cut a load of ``bundle`` into, on a broker that has ``kept`` after its other moves; 0: do not cut."""
     mean, others = float(load.mean()), may_receive.copy()
     others[broker] = False
     if not others.any() or not kept - bundle <= mean < kept:

@@ -18,33 +18,33 @@ class SplitSettings:
     """Which bundles are split, where, and how many at once."""
 
     enabled: bool = False
-    """Split at all. Off by default: a split cannot be undone. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
+    """Whether bundles are split. Off by default: a split cannot be undone. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
     algorithm: str = balanced_flow_divide.NAME
     """Where to cut: ``balanced_flow_divide``, ``flow_or_qps_equally_divide``, ``range_equally_divide`` or
-    ``topic_count_equally_divide``. Pulsar: ``defaultNamespaceBundleSplitAlgorithm``, which knows no
-    ``balanced_flow_divide``; its boundaries are carried out as ``specified_positions_divide``."""
+    ``topic_count_equally_divide``. Pulsar: ``defaultNamespaceBundleSplitAlgorithm``, which does not have
+    ``balanced_flow_divide``; the boundaries of that one are carried out as ``specified_positions_divide``."""
     max_topics_count: int = 1000
-    """Topics above which a bundle is split; 0: whatever their number.
+    """Topics above which a bundle is split; 0: no limit.
     Pulsar: ``loadBalancerNamespaceBundleMaxTopics``."""
     max_sessions_count: int = 1000
-    """Producers and consumers above which a bundle is split; 0: whatever their number.
+    """Producers and consumers above which a bundle is split; 0: no limit.
     Pulsar: ``loadBalancerNamespaceBundleMaxSessions``."""
     max_messages_per_s: float = PULSAR_MAX_MESSAGES_PER_S
-    """Message rate, in and out together, above which a bundle is split; above 0, loads are measured against it.
+    """Message rate, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
     Pulsar: ``loadBalancerNamespaceBundleMaxMsgRate``."""
     max_bytes_per_s: float = PULSAR_MAX_BYTES_PER_S
-    """Throughput, in and out together, above which a bundle is split; above 0, loads are measured against it.
+    """Throughput, in and out together, above which a bundle is split; must be above 0, loads are measured against it.
     Pulsar: ``loadBalancerNamespaceBundleMaxBandwidthMbytes`` (there in MiB/s)."""
     average_samples: int = 1
     """Samples that rate and throughput are averaged over before they are judged: 1 is the present value, as in
-    Pulsar's extensible load manager; 1000 is its modular one, where a burst takes long to count and longer to be
-    forgotten."""
+    Pulsar's extensible load manager; 1000 is as in its modular one, where a burst counts only after a long time and is
+    forgotten even later."""
     difference_threshold_percent: float = 10.0
     """By how much the bundle's total must exceed a limit before ``flow_or_qps_equally_divide`` cuts.
     Pulsar: ``flowOrQpsDifferenceThresholdPercentage``."""
     hit_count: int = 3
-    """Rounds in a row that a bundle is above a limit before the round that splits it: with 3 the fourth does.
-    Pulsar: ``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``; its modular load manager knows none (0)."""
+    """Rounds in a row that a bundle is above a limit before the round that splits it: with 3 the fourth round splits it.
+    Pulsar: ``loadBalancerNamespaceBundleSplitConditionHitCountThreshold``; its modular load manager has none (0)."""
     max_namespace_bundles_count: int = 128
     """Bundles a namespace may have; 0: any number. Pulsar: ``loadBalancerNamespaceMaximumBundles``."""
     max_splits_per_round_count: int = 10

@@ -1,7 +1,7 @@
-"""``specified_positions_divide``: cut where somebody says.
+"""``specified_positions_divide``: cut at the positions given.
 
-From Pulsar: ``SpecifiedPositionsBundleSplitAlgorithm`` (PIP-143). It is how a split worked out elsewhere is carried out.
-Where ours differs: repeated positions are taken once; Pulsar never answers the request that carries them.
+From Pulsar: ``SpecifiedPositionsBundleSplitAlgorithm`` (PIP-143). It carries out a split that was worked out elsewhere.
+Where ours differs: repeated positions are taken once; Pulsar never answers a request that has them.
 """
 
 from policies.splitting.cut import Cut, SplitQuestion, cut_at, no_cut
@@ -10,7 +10,7 @@ NAME = "specified_positions_divide"
 
 
 class PositionsMissing(ValueError):
-    """The algorithm was asked without positions."""
+    """The algorithm was called without positions."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class PositionsMissing(ValueError):
 
 
 def divide(question: SplitQuestion) -> Cut:
-    """The wanted boundaries strictly inside the range; none below two topics. Raises ``PositionsMissing``."""
+    """The wanted boundaries strictly inside the range; none with fewer than two topics. Raises ``PositionsMissing``."""
     if not question.positions:
         raise PositionsMissing
     count = len(question.topics)

@@ -1,6 +1,6 @@
 """``topic_count_equally_divide``: as many topics on one side as on the other.
 
-From Pulsar: ``TopicCountEquallyDivideBundleSplitAlgorithm``. Known to do badly: it counts topics and knows no load; and
+From Pulsar: ``TopicCountEquallyDivideBundleSplitAlgorithm``. Known to do badly: it counts topics and ignores load; and
 where the two topics in the middle are direct neighbours, the boundary is the lower one's own position, so that both
 end up in the upper child.
 """
@@ -11,7 +11,7 @@ NAME = "topic_count_equally_divide"
 
 
 def divide(question: SplitQuestion) -> Cut:
-    """One boundary, half-way between the two topics in the middle; none below two topics."""
+    """One boundary, half-way between the two topics in the middle; none with fewer than two topics."""
     where, count = question.topics.positions, len(question.topics)
     if count < 2:  # noqa: PLR2004
         return no_cut(f"{count} topic in the bundle, two are needed")

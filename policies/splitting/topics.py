@@ -28,7 +28,7 @@ class TopicLoads:
         return len(self.names)
 
     def within(self, range_: BundleRange) -> "TopicLoads":
-        """Those whose position is in the range."""
+        """The topics whose position is in the range."""
         rows = slice(
             int(np.searchsorted(self.positions, range_.lower)),
             int(np.searchsorted(self.positions, range_.last, side="right")),
@@ -44,7 +44,7 @@ class TopicLoads:
 def topic_loads(
     names: Sequence[str], *, positions: Ints, messages_per_s: Floats, bytes_per_s: Floats
 ) -> TopicLoads:
-    """The columns brought into order; all have one length."""
+    """The columns sorted by position, then name; all have the same length."""
     order = np.argsort(positions, kind="stable")
     if (np.diff(positions[order]) == 0).any():
         where = positions.tolist()

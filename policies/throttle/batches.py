@@ -1,9 +1,9 @@
-"""Moves one batch after the other: each batch needs less of the network than all at once, and together they take longer.
+"""Moves in batches, one after the other: each batch needs less of the network than all at once, and together they take longer.
 
-The price: within a batch the rate is what its own minimum asks for, lower, and every batch leaves its headroom unused by
-the others; while one batch runs, the brokers it does not touch are idle. Batch when the whole does not fit under the cap.
+The price: the rate of a batch follows from its own, lower minimum, and no batch can use the headroom of another; while one
+batch runs, the brokers that it does not touch are idle. Use batches when the whole does not fit under the cap.
 
-Greedy by the largest minimum first, so it may take a batch more than the best packing would.
+The packing is greedy, with the largest minimum first, so it may need a batch more than the best packing would.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from policies.throttle.needs import followers_of, needs_of
 from policies.throttle.rates import RateRule, UniformPlan, ceil_ratio, loads_of, uniform_plan
 
 LARGEST_SUM = 1 << 62
-"""Batches add needs up in int64; more than this together is no cluster."""
+"""Batches add needs up in int64; no real cluster needs more than this together."""
 
 
 class CannotBatch(ValueError):
@@ -26,7 +26,7 @@ class CannotBatch(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """One of several, with the uniform plan of its own moves."""
+    """One batch of several, with the uniform plan of its own moves."""
 
     moves: Moves
     plan: UniformPlan
@@ -44,10 +44,10 @@ class BatchPlan:
 
 
 def batches_of(moves: Moves, rule: RateRule, *, count: int | None) -> BatchPlan:
-    """``count`` batches, or as few as need less than the cap each (None); raises ``CannotBatch``.
+    """``count`` batches; with None, as few as possible that each need less than the cap. Raises ``CannotBatch``.
 
     A batch fits when its largest minimum with headroom is at most the cap; a single partition that does not fit with its
-    headroom is a batch of its own. With ``count``, batches are made as equal in need as can be; none is empty.
+    headroom is a batch of its own. With ``count``, the needs of the batches are as equal as possible; none is empty.
     """
     needs = _needs_table(moves)
     cap = rule.caps.default_bytes_per_s
@@ -99,12 +99,12 @@ def _room(cap: int, rule: RateRule) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _NeedsTable:
-    """What each partition needs of which role of which broker."""
+    """How much each partition needs from each role of each broker."""
 
     roles: tuple[Ints, ...]
-    """Columns of the roles that a partition needs something of, for each partition."""
+    """For each partition, the columns of the roles that it needs something from."""
     needs: tuple[Ints, ...]
-    """How much of each, bytes/s."""
+    """How much it needs from each, bytes/s."""
     heaviest_first: Ints
     """Rows by their largest need, ties in order."""
     roles_count: int
@@ -141,7 +141,7 @@ def _needs_table(moves: Moves) -> _NeedsTable:
 
 
 Choice = Callable[[int], int]
-"""The batch of a row; called once for each, heaviest first."""
+"""Chooses the batch of a row; called once for each row, the heaviest first."""
 
 
 def _assign(needs: _NeedsTable, choose: Choice) -> Ints:

@@ -1,4 +1,4 @@
-"""Rates for what nobody measures now: brokers that join while reports are missing, and failover when any source may lead."""
+"""Rates for what is not measured now: brokers that join while reports are missing, and a failover, when any source may lead."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,14 @@ from policies.throttle.settings import ThrottleSettings
 
 
 def stretch_rates(rates: Mapping[BrokerRole, int], lists: ListSteps) -> dict[BrokerRole, int]:
-    """The same for brokers that join, of which nobody knows what they need: the highest that anyone has."""
+    """The same rates; brokers that join get the highest of them, because it is not known what they need."""
     return {**dict.fromkeys(lists.roles(), max(rates.values())), **rates}
 
 
 def fallback_rates(
     memory: PacingMemory, settings: ThrottleSettings, rates: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
-    """Rates for the failover-safe minimums; no cap, because nobody measures the network now."""
+    """Rates for the failover-safe minimums; no cap, because the network is not measured now."""
     rule = RateRule(
         headroom_ratio=exact(settings.headroom_ratio), floor_bytes_per_s=settings.floor_bytes_per_s
     )
@@ -37,7 +37,7 @@ def safe_loads(memory: PacingMemory) -> tuple[Load, ...]:
 
 
 def safe_minimums(memory: PacingMemory, needs: Needs) -> tuple[dict[int, int], dict[int, int]]:
-    """Of leaders and followers; what a partition needed that has just lost its leader is not forgotten."""
+    """Failover-safe minimums of leaders and of followers; what a partition needed before it lost its leader still counts."""
     leaders, followers = (
         _known_values(needs.failover_safe_min_bytes_per_s),
         _known_values(needs.follower_min_bytes_per_s),

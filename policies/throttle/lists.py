@@ -1,4 +1,4 @@
-"""Throttled replica lists: what a move needs, merged into what is there, and exactly that taken off again.
+"""Throttled replica lists: the entries that a move needs are merged into the lists, and exactly these are removed again.
 
 A list is the value of a topic's ``leader.replication.throttled.replicas`` or ``follower.replication.throttled.replicas``:
 ``partition:broker,…``, or ``*`` for all of them. An entry ``p:b`` of the leader list means that b, when it leads p,
@@ -17,7 +17,7 @@ from policies.throttle.moves import Moves
 from policies.throttle.replicas import ReplicaSet
 
 EVERYTHING = "*"
-"""Every replica of the topic; whoever set it, it needs no entries of ours."""
+"""Stands for every replica of the topic; no matter who set it, such a list needs no entries of ours."""
 _ENTRY = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
 
 Entry = tuple[int, int]
@@ -56,8 +56,8 @@ def _texts(moves: Moves, replicas: ReplicaSet) -> dict[str, str]:
 def merge(there: ThrottledLists, ours: ThrottledLists) -> tuple[ThrottledLists, ThrottledLists]:
     """The lists of our topics with our entries in them, and the entries that this adds.
 
-    ``*`` is left alone: it covers ours already, and nothing is added to it. What was there before is never among the
-    added, so removing the added restores it. Raises ``BadList``.
+    ``*`` is left alone: it covers ours already, and nothing is added to it. An entry that was there before is never among
+    the added ones, so removing the added ones restores the lists. Raises ``BadList``.
     """
     leader, leader_added = _merge_all(there.leader, ours.leader)
     follower, follower_added = _merge_all(there.follower, ours.follower)
@@ -85,9 +85,9 @@ def _merge_all(there: Mapping[str, str], ours: Mapping[str, str]) -> tuple[dict[
 
 
 def without(there: ThrottledLists, added: ThrottledLists) -> ThrottledLists:
-    """The lists of the topics of ``added`` less those entries; an empty text means: delete the setting.
+    """The lists of the topics of ``added`` without those entries; an empty text means: delete the setting.
 
-    ``*`` set meanwhile is left alone. Raises ``BadList``.
+    A ``*`` that was set meanwhile is left alone. Raises ``BadList``.
     """
     return ThrottledLists(
         leader=_take_all(there.leader, added.leader), follower=_take_all(there.follower, added.follower)
@@ -105,7 +105,7 @@ def _take(before: str, added: str) -> str:
 
 
 def foreign(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
-    """Entries on the topics of ``ours`` that somebody else set; kept, and to be named. Raises ``BadList``."""
+    """Entries on the topics of ``ours`` that somebody else set; they are kept and reported. Raises ``BadList``."""
     return ThrottledLists(
         leader=_foreign(there.leader, ours.leader), follower=_foreign(there.follower, ours.follower)
     )
@@ -171,7 +171,7 @@ def _common(one: Mapping[str, str], there: Mapping[str, str]) -> dict[str, str]:
 
 
 def difference(one: ThrottledLists, other: ThrottledLists) -> ThrottledLists:
-    """Entries of ``one`` that ``other`` has not; neither may have a ``*``."""
+    """Entries of ``one`` that are not in ``other``; neither may have a ``*``."""
     return ThrottledLists(
         leader=_difference(one.leader, other.leader), follower=_difference(one.follower, other.follower)
     )

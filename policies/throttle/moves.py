@@ -1,8 +1,8 @@
-"""A reassignment as columns: which partition gains which replica, who leads it, how much is written and how much there is.
+"""A reassignment as columns: which partition gains which replica, its leader, its write rate and the size of its log.
 
-The columns are checked once, here; everything after trusts them. Rows are sorted by topic and partition, so nothing
-depends on the order they came in. A replica is *added* when the target has it and the current replicas, less those Kafka
-is adding already, do not; the rest of the current ones are its *sources*. Source: KIP-455, where the replicas of a running
+The columns are checked once, here; the code after this trusts them. Rows are sorted by topic and partition, so nothing
+depends on the order they came in. The *sources* of a partition are its current replicas without those that Kafka is adding
+already; replicas of the target that are no sources are *added*. Source: KIP-455, where the replicas of a running
 reassignment are the old and the new ones together.
 """
 
@@ -18,7 +18,7 @@ from policies.columns import Bools, Ints
 from policies.throttle.replicas import LARGEST_BROKER, ReplicaSet, flat_keys, key_of
 
 UNKNOWN = -1
-"""A rate or size that nobody measured; never 0."""
+"""A rate or size that was not measured; it never counts as 0."""
 NO_LEADER = -1
 """Kafka's own id for the leader of a partition that has none."""
 LARGEST_NUMBER = (1 << 63) - 1
@@ -42,17 +42,17 @@ class MoveColumns:
     adding: Sequence[Sequence[int]]
     """Replicas that Kafka is adding already; empty where nothing moves yet."""
     target: Sequence[Sequence[int]]
-    """Replicas in the end."""
+    """Replicas after the move."""
     leaders: Sequence[int]
     """Live leader; ``NO_LEADER`` where there is none."""
     write_bytes_per_s: Sequence[int | None]
-    """What producers write."""
+    """Bytes/s that producers write."""
     log_size_bytes: Sequence[int | None]
     """Size of the leader's log."""
     in_sync: Sequence[Sequence[int]] | None = None
-    """In-sync replicas; None: not known, none of the added is."""
+    """In-sync replicas; None: not known, and no added replica counts as in sync."""
     present_bytes: Sequence[Mapping[int, int]] | None = None
-    """Size of the log on each added replica by broker; a replica that is not in it is unknown."""
+    """Size of the log on each added replica by broker; the size is unknown for a replica that is not in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class Moves:
     added: ReplicaSet
     """Replicas that the move adds; at least one in every row."""
     target: ReplicaSet
-    """Replicas in the end; sources that are not in it are removed."""
+    """Replicas after the move; sources that are not in it are removed."""
     in_sync: ReplicaSet
     """In-sync replicas; empty where not known."""
     leader: Ints
@@ -111,7 +111,7 @@ class Moves:
         return digest.hexdigest()[:16]
 
     def take(self, kept: Bools) -> "Moves":
-        """The same of the rows that are true in ``kept``, (n,)."""
+        """Only the rows that are true in ``kept``, (n,)."""
         if kept.all():
             return self
         return Moves(
@@ -233,7 +233,7 @@ class _Sorted:
     def refuse_sets(
         self, current: ReplicaSet, adding: ReplicaSet, target: ReplicaSet, sources: ReplicaSet
     ) -> None:
-        """What replicas must be to each other."""
+        """Refuse kinds of replicas that do not fit together."""
         count = len(self.partition)
         for kind, replicas in (("current", current), ("target", target)):
             self.refuse(replicas.counts(count) == 0, lambda _, kind=kind: f"{_KEYS[kind]} is empty")  # type: ignore[misc]
@@ -292,7 +292,7 @@ _KEYS = {
     "target": "target_replicas",
     "in_sync": "isr",
 }
-"""What a person calls each kind of replicas."""
+"""Name of each kind of replicas in error messages."""
 
 
 def _present(given: Sequence[Mapping[int, int]] | None, order: Ints, added: ReplicaSet) -> Ints:

@@ -1,12 +1,13 @@
-"""What a move takes from each broker: bytes to move, and the least rate that ever ends.
+"""What a move needs from each broker: the bytes to move, and the lowest rate at which it ever ends.
 
 Kafka counts the traffic of *all* followers of a throttled partition against its leader's quota and holds back only those
-that are not in sync. So the in-sync followers eat first, and a leader needs write rate times followers, new ones included; a
-follower needs the write rate. Source: ``KafkaApis.sizeOfThrottledPartitions`` and ``ReplicaManager.shouldLeaderThrottle``.
-The rule of Kafka's manual, "above the write rate", is computed beside it: it under-estimates from the second follower on.
+that are not in sync. So the in-sync followers use the quota first, and a leader needs write rate times followers, new ones
+included; a follower needs the write rate. Source: ``KafkaApis.sizeOfThrottledPartitions`` and
+``ReplicaManager.shouldLeaderThrottle``. The rule of Kafka's manual, "above the write rate", is computed as well: its result is
+too low from the second follower on.
 
-To a partition without a leader nothing is written and nothing of it is copied: it takes no quota until it has one, so no
-minimum counts it, and it is named. What is left of it stays unknown.
+While a partition has no leader, nothing is written to it and nothing of it is copied. It takes no quota until it has one, so
+no minimum counts it, and ``without_leader`` names it. How much of it is left to copy stays unknown.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from policies.columns import Bools, Ints
 from policies.throttle.moves import LARGEST_NUMBER, UNKNOWN, Moves
 
 ByBroker = Mapping[int, int | None]
-"""A whole number for each broker id, ids ascending; None where something it is made of is unknown."""
+"""A whole number for each broker id, ids ascending; None where a part of the sum is unknown."""
 _HALF_BITS = 31
 _HALF = (1 << _HALF_BITS) - 1
 
@@ -29,34 +30,34 @@ class Lack:
 
     partition: str
     lacks: tuple[str, ...]
-    """``write_bytes_per_s``, ``log_size_bytes``."""
+    """Which of ``write_bytes_per_s`` and ``log_size_bytes`` are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Of each broker; leader maps hold the brokers that now lead a moving partition, follower maps those that gain one."""
+    """What each broker needs; leader maps hold brokers that now lead a moving partition, follower maps those that gain one."""
 
     leader_bytes_to_send: ByBroker
     follower_bytes_to_receive: ByBroker
     leader_min_bytes_per_s: ByBroker
-    """A rate must be above it: write rate times all followers of each partition the broker leads."""
+    """The rate must be above it: sum of write rate times all followers over the partitions that the broker leads."""
     follower_min_bytes_per_s: ByBroker
-    """A rate must be above it: write rate of each partition the broker gains."""
+    """The rate must be above it: sum of the write rates of the partitions that the broker gains."""
     leader_min_write_rate_bytes_per_s: ByBroker
-    """The rule that under-estimates: write rate alone."""
+    """The same for leaders by the rule of Kafka's manual, which gives too little: write rates alone."""
     failover_safe_min_bytes_per_s: ByBroker
-    """The same as ``leader_min_bytes_per_s`` if the broker led every moving partition it is a source of; of all sources.
-    With those that have no leader now, as far as their write rate is known."""
+    """For each source, what ``leader_min_bytes_per_s`` would be if it led every moving partition that it is a source of.
+    Partitions that have no leader now are counted, as far as their write rate is known."""
     lacking: tuple[Lack, ...]
-    """In order; empty when everything is known."""
+    """Partitions with an unknown number, in order; empty when everything is known."""
     without_leader: tuple[str, ...]
-    """Partitions that have none, in order; no minimum holds what they take once they have one."""
+    """Partitions without a leader, in order; no minimum includes what they need once they have one."""
     whole_logs_count: int
-    """Added replicas of which nobody said what they have already: their whole log counts."""
+    """Added replicas for which it is not reported how much they have already: their whole log counts as left."""
 
 
 def needs_of(moves: Moves) -> Needs:
-    """Add up; integer arithmetic without a limit."""
+    """Add up the needs of all moves, in integer arithmetic without a limit."""
     is_led = moves.is_led()
     led, leaders = np.flatnonzero(is_led), moves.leader[is_led]
     rates = np.where(is_led, moves.write_bytes_per_s, 0)
@@ -106,8 +107,8 @@ def followers_of(moves: Moves) -> Ints:
 def bytes_left(moves: Moves) -> Ints:
     """What each added replica still has to receive, (k,) in the order of ``moves.added``, or UNKNOWN.
 
-    The leader's size less what the replica has, at least 0; the whole log where nobody said what it has; nothing for one
-    that is in sync or leads.
+    The leader's size less what the replica has, at least 0; the whole log where it is not known what the replica has; 0 for
+    a replica that is in sync or leads.
     """
     rows = moves.added.rows
     sizes = moves.log_size_bytes[rows]

@@ -1,8 +1,8 @@
 """What the network leaves for a throttle: a cap where a capacity is declared, room where its use is measured too.
 
-What a broker sends or receives besides is its traffic less the rate of the throttle in force, which is what replication of
-the moving partitions takes at most. Traffic above the capacity is taken off once more, so that what is overloaded comes
-down. Source: kafka-kit's autothrottle, whose share is of what is left, and ours of the capacity.
+A broker's other traffic is its whole traffic less the rate of the throttle in force, which is the most that replication of
+the moving partitions takes. Traffic above the capacity is subtracted once more, so that an overloaded broker comes down.
+Source: kafka-kit's autothrottle; its share is a share of what is left, ours one of the capacity.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ def network_limits(
     use: Mapping[int, NetworkUse],
     rates_in_force: Mapping[BrokerRole, int],
 ) -> tuple[Caps, Caps]:
-    """Cap and room of each role, at least 1 each; neither where no capacity is declared, no room without measured use."""
+    """Cap and room of each role, at least 1 byte/s each; neither if no capacity is declared, no room without measured use."""
     caps: dict[BrokerRole, int] = {}
     rooms: dict[BrokerRole, int] = {}
     for role in roles:

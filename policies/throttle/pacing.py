@@ -1,9 +1,9 @@
 """When a throttle is set, changed and taken off while a reassignment runs: one decision a round at most.
 
-A minimum that comes near the rate, and moves that join, are answered at once; everything else rests for
+A minimum that comes near the rate, and moves that join, are acted on at once; everything else waits until
 ``min_change_interval_s`` after the last change. Without reports the throttle stays, then becomes high enough for whichever
-source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the
-minimum nothing is decided, for such a throttle would hold the move for ever: that is ``infeasible``, with the violations.
+source leads; it is never zero. At the end exactly what was added is removed. Where the network leaves less than the minimum
+nothing is decided, because the move would never end under such a throttle: that is ``infeasible``, with the violations.
 
 Known to do badly: a rate is not lowered when traffic falls, only when it passes the network's cap.
 """
@@ -42,19 +42,19 @@ from policies.throttle.settings import ThrottleSettings
 _MS_PER_S = 1000
 _AT_ONCE: frozenset[Trigger] = frozenset({"first-throttle", "moves-joined", "throttle-lost", "minimum-rose"})
 _AS_FAR_AS_IT_GOES: frozenset[Trigger] = frozenset({"moves-joined", "throttle-lost", "moves-left"})
-"""Decided at the rates in force where nothing feasible is left: better than a move without a throttle."""
+"""Triggers that are decided at the rates in force where no rate is feasible: that is better than a move without a throttle."""
 
 Step = tuple[ThrottleDecision | None, PacingMemory, PacingExplanation]
 
 
 def decide(snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings) -> Step:
-    """One round. Raises ``BadList`` where a throttled replica list of the snapshot is none."""
+    """Decide one round. Raises ``BadList`` where the snapshot has a text that is no throttled replica list."""
     if snapshot.moves is None:
         return _without_reports(snapshot, memory, settings, None)
     if not len(snapshot.moves):
         return _finish(memory)
     needs = capped_needs_of(snapshot.moves)
-    knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nobody leads anything
+    knows_nothing = not (memory.is_active or needs.leader_min_bytes_per_s)  # nothing that moves has a leader
     if knows_nothing or any(load.min_bytes_per_s is None for load in loads_of(needs)):
         return _without_reports(snapshot, memory, settings, needs)
     return _with_reports(_Round.of(snapshot, memory, settings, snapshot.moves, needs))
@@ -69,7 +69,7 @@ def _finish(memory: PacingMemory) -> Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Round:
-    """A round in which everything that a minimum takes is known."""
+    """A round in which everything is known that a minimum is made of."""
 
     snapshot: PacingSnapshot
     memory: PacingMemory
@@ -77,10 +77,10 @@ class _Round:
     needs: Needs
     loads: tuple[Load, ...]
     led_loads: tuple[Load, ...]
-    """The same without what partitions that have no leader lack; rates are made for them."""
+    """The same without the partitions that have no leader; rates are computed from these."""
     lists: ListSteps
     eta: Eta
-    """At the rates in force."""
+    """The end of the move at the rates in force."""
 
     @classmethod
     def of(
@@ -121,7 +121,7 @@ class _Round:
 
     @property
     def left_ms(self) -> float | None:
-        """Until the deadline; None without one, or when it has passed."""
+        """Milliseconds until the deadline; None without one, or when it has passed."""
         if self.settings.deadline_s == 0:
             return None
         begun_ms = self.snapshot.now_ms if self.memory.begun_ms is None else self.memory.begun_ms
@@ -130,7 +130,7 @@ class _Round:
 
     @property
     def is_resting(self) -> bool:
-        """Whether a change that can wait has to."""
+        """Whether a change that can wait has to wait."""
         return self.snapshot.now_ms - self.memory.changed_ms < self.settings.min_change_interval_s * _MS_PER_S
 
     def rule(self) -> RateRule:
@@ -176,7 +176,7 @@ def _with_reports(now: _Round) -> Step:
 
 
 def _wanted_rates(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
-    """A rate for every broker on a list, whether it leads now or not, and what comes of them."""
+    """A rate for every broker on a list, whether it leads now or not, and what follows from these rates."""
     rule = now.rule()
     if now.settings.rates == "uniform":
         found = uniform_plan(now.led_loads, rule)
@@ -189,7 +189,7 @@ def _wanted_rates(now: _Round) -> tuple[dict[BrokerRole, int], RatePlan]:
 
 
 def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger]:
-    """All that apply; what cannot wait comes first."""
+    """All triggers that apply; those that cannot wait come first."""
     if not now.memory.is_active:
         yield "first-throttle"
         return
@@ -201,7 +201,7 @@ def _triggers(now: _Round, wanted: Mapping[BrokerRole, int]) -> Iterator[Trigger
         yield "throttle-lost"
     if _is_minimum_near(now, rates, wanted):
         yield "minimum-rose"
-    is_whole = not now.needs.without_leader  # else ``wanted`` lacks what those will need
+    is_whole = not now.needs.without_leader  # else ``wanted`` lacks what they will need
     if now.memory.is_fallback and is_whole and _is_changed(now, rates, wanted, up=True, down=True):
         yield "reports-back"
     if _is_late(now) and any(wanted[role] > rates[role] for role in wanted):
@@ -219,7 +219,7 @@ def _is_lost(snapshot: PacingSnapshot) -> bool:
 
 
 def _is_minimum_near(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]) -> bool:
-    """Whether a minimum is near a rate that can go up; under a cap just above the minimum it stays near.
+    """Whether a minimum is near a rate that can go up; if a cap is just above the minimum, it always stays near.
 
     A leader that is no source has no rate: it is on no list, so nothing holds it back.
     """
@@ -260,7 +260,7 @@ def _is_over_cap(now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[B
 
 
 def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) -> dict[BrokerRole, int]:
-    """A raise lowers nobody; only what is meant to lower does."""
+    """The new rates of a trigger. A raise lowers no rate; only triggers that are meant to lower rates do."""
     rates = now.memory.rates()
     if trigger == "over-cap" and now.needs.without_leader:
         return _cap_rates(now, rates, wanted)
@@ -269,7 +269,7 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
     if trigger == "moves-left":
         return {role: rates[role] for role in wanted}
     least = 0
-    if now.settings.rates == "uniform":  # the one rate of all, whatever somebody gave to a single broker
+    if now.settings.rates == "uniform":  # one rate for all, whatever rate somebody set for a single broker
         least = min((rates[role] for role in wanted if role in rates), default=0)
     return {role: max(rate, rates.get(role, 0), least) for role, rate in wanted.items()}
 
@@ -277,7 +277,7 @@ def _new_rates(now: _Round, trigger: Trigger, wanted: Mapping[BrokerRole, int]) 
 def _cap_rates(
     now: _Round, rates: Mapping[BrokerRole, int], wanted: Mapping[BrokerRole, int]
 ) -> dict[BrokerRole, int]:
-    """The same rates, at most the caps: nobody knows what partitions without a leader will need."""
+    """The rates in force, at most the caps: it is not known what partitions without a leader will need."""
     caps = {role: cap for role in wanted if (cap := now.snapshot.caps.of(role)) is not None}
     if now.settings.rates == "uniform":
         caps = dict.fromkeys(wanted, min(caps.values()))
@@ -287,7 +287,7 @@ def _cap_rates(
 def _without_reports(
     snapshot: PacingSnapshot, memory: PacingMemory, settings: ThrottleSettings, needs: Needs | None
 ) -> Step:
-    """Keep, cover moves that join, and after some rounds fall back."""
+    """Keep the throttle, extend it to moves that join, and after some rounds fall back to the failover-safe rates."""
     if not memory.is_active:
         return None, memory, PacingExplanation(outcome="unknown", needs=needs)
     memory = replace(memory, stale_rounds=memory.stale_rounds + 1)
@@ -319,7 +319,7 @@ def _remember(
     added: ThrottledLists,
     rates: Mapping[BrokerRole, int],
 ) -> PacingMemory:
-    """After a decision. New rates or moves bend the slope, so the watch begins anew."""
+    """The memory after a decision. New rates or moves change the slope, so the watch begins anew."""
     is_same = rates == memory.rates() and not difference(added, memory.added).follower
     watch = memory.watch
     if not is_same:
@@ -338,18 +338,18 @@ def _remember(
 
 
 def _loads_with_leader(moves: Moves, loads: tuple[Load, ...]) -> tuple[Load, ...]:
-    """Roles that only partitions without a leader need have nothing to do yet; their caps count all the same."""
+    """Roles that only partitions without a leader need have nothing to do yet, but their caps count."""
     led = {load.role: load for load in loads_of(capped_needs_of(moves.take(moves.is_led())))}
     return tuple(led.get(load.role, Load(role=load.role, bytes_left=0, min_bytes_per_s=0)) for load in loads)
 
 
 def _eta(watch: Watch, plan: RatePlan | None, loads: tuple[Load, ...]) -> Eta:
-    """Of a round; where bytes are unknown it gave no sample, and what was observed before is not all that is left."""
+    """The end as a round sees it; unknown where bytes are: it gave no sample, and earlier ones do not show all that is left."""
     return UNKNOWN_END if any(load.bytes_left is None for load in loads) else eta_of(watch, plan)
 
 
 def _explain(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RatePlan) -> PacingExplanation:
-    if now.needs.without_leader and plan.feasible:  # nobody knows what those will take
+    if now.needs.without_leader and plan.feasible:  # it is not known what they will need
         plan = replace(plan, feasible=None)
     return PacingExplanation(
         outcome=outcome,
@@ -362,12 +362,12 @@ def _explain(now: _Round, outcome: Outcome, trigger: Trigger | None, plan: RateP
 
 
 def plan_in_force(rates: Mapping[BrokerRole, int], loads: tuple[Load, ...]) -> RatePlan:
-    """What comes of the rates that are set."""
+    """What follows from the rates that are set."""
     return plan_at({load.role: rates.get(load.role) for load in loads}, loads)
 
 
 def _differs(snapshot: PacingSnapshot, memory: PacingMemory, moves: Moves, lists: ListSteps) -> bool:
-    """Whether what moves is not what was planned: at first by the fingerprint, later by whatever joins."""
+    """Whether what moves is not what was planned: at first by the fingerprint, later by whether moves joined."""
     if snapshot.planned_fingerprint is None:
         return False
     if memory.is_active:

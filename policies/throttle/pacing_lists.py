@@ -1,4 +1,4 @@
-"""From the lists that are there and the entries of ours to those that are needed."""
+"""The steps from the lists that are there, with our entries, to the lists that are needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from policies.throttle.rates import BrokerRole
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSteps:
-    """Entries of ours as they shall be, and the steps there."""
+    """Our entries as they should be, and the steps that lead there."""
 
     wanted: ThrottledLists
     add: ThrottledLists
     joined: ThrottledLists
-    """Those to add that were never there."""
+    """Entries to add that were never there."""
     remove: ThrottledLists
     leaders: tuple[int, ...]
     """Brokers that need a leader rate: every source, whoever leads."""
@@ -27,9 +27,9 @@ class ListSteps:
     def of(
         cls, there: ThrottledLists, added: ThrottledLists, moves: Moves, lost: ThrottledLists
     ) -> "ListSteps":
-        """``there``: on the cluster, whether or not our last change has arrived; ``added``: what we had added.
+        """``there`` is on the cluster, whether or not our last change has arrived; ``added`` is what we had added.
 
-        ``lost``: of that, what is needed and somebody took off.
+        ``lost`` is the part of that which is needed and which somebody removed.
         """
         ours = without(there, added)
         others = ThrottledLists(
@@ -54,10 +54,10 @@ class ListSteps:
 
     @property
     def is_left(self) -> bool:
-        """Whether something is throttled that moves no more."""
+        """Whether something is throttled that no longer moves."""
         return bool(self.remove.leader or self.remove.follower)
 
     def roles(self) -> Iterator[BrokerRole]:
-        """Everyone who needs a rate."""
+        """Every role that needs a rate."""
         yield from (BrokerRole("leader", broker) for broker in self.leaders)
         yield from (BrokerRole("follower", broker) for broker in self.followers)

@@ -1,4 +1,4 @@
-"""What pacing sees each round, remembers, decides and says."""
+"""What pacing sees in a round, remembers, decides and explains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ Trigger = Literal[
 """Why something is decided. ``finished``: nothing moves any more, whether completed or cancelled."""
 
 Outcome = Literal["nothing-moves", "decided", "kept", "resting", "infeasible", "unknown", "stale"]
-"""``kept``: the throttle is as it should be; ``resting``: it should change, and did so a moment ago; ``infeasible``: the
+"""``kept``: the throttle is as it should be; ``resting``: it should change, but did so a moment ago; ``infeasible``: the
 network leaves less than the minimum; ``unknown``: there is no throttle and not enough is known for one; ``stale``: reports
 are missing and the throttle stays."""
 
@@ -37,15 +37,15 @@ class PacingSnapshot:
 
     now_ms: int
     moves: Moves | None
-    """What moves or is planned to; None: nobody reported it in this round."""
+    """What moves or is planned to; None: no report of it came in this round."""
     lists: ThrottledLists = field(default_factory=ThrottledLists)
-    """Throttled replicas on the cluster, ours included; without ``moves`` they say nothing."""
+    """Throttled replicas on the cluster, ours included; without ``moves`` they mean nothing."""
     lost: ThrottledLists = field(default_factory=ThrottledLists)
-    """Entries of ours that are needed and that somebody took off."""
+    """Our entries that are needed and that somebody removed."""
     is_rate_lost: bool = False
-    """Whether somebody took a rate of ours off."""
+    """Whether somebody removed a rate of ours."""
     caps: Caps = NO_CAPS
-    """From ``network_limits``."""
+    """Caps by ``network_limits``."""
     room: Caps = NO_CAPS
     planned_fingerprint: str | None = None
     """Fingerprint of the plan that somebody made; None: there is none."""
@@ -53,14 +53,14 @@ class PacingSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacingMemory:
-    """What is remembered of the throttle in force; plain values, to be stored."""
+    """What is remembered about the throttle in force; plain values, to be stored."""
 
     begun_ms: int | None = None
     """When the move was first seen; None: nothing is throttled."""
     changed_ms: int = 0
     """When rates were decided last."""
     added: ThrottledLists = field(default_factory=ThrottledLists)
-    """Exactly the entries that were added, for they are all that is removed."""
+    """Exactly the entries that were added, because only these are removed later."""
     leader_rates: Mapping[int, int] = field(default_factory=dict)
     """Bytes/s that were set, by broker."""
     follower_rates: Mapping[int, int] = field(default_factory=dict)
@@ -93,21 +93,21 @@ class ThrottleDecision:
     remove: ThrottledLists = field(default_factory=ThrottledLists)
     """Entries of ours to remove."""
     set_rates: Mapping[BrokerRole, int] = field(default_factory=dict)
-    """All rates as they shall be, 1 or more each."""
+    """All rates as they should be, 1 byte/s or more each."""
     clear_rates: tuple[BrokerRole, ...] = ()
-    """Rates of ours to take off, in order."""
+    """Our rates to remove, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacingExplanation:
-    """Why that, or why nothing."""
+    """Why something was decided, or why nothing was."""
 
     outcome: Outcome
     wanted_trigger: Trigger | None = None
     """What would be decided, were it not for ``outcome``."""
     needs: Needs | None = None
-    """None: nothing moves, or nobody reported it."""
+    """None: nothing moves, or no report of it came."""
     plan: RatePlan | None = None
-    """What comes of the rates in force after this round; of the wanted ones where that is infeasible."""
+    """What follows from the rates in force after this round; where it is infeasible, from the wanted rates."""
     eta: Eta | None = None
     differs_from_plan: bool = False

@@ -1,17 +1,17 @@
 """When a running move is done: from the prediction at first, more and more from the observed slope.
 
-The prediction is bytes left ÷ (rate - minimum). What the move really does tells more the longer it is seen, and little at
+The prediction is bytes left ÷ (rate - minimum). The observed slope says more the longer the move is seen, and little at
 first: Kafka begins slowly, the quota window is filling, and a report is off by what is copied while it is read. So the first
-seconds are left out, then the slope's weight grows with the time it covers, up to all of it. The two are weighted as paces,
-not as times: one moment without progress does not make the end infinitely far.
+seconds are left out, then the slope's weight grows with the time it covers, until only the slope counts. The two are weighted
+as paces, not as times: one moment without progress does not make the end infinitely far.
 
 The slope is a least-squares line through the newest samples, of the role that is the bottleneck at the rates in force. The
 others change pace whenever a partition is done and its share goes to the rest; the bottleneck is busy to the end. Where the
-bottleneck is unknown, or a leader that may just have taken over because its bytes rose, the slowest follower counts. Whether
-the move catches up at all is told by followers too.
+bottleneck is unknown, or is a leader whose bytes rose, so that it may just have taken over, the slowest follower counts.
+The followers also show whether the move catches up at all.
 
-A watch begins anew when rates change or moves join, because the slope does too, and when another role has become the
-bottleneck: until then that one was kept waiting, so its slope says little of its own pace.
+A watch begins anew when rates change or moves join, because the slope changes too, and when another role has become the
+bottleneck: until then the new one was kept waiting, so its slope says little about its own pace.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,19 +22,19 @@ from typing import Literal
 from policies.throttle.rates import Load, RatePlan
 
 SETTLED_AFTER_MS = 10_000
-"""What is seen before is left out: Kafka's quota window is so long, and fetchers start meanwhile."""
+"""What is seen before is left out: Kafka's quota window is that long, and fetchers start meanwhile."""
 OBSERVED_AFTER_MS = 50_000
-"""So much time under a slope is needed for the prediction to count no more: over 10 s, what reports are off by is a fifth of it,
-over a minute a thirtieth."""
+"""A slope that covers this much time counts alone, without the prediction: over 10 s, the error of reports is a fifth of the
+slope, over a minute a thirtieth."""
 SAMPLE_STEP_MS = 9_000
-"""Samples are so far apart at least, the newest aside, so that the kept ones cover more than what counts alone."""
+"""Least time between samples, except for the newest, so that the kept ones cover more than ``OBSERVED_AFTER_MS``."""
 STILL_BUSY_RATIO = 0.7
-"""A bottleneck is watched on as long as it takes this share of the longest: of brokers that are alike, the first is now this
-one, now that one."""
+"""The same bottleneck is watched as long as it needs at least this share of the longest time: among brokers that are alike,
+the one that needs longest changes often."""
 SAMPLES_MAX = 8
-"""With that step and rounds of any length, long enough for a slope to count alone, short enough to follow the load."""
+"""Most samples kept: with that step and rounds of any length, enough for a slope to count alone, few enough to follow the load."""
 STANDSTILL_SAMPLES = 4
-"""A line through so many that does not fall is a move that does not catch up, whatever was predicted."""
+"""If a line through this many samples does not fall, the move does not catch up, whatever was predicted."""
 _MS_PER_S = 1000
 
 Basis = Literal["unknown", "predicted", "blended", "observed", "not-catching-up", "done"]
@@ -55,7 +55,7 @@ class Watch:
 
     begun_ms: int = 0
     samples: tuple[Sample, ...] = ()
-    """The oldest first; while the move settles, the newest alone."""
+    """The oldest first; while the move settles, only the newest."""
     bottleneck: str | None = None
     """The role whose slope counts, as in ``leader:101``; None: not known yet."""
 
@@ -65,16 +65,16 @@ class Eta:
     """Seconds until the move is done, how they were found, and how sure that is."""
 
     remaining_s: float | None
-    """None: unknown, or never as it goes now."""
+    """None: unknown, or the move never ends at its present pace."""
     basis: Basis
     predicted_s: float | None
     observed_s: float | None
     observed_weight_ratio: float
     """0: all prediction, 1: all observation; it grows with the time that was observed."""
     observed_low_s: float | None = None
-    """What the quickest stretch between two samples promises; with ``observed_high_s``, how sure it is."""
+    """Seconds left at the pace of the quickest stretch between two samples; with ``observed_high_s`` it shows how sure this is."""
     observed_high_s: float | None = None
-    """What the slowest stretch promises; None where it stood still or there is one stretch only."""
+    """Seconds left at the pace of the slowest stretch; None where that stood still or there is only one stretch."""
     slopes_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
     """How quickly each role's bytes left shrink; negative: they grow."""
 
@@ -89,7 +89,7 @@ def extend_watch(
 ) -> Watch:
     """The watch with one sample more; ``is_changed`` begins it anew. Unknown bytes give no sample.
 
-    ``plan`` is what comes of the rates in force; None: there are none.
+    ``plan`` is what follows from the rates in force; None: there are none.
     """
     bytes_left = {str(load.role): load.bytes_left for load in loads}
     known = {role: left for role, left in bytes_left.items() if left is not None}
@@ -112,7 +112,7 @@ def _bottleneck(plan: RatePlan | None) -> str | None:
 
 
 def _is_still_busy(role: str | None, plan: RatePlan | None) -> bool:
-    """Whether the role that was the bottleneck is about as long at work as the one that is now."""
+    """Whether the role that was the bottleneck still needs about as long as the one that is now."""
     if role is None or plan is None or plan.total_s is None:
         return True
     durations = {str(each): seconds for each, seconds in plan.durations_s.items()}
@@ -120,7 +120,7 @@ def _is_still_busy(role: str | None, plan: RatePlan | None) -> bool:
 
 
 def eta_of(watch: Watch, plan: RatePlan | None) -> Eta:
-    """From the newest sample on; ``plan`` is what comes of the rates in force and of the bytes left in that sample."""
+    """The end, from the newest sample on; ``plan`` is what follows from the rates in force and the bytes left in that sample."""
     predicted_s = None if plan is None else plan.total_s
     is_known = plan is None or plan.total_s is not None
     bottleneck = (watch.bottleneck or _bottleneck(plan)) if is_known else None
@@ -213,7 +213,7 @@ def _between(first: Sample, last: Sample) -> dict[str, float]:
 
 
 def _remaining_s(now: Sample, slopes: Mapping[str, float], bottleneck: str | None) -> float | None:
-    """None if a follower does not catch up."""
+    """Seconds left; None if a follower does not catch up."""
     followers = {role: left for role, left in now.bytes_left.items() if left and not _leads(role)}
     if any(slopes.get(role, 0.0) <= 0 for role in followers):
         return None

@@ -1,4 +1,4 @@
-"""The rate to use, whether it can ever finish, and how long it takes.
+"""The rate to use, whether a move can ever finish at it, and how long that takes.
 
 A role of a broker finishes in bytes left ÷ (rate - minimum), and only if its rate is above its minimum. That is an
 estimate: at the start the quota window is full of credit, and disks, retention and restarts lengthen a move. One rate for
@@ -40,11 +40,11 @@ def rates_by_role(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """What may be used at most; None: anything."""
+    """The most that a rate may be; None: no limit."""
 
     default_bytes_per_s: int | None = None
     roles: Mapping[BrokerRole, int] = field(default_factory=dict)
-    """What differs from it."""
+    """Caps that differ from the default, bytes/s."""
 
     def of(self, role: BrokerRole) -> int | None:
         """The cap of one role of one broker."""
@@ -63,11 +63,11 @@ class RateRule:
     floor_bytes_per_s: int = MIB
     """A rate is at least this; Kafka's own advice, because a fetch overshoots by up to as much."""
     deadline_s: Fraction | None = None
-    """Done by then: minimum + bytes left ÷ deadline."""
+    """The move has to be done by then: a rate is at least minimum + bytes left ÷ deadline."""
     caps: Caps = NO_CAPS
-    """Goes before all of the above; at or below the minimum nothing ever finishes."""
+    """They override all of the above; with a cap at or below the minimum nothing ever finishes."""
     room: Caps = NO_CAPS
-    """What is free: a rate goes up to it even if less would do; None: do not."""
+    """What the network has free: a rate goes up to it even if less would be enough; None: it does not."""
     fixed_bytes_per_s: int | None = None
     """This rate and no other."""
 
@@ -91,16 +91,16 @@ class Violation:
 
     @property
     def deficit_bytes_per_s(self) -> int:
-        """From the rate up to the minimum; the rate must be above it."""
+        """How far the rate is below the minimum; it must be above it."""
         return self.required_more_than_bytes_per_s - self.rate_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatePlan:
-    """Rates with what comes of them."""
+    """Rates with what follows from them."""
 
     rates: Mapping[BrokerRole, int | None]
-    """Leaders first, then followers, ids ascending; None where it takes a number that is unknown."""
+    """Leaders first, then followers, ids ascending; None where a number that it needs is unknown."""
     feasible: bool | None
     """None: unknown, and no violation is known."""
     violations: tuple[Violation, ...]
@@ -109,7 +109,7 @@ class RatePlan:
     total_s: float | None
     """The longest of them; None when infeasible or unknown."""
     bottleneck: BrokerRole | None
-    """The role it takes that long; of several the leader, then the smaller id."""
+    """The role that takes that long; if there are several, a leader first, then the smallest id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,12 +159,12 @@ def uniform_plan(loads: tuple[Load, ...], rule: RateRule) -> UniformPlan:
 
 
 def per_broker_plan(loads: tuple[Load, ...], rule: RateRule) -> RatePlan:
-    """Each role what it needs, at most its cap."""
+    """A rate for each role: what it needs, at most its cap."""
     return plan_at({load.role: _own_rate(load, rule) for load in loads}, loads)
 
 
 def plan_at(rates: Mapping[BrokerRole, int | None], loads: Iterable[Load]) -> RatePlan:
-    """What comes of given rates; every load's role must have one."""
+    """What follows from given rates; every load's role must have one."""
     loads = tuple(loads)
     violations = tuple(found for load in loads if (found := _violation(load, rates[load.role])) is not None)
     failing = {found.role for found in violations}
@@ -192,7 +192,7 @@ def exact(ratio: float) -> Fraction:
 
 
 def _wanted_rate(load: Load, rule: RateRule) -> int | None:
-    """Before floor and cap."""
+    """The rate that a role needs, before floor and cap."""
     if load.min_bytes_per_s is None:
         return None
     wanted = ceil_ratio(load.min_bytes_per_s, 1 + rule.headroom_ratio)
@@ -214,7 +214,7 @@ def _own_rate(load: Load, rule: RateRule) -> int | None:
 
 
 def _violation(load: Load, rate: int | None) -> Violation | None:
-    """A role without bytes to move is done, whatever its rate; unknown bytes may be some."""
+    """A role without bytes to move is done, whatever its rate; if the bytes are unknown, there may be some."""
     if rate is None or load.min_bytes_per_s is None or load.bytes_left == 0 or rate > load.min_bytes_per_s:
         return None
     return Violation(
@@ -243,7 +243,7 @@ def _longest(durations: Mapping[BrokerRole, float | None]) -> tuple[float | None
 
 
 def _largest(values: Iterable[int | None]) -> int | None:
-    """0 of none, None if one is unknown."""
+    """The largest value; 0 if there are none, None if one is unknown."""
     largest = 0
     for value in values:
         if value is None:

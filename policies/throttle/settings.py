@@ -13,9 +13,9 @@ class ThrottleSettings:
     """Which rate a reassignment gets, and when it is changed."""
 
     enabled: bool = True
-    """Decide throttles at all. Off: reassignments are watched, and nothing is decided about them."""
+    """Whether throttles are decided. Off: reassignments are watched, and nothing is decided about them."""
     rates: Literal["uniform", "per-broker"] = "uniform"
-    """``uniform``: one rate for every broker and both roles, which is quicker; ``per-broker``: to each what it needs, for
+    """``uniform``: one rate for every broker and both roles, which is quicker; ``per-broker``: each gets what it needs, for
     fleets whose brokers differ much."""
     headroom_ratio: float = 0.2
     """How far a rate is above the minimum: with 0.2, a fifth. At 0 nothing would ever finish."""
@@ -23,7 +23,7 @@ class ThrottleSettings:
     """No rate is below it: Kafka's limiter overshoots by up to a fetch, 1 MiB, so lower rates are inaccurate.
     Kafka: the advice for ``leader.replication.throttled.rate``."""
     deadline_s: float = 0.0
-    """A move shall be done so long after it was first seen; 0: whenever."""
+    """How long after it is first seen a move has to be done; 0: no deadline."""
     raise_at_ratio: float = 0.9
     """The rate is raised when a minimum is above this share of it: the leader moved, or traffic grew. Above the rate
     itself nothing would finish any more."""
@@ -32,13 +32,13 @@ class ThrottleSettings:
     min_change_interval_s: float = 60.0
     """Rest between two changes, unless the minimum or a new move demands one at once. Kafka's quota window is 10 s."""
     stale_rounds_count: int = 3
-    """Rounds in a row without the reports that a minimum takes, after which the failover-safe rate is set: high enough
-    whichever source leads. Never zero, never below what is known to be needed."""
+    """Rounds in a row without the reports that a minimum needs, after which the failover-safe rate is set: high enough
+    whichever source leads. It is never zero and never below what is known to be needed."""
     network_share_ratio: float = 0.9
-    """Share of a broker's declared network capacity that replication may fill up beside everything else."""
+    """Share of a broker's declared network capacity up to which replication may fill it, beside all other traffic."""
     planned_fingerprint: str = ""
-    """Fingerprint that ``trimtab throttle plan`` printed; a move that is another one is reported ``differs-from-plan``.
-    Empty: there is no plan to hold it against."""
+    """Fingerprint that ``trimtab throttle plan`` printed; a move with another one is reported as ``differs-from-plan``.
+    Empty: there is no plan to compare with."""
 
     def __post_init__(self) -> None:
         _require(0 < self.headroom_ratio <= 100, self, "headroom_ratio", "above 0 and at most 100")  # noqa: PLR2004

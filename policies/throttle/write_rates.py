@@ -1,6 +1,6 @@
-"""What producers write to each partition, where Kafka measures it per topic only: from growth between two readings.
+"""Write rate of each partition, from the growth of its log between two readings, because Kafka measures it per topic only.
 
-A rate is the growth of the leader's log in bytes. Retention and compaction make a log shrink; then nothing is known, save that
+A rate is the growth of the leader's log in bytes. Retention and compaction make a log shrink; then nothing is known, except that
 an end offset that stood still means no writes at all. A partition's rate is never taken from another partition.
 """
 
@@ -12,7 +12,7 @@ from policies.columns import Ints
 from policies.throttle.moves import NO_LEADER, UNKNOWN
 
 MIN_INTERVAL_MS = 5000
-"""Growth over less says too little: measured over 1 to 2 s it is off by 2 to 4 %, over 5 s within 1 %."""
+"""Growth over less time is too inaccurate: measured over 1 to 2 s it is off by 2 to 4 %, over 5 s within 1 %."""
 _MS_PER_S = 1000
 
 
@@ -21,11 +21,11 @@ class LogReading:
     """Logs of n partitions, each at the broker that led it then."""
 
     at_ms: int | Ints
-    """When they were read; one moment, or that of each, (n,)."""
+    """When they were read: one moment for all, or one for each, (n,)."""
     leader: Ints
     """(n,), or ``NO_LEADER``."""
     log_size_bytes: Ints
-    """On the leader, (n,), or UNKNOWN."""
+    """Size on the leader, (n,), or UNKNOWN."""
     end_offset: Ints
     """(n,), or UNKNOWN."""
 
@@ -49,7 +49,7 @@ def write_rates(before: LogReading, after: LogReading) -> Ints:
 
 
 def _growth(before: Ints, after: Ints) -> Ints:
-    """(n,), or UNKNOWN where one is, or where it shrank."""
+    """Growth, (n,), or UNKNOWN where a size is unknown or the log shrank."""
     known = (before != UNKNOWN) & (after != UNKNOWN) & (after >= before)
     return np.where(known, after - before, UNKNOWN)
 

@@ -1,11 +1,11 @@
-"""An exception ends one record or one round, not the query of everyone.
+"""An exception ends one record or one round, not the query of all clusters.
 
-A record is taken, and a round closed, on memory that can be given back: what fails leaves it as it was before. Reading,
-decoding and writing what is stored happens outside, because a lost or damaged value is no verdict on a round; running
-out of memory is none either, and passes through.
+A record is taken, and a round is closed, on memory that can be restored: a failure leaves it as it was before. Stored values
+are read, decoded and written outside of that, because a lost or damaged value is no fault of a round; running out of memory
+is none either, and that error passes through.
 
-What is said of an error is its class and its place in our own code, which are the same wherever the record or the round
-is run again; its message and the paths of a machine are not.
+An error is reported by its class and its place in our own code, which are the same wherever the record or the round is run
+again; its message and the paths of a machine are not.
 """
 
 import copy
@@ -17,9 +17,9 @@ from state.engine.memory import Header, OpenRound
 from state.events import Rejection
 
 PASSES_THROUGH = (MemoryError,)
-"""Errors of the machine, of which neither a record nor a round is the cause."""
+"""Errors of the machine, which neither a record nor a round causes."""
 HELD_AFTER_ROUNDS = 3
-"""Rounds in a row that end in an error before nothing is done any more: one may be a record's doing, three are not."""
+"""Rounds in a row that end in an error before nothing is done any more: a single record may cause one, but not three."""
 
 _OUR_PACKAGES = ("policies", "state", "streaming")
 
@@ -38,7 +38,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def refusal(error: Exception) -> Rejection:
-    """Why a record is refused that cannot be taken although nothing is known to be wrong with it."""
+    """Why a record is refused that raises an error although nothing is known to be wrong with it."""
     return Rejection(
         reason="internal-error",
         detail=f"{place_of(error)}: a fault of trimtab, not of the sender; the record changed nothing. Please report it "
@@ -48,7 +48,7 @@ def refusal(error: Exception) -> Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Untaken:
-    """A header as it was before a record; what a record only adds to, as its last step, is not copied."""
+    """A header as it was before a record; fields that a record only adds to, as its last step, are not copied."""
 
     header: Header
     rounds: dict[int, OpenRound]
@@ -74,7 +74,7 @@ class Untaken:
 
 
 def draft_of(header: Header) -> Header:
-    """A header that a close may change while the one it is made of stays; open rounds are only read by a close."""
+    """A copy of the header that a close may change; open rounds are not copied, because a close only reads them."""
     draft = copy.copy(header)
     for name in Header.__struct_fields__:
         value = getattr(header, name)
@@ -85,7 +85,7 @@ def draft_of(header: Header) -> Header:
 
 
 def count_error(header: Header, error: Exception, *, end_ms: int) -> None:
-    """One more round ended in an error; after some in a row the cluster's actions are held until a person resumes it."""
+    """Count a round that ended in an error; after some in a row the cluster's actions are held until a person resumes it."""
     header.error_rounds_count += 1
     if header.error_rounds_count >= HELD_AFTER_ROUNDS and header.error_held_since_ms is None:
         header.error_held_since_ms, header.error_place = end_ms, place_of(error)

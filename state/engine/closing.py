@@ -13,7 +13,7 @@ from state.upkeep import NOTHING, Upkeep
 
 ROUND_TYPE = "trimtab.round.v1"
 MAX_ACTION_BYTES = 8_000_000
-"""Just below what the topics of actions on Kafka take, the envelope included."""
+"""Just below the largest record that the action topics on Kafka take, the envelope included."""
 
 Outcome = Literal["decided", "warm-up", "no-quorum", "internal-error"]
 
@@ -25,7 +25,7 @@ class Identity:
     mode: Mode = "dry-run"
     action_ttl_s: float = 180.0
     max_action_bytes: int = MAX_ACTION_BYTES
-    """Data of a throttle action above it is held: the output would refuse the record, and its batch for ever."""
+    """A throttle action with more data is held: the output would refuse the record, and its batch would fail for ever."""
     approval: Approval = "none"
     """Whether unloads and splits wait for a person."""
     proposal_ttl_s: float = 3600.0
@@ -34,7 +34,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Closing:
-    """A closing round; handed from step to step, changed by none of them."""
+    """A closing round; it is handed from step to step, and no step changes it."""
 
     cluster: str
     number: int
@@ -47,17 +47,17 @@ class Closing:
     record: ControlRecord | None
     """The control event in force."""
     settings_problem: str | None
-    """Why the event's settings are not in force, if so."""
+    """Why the event's settings are not in force; None if they are."""
     mode: Mode
     gap_rounds: int
-    """Rounds before it that nobody reported in."""
+    """Number of rounds without a summary between the last one with a summary and this one."""
     restarted: bool
     """Whether the cluster was silent for so long that the policies begin anew."""
     max_action_bytes: int
     upkeep: Upkeep = NOTHING
     """What is under maintenance or drained in it."""
     is_held: bool = False
-    """Whether nothing is decided, because something else was published of the round."""
+    """Whether nothing is decided, because something else was published for the round."""
     proposals_expire_ms: int | None = None
     """When the round's proposals expire; None where unloads and splits need no approval."""
 
@@ -81,7 +81,7 @@ class Closing:
         return self._output("action", type_, subject, data, place=place, dry_run=self.is_dry_run)
 
     def proposal(self, type_: str, subject: str, data: Any, *, place: int) -> Output:
-        """A proposal of the round: nobody obeys it."""
+        """A proposal of the round: no executor carries it out."""
         return self._output("action", type_, subject, data, place=place, dry_run=True)
 
     def summary(self, summary_: RoundSummary, *, actions_count: int) -> Output:

@@ -1,7 +1,7 @@
 """Which control event is in force in which round.
 
-An event applies from the first round that starts at or after its time + 2 x lateness, so that every replay and every
-number of partitions agrees; one that arrives after that round has closed applies from the first open round.
+An event applies from the first round that starts at or after its time + 2 x lateness, so that the result is the same in every
+replay and with any number of partitions; one that arrives after that round has closed applies from the first open round.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from state.events import Control
 from state.settings import RoundSettings
 
 MAX_WAITING_COUNT: Final = 100
-"""Control events of one cluster that are remembered: the one in force and those that wait for their rounds. A silent
+"""Most control events that are remembered of one cluster: the one in force and those that wait for their rounds. A silent
 cluster closes no round, so each event would wait for ever."""
 
 
@@ -27,13 +27,13 @@ def _due(time_ms: int, rounds: RoundSettings, length_ms: int) -> int:
 
 
 def applies_from(header: Header, event: Control, rounds: RoundSettings) -> int:
-    """The first round an event holds for, as it comes now."""
+    """The first round that an event applies to if it comes now."""
     due = _due(event.time_ms, rounds, header.length_ms)
     return due if header.next_round is None else max(due, header.next_round)
 
 
 def move_to_round(record: ControlRecord, rounds: RoundSettings, *, first_open: int | None) -> ControlRecord:
-    """An event of a cluster whose rounds are others now; ``first_open`` is None where none of them was."""
+    """An event after the length of the cluster's rounds has changed; ``first_open`` is None where no round is open yet."""
     due = _due(record.time_ms, rounds, rounds.length_ms)
     since = max(due, first_open) if record.arrived_late and first_open is not None else due
     return msgspec.structs.replace(record, applies_from=since)
@@ -42,7 +42,7 @@ def move_to_round(record: ControlRecord, rounds: RoundSettings, *, first_open: i
 def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     """Remember a control event; False where a newer one already makes it pointless (or it is a repeat).
 
-    As long as nobody knows the cluster's system, nobody knows how long its rounds are, and no event makes another pointless.
+    As long as the cluster's system is not known, the length of its rounds is not known either, and no event makes another pointless.
     """
     since = applies_from(header, event, rounds)
     record = ControlRecord(
@@ -67,7 +67,7 @@ def take(header: Header, event: Control, rounds: RoundSettings) -> bool:
     if record not in header.control:
         return False
     if len(header.control) > MAX_WAITING_COUNT:
-        del header.control[1]  # the first may be in force, and until the second was it would stay so
+        del header.control[1]  # not the first: it may be in force, and stays so until another one applies
     return True
 
 
@@ -81,7 +81,7 @@ def needed_records(records: list[ControlRecord]) -> list[ControlRecord]:
 
 
 def in_force(header: Header, number: int) -> ControlRecord | None:
-    """The newest event that applies to a round; older ones are forgotten, for rounds close in order."""
+    """The newest event that applies to a round; older ones are forgotten, because rounds close in order."""
     applicable = [record for record in header.control if record.applies_from <= number]
     if not applicable:
         return None

@@ -1,6 +1,6 @@
 """The compact encoding of a header: an array of its fields behind the version of the layout (``state.engine.layouts``).
 
-Whoever changes a field here or in what is encoded changes the layout: see there what to do.
+A change of a field here, or in anything that is encoded, is a change of the layout: see there what to do.
 """
 
 import msgspec

@@ -2,13 +2,13 @@
 
 There are two ways. A round whose first load report comes more than ``forget_cluster_s`` after the last one starts from an empty
 memory; ticks, statistics, results and control events do not count as reports. And a control event may ask for it: then the memory
-is empty at the first round the event holds for. Where nothing came of the cluster for longer than ``max_report_age_s`` before the
-event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is so far behind
-its input takes a live cluster for silent, too, and forgets it some rounds earlier.
+is empty at the first round the event applies to. If nothing came from the cluster for longer than ``max_report_age_s`` before the
+event, no round may ever close, so the memory is removed at once and takes no bytes any more. A controller that is that far behind
+its input also takes a live cluster for silent, and forgets it some rounds earlier.
 
-What stays: the control events, the clock, the open rounds and where the records come from; and of a Kafka cluster's throttle
-that is in force, what is ours of it, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once
-loses all but the newest control event, its throttle included.
+What stays: the control events, the clock, the open rounds and where the records come from; and our own part of a Kafka cluster's
+throttle that is in force, because otherwise it would stay on the brokers for ever. A cluster that is forgotten at once loses all but
+the newest control event, its throttle included.
 """
 
 from state.engine import control
@@ -27,7 +27,7 @@ def is_due(header: Header, number: int, rounds: RoundSettings) -> bool:
 
 
 def empty(header: Header, number: int) -> Header:
-    """The header at the start of a round that is the first one remembered; it still tells of the gap before it."""
+    """The header at the start of a round that is the first one remembered; it still shows the gap before it."""
     return Header(
         length_ms=header.length_ms,
         newest_ms=header.newest_ms,
@@ -45,7 +45,7 @@ def empty(header: Header, number: int) -> Header:
 
 
 def is_silent(header: Header, event: Control, rounds: RoundSettings) -> bool:
-    """Whether nothing came of the cluster for so long before a control event that no round may close any more."""
+    """Whether nothing came from the cluster for so long before a control event that no round may close any more."""
     return header.newest_ms is None or event.time_ms - header.newest_ms > rounds.max_report_age_ms
 
 
@@ -56,7 +56,7 @@ def ask(header: Header, event: Control, rounds: RoundSettings) -> None:
 
 
 def bare(header: Header, rounds: RoundSettings) -> Header:
-    """Nothing but the newest control event, where it says anything; ``rounds`` are those of a cluster nobody knows."""
+    """Only the newest control event, if it changes anything; ``rounds`` are those of a cluster that is not known."""
     newest = header.control[-1:]
     changing = [record for record in newest if record.paused or record.mode or record.overlay != b"{}"]
     return Header(

@@ -1,7 +1,7 @@
 """Why a wanted action does not happen: for the whole round, or for one unload.
 
-What holds a whole round goes by the kind of action, because failures of one kind do not hold the other: what keeps splits from
-working says nothing of unloads. The policies go on counting meanwhile.
+A hold on a whole round is for one kind of action, because failures of one kind do not hold the other: what keeps splits from
+working says nothing about unloads. The policies go on counting meanwhile.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ HoldReason = GeneralReason | SplitReason | UnloadReason
 _PASSING: frozenset[HoldReason] = frozenset(
     {"paused", "failing", "two-balancers", "quiet-hours", "proposed", "calm-after-change", "budget"}
 )
-"""Reasons that say nothing of the action itself: it may happen in a later round."""
+"""Reasons that say nothing about the action itself: it may happen in a later round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Hold:
     reason: HoldReason
     detail: str
     spends: bool = False
-    """Whether what it was decided on is spent all the same: an action that was approved goes out on the same brokers."""
+    """Whether the policy loses its hits all the same: an action that was approved goes out on the same brokers."""
 
     @property
     def passes(self) -> bool:
@@ -51,7 +51,7 @@ class Hold:
 
 
 def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hold | None:
-    """Why no action of a kind is done until a person resumes the cluster, if so."""
+    """Why no action of a kind is done until a person resumes the cluster; None if nothing holds them."""
     if header.error_held_since_ms is not None:
         return error_hold(header)
     if not guards.failing_actions_count or kind not in header.ledger.failing_since_ms:
@@ -64,7 +64,7 @@ def failing_hold(header: Header, guards: GuardSettings, kind: ActionKind) -> Hol
 
 
 def error_hold(header: Header) -> Hold | None:
-    """Why nothing is done after rounds that ended in an error, until a person resumes the cluster, if so."""
+    """Why nothing is done after rounds that ended in an error, until a person resumes the cluster; None if nothing holds it."""
     if header.error_held_since_ms is None:
         return None
     return Hold(
@@ -75,7 +75,7 @@ def error_hold(header: Header) -> Hold | None:
 
 
 def failing_since(header: Header, guards: GuardSettings) -> dict[ActionKind, str]:
-    """By kind, since when no action of it is done until a person resumes, in words."""
+    """By kind, the time since which no action of it is done until a person resumes, in words."""
     found = dict(header.ledger.failing_since_ms) if guards.failing_actions_count else {}
     held_ms = header.error_held_since_ms
     if held_ms is not None:
@@ -91,7 +91,7 @@ def resume(header: Header, resumed_ms: int) -> None:
 
 
 def quiet_hold(guards: GuardSettings, kind: str, *, end_ms: int, zones: Zones = NO_ZONES) -> Hold | None:
-    """Why actions of a kind (``splits``, ``unloads``) rest at this time of the week, if they do."""
+    """Why actions of a kind (``splits``, ``unloads``) rest at this time of the week; None if they do not."""
     for span in map(QuietSpan.parse, guards.quiet_hours):
         if span.holds(kind, end_ms, zones):
             return Hold("quiet-hours", f"quiet_hours {span.text}")

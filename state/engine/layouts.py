@@ -2,7 +2,7 @@
 
 Every stored value begins with one byte, the version of its layout. ``VERSION`` rises with every change of a layout, a
 field added at the end included: an older trimtab would drop it silently when it writes the value back. Each rise brings
-an upgrade from the version before it. A version without an upgrade is refused with the remedy.
+an upgrade from the version before it. A version without an upgrade is refused, and the message says what to do.
 
 Invariant: a value is read under the version that it was written with, or not at all.
 
@@ -22,7 +22,7 @@ from state.engine.upgrade_kafka import with_move_table, with_replica_table, with
 from state.engine.upgrade_ledger import with_ledger
 
 VERSION = 3
-"""Of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which nobody can tell apart."""
+"""Version of every layout. 2 is that of trimtab 0.1.0; 1 stood for many layouts before it, which cannot be told apart."""
 
 Kind = Literal["header", "fleet", "kafka", "report", "topics", "logs", "moves"]
 """What a stored value is."""
@@ -57,7 +57,7 @@ def _with_memory_by_policy(body: Any) -> Any:
 
 
 UPGRADES: dict[int, Upgrade] = {2: _from_2}
-"""By the version that each one upgrades."""
+"""Upgrades by the version that each one starts from."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -88,7 +88,7 @@ def unseal(kind: Kind, value: bytes) -> bytes | memoryview:
 
 
 def refuse_version(version: int, name: str) -> None:
-    """Raise ``NewerStateError`` or ``OlderStateError`` where memory of this version cannot be read; ``name`` holds it."""
+    """Raise ``NewerStateError`` or ``OlderStateError`` where memory of this version cannot be read; ``name`` says what has it."""
     if version > VERSION:
         raise NewerStateError(
             f"{name} was written by a newer trimtab (memory version {version}, this one knows {VERSION}): "

@@ -1,11 +1,11 @@
 """The ledger of a cluster's decisions: one record of each, from the round that decided it to the verdict on its effect.
 
-Whoever wants to know something of earlier decisions asks here: who rests, what is in flight, what is leaving its broker, how
-many unloads the last hour saw, which children may appear, how the last actions ended.
+It answers all questions about earlier decisions: which bundles rest, what is in flight, which bundles are leaving their broker,
+how many unloads the last hour saw, which children may appear, how the last actions ended.
 
-Invariants: decisions stand in the order in which they were decided. A dry-run's decisions rest, leave and are counted as those
-that act, so that a dry-run shows what would be done, but nobody looks for their effect. A decision is kept for as long as one
-of the questions may need it.
+Invariants: decisions stand in the order in which they were decided. A dry-run's decisions rest, leave and are counted like those
+that act, so that a dry-run shows what would be done, but their effect is not looked for. A decision is kept for as long as one of
+the questions may need it.
 """
 
 import copy
@@ -34,7 +34,7 @@ class Child(msgspec.Struct, frozen=True, array_like=True):
     messages_ratio: float | None
     """Its share of the parent's message rate; None where the topics were not known."""
     bytes_ratio: float | None
-    """The same of the parent's throughput."""
+    """Its share of the parent's throughput; None where the topics were not known."""
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -43,7 +43,7 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     outcome: VerdictOutcome
     judged_ms: int
     broker: str
-    """Owner of the bundle then; of a failed action the owner when it was decided."""
+    """Owner of the bundle then; for a failed action, the owner when it was decided."""
     rounds_count: int
     """Rounds that saw no effect."""
     expected: dict[Side, Traffic] = {}
@@ -51,11 +51,11 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     seen: dict[Side, Traffic] = {}
     """Load that they reported then, so far as they had reported since the result."""
     is_listed: bool = False
-    """Whether the summary of a round has it."""
+    """Whether the summary of a round has listed it."""
 
 
 class CheckedPromise(msgspec.Struct, frozen=True, array_like=True):
-    """What became of what an unload promised."""
+    """The outcome of an unload's promise."""
 
     checked_ms: int
     promise: Promise
@@ -70,25 +70,25 @@ class Decision(msgspec.Struct, array_like=True):
     source: str
     """Owner of the bundle when it was decided."""
     destination: str | None
-    """Of an unload; None where Pulsar chooses."""
+    """Destination of an unload; None where Pulsar chooses."""
     children: tuple[Child, ...]
-    """Of a split."""
+    """Children of a split."""
     decided_ms: int
     """End of the round that decided it."""
     expires_ms: int
     until_ms: int
-    """Nothing is heard of it later, unless its result came in by then."""
+    """From then on no result and no effect is expected, unless its result came in before."""
     dry_run: bool
     is_watched: bool
     """Whether its effect is still looked for."""
     is_leaving: bool
-    """Whether the bundle was told to leave its broker and may still be listed there."""
+    """Whether the bundle has to leave its broker and may still be listed there."""
     is_resting: bool = True
-    """Whether its bundles may still rest for it: a cooldown that is over stays over, also when the setting grows."""
+    """Whether its bundles may still rest because of it: a cooldown that is over stays over, also when the setting grows."""
     result: ActionOutcome | None = None
-    """What its results said; the newest, but ``failed`` stays."""
+    """Outcome in its newest result, but ``failed`` stays."""
     succeeded_ms: int | None = None
-    """Time of the first result that said so while its effect was looked for; None: there is nothing to judge yet."""
+    """Time of the first ``succeeded`` result while its effect was looked for; None: there is nothing to judge yet."""
     rounds_count: int = 0
     """Rounds since then that saw no effect."""
     verdict: Verdict | None = None
@@ -144,7 +144,7 @@ class Ledger(msgspec.Struct, array_like=True):
         self.decisions.extend(decisions)
 
     def apply_results(self, results: Iterable[tuple[str, ActionOutcome, int]]) -> None:
-        """Note what executors say, in the order of time: action id, outcome, time.
+        """Note the results of executors, in the order of time: action id, outcome, time.
 
         A result ends the flight, a failed one the cooldown as well, and only a success leaves something to judge.
         """
@@ -156,13 +156,13 @@ class Ledger(msgspec.Struct, array_like=True):
                 _apply(each, outcome, time_ms)
 
     def forget_dry_run(self) -> None:
-        """The mode becomes ``act``: what the dry-run decided never happened; what was done before it did."""
+        """The mode becomes ``act``: drop what the dry-run decided, which never happened; what was done before it is kept."""
         self.decisions = [each for each in self.decisions if not each.dry_run]
 
     def resume(self, resumed_ms: int) -> None:
-        """A person says that the cause of failures is mended: what was decided or judged up to then counts no more.
+        """A person says that the cause of failures is mended: what was decided or judged up to then no longer counts.
 
-        The same moment again changes nothing, so that an event may be obeyed in every round it is in force.
+        A second call with the same moment changes nothing, so that an event may be applied in every round it is in force.
         """
         for each in self.decisions:
             if each.verdict is None:
@@ -183,9 +183,9 @@ class Ledger(msgspec.Struct, array_like=True):
         ]
 
     def resting(self, kind: ActionKind, pulsar: PulsarSettings, *, end_ms: int) -> Resting:
-        """Bundles kept from being touched by their newest decision of a kind; a cooldown of 0 switches both off.
+        """Bundles that rest because of their newest decision of a kind; a cooldown of 0 switches both off.
 
-        The children of a split rest as it does; they are in flight no more once they are listed.
+        The children of a split cool as it does, but they are not in flight: once they are listed, the split is done.
         """
         cooldown_ms = _cooldown_ms(kind, pulsar)
         newest: dict[str, tuple[Decision, bool]] = {}
@@ -219,7 +219,7 @@ class Ledger(msgspec.Struct, array_like=True):
         return self._of_last_hour_count(end_ms, is_drain=False)
 
     def drained_in_last_hour_count(self, *, end_ms: int) -> int:
-        """The same of unloads that empty brokers."""
+        """How many unloads that empty brokers the rounds that ended within the last hour decided."""
         return self._of_last_hour_count(end_ms, is_drain=True)
 
     def _of_last_hour_count(self, end_ms: int, *, is_drain: bool) -> int:
@@ -241,7 +241,7 @@ class Ledger(msgspec.Struct, array_like=True):
         return [each for each in self.decisions if each.is_leaving]
 
     def unloaded_ms(self, *, end_ms: int) -> dict[str, int]:
-        """By broker, the end of the last round that decided an unload from it: one that was or may be carried out, or a dry-run's."""
+        """By broker, the end of the last round that decided an unload from it that was or may be carried out, or is a dry-run's."""
         return {
             each.source: each.decided_ms
             for each in sorted(self.decisions, key=lambda each: each.decided_ms)
@@ -257,7 +257,7 @@ class Ledger(msgspec.Struct, array_like=True):
                 yield name, each.children
 
     def unsettled_brokers(self, *, end_ms: int) -> frozenset[str]:
-        """Brokers of unloads that are being carried out, or do not show in the reports yet, or do so since this round."""
+        """Brokers of unloads that are being carried out, or do not show in the reports yet, or show only since this round."""
         newest = {each.bundle: each for each in self.decisions if each.kind == "unload"}
         found: set[str | None] = set()
         for each in self.decisions:
@@ -271,14 +271,14 @@ class Ledger(msgspec.Struct, array_like=True):
         return frozenset(name for name in found if name is not None)
 
     def expected_traffic(self, decision: Decision) -> dict[Side, Traffic]:
-        """Load its brokers should have by now: that of then, moved by the unloads since then that were carried out."""
+        """Load its brokers should have by now: what it was at the decision, changed by the unloads carried out since then."""
         moves = self._carried_out_since(decision)
         return {
             side: _moved(before, decision.broker_of(side), moves) for side, before in decision.before.items()
         }
 
     def expected_points(self, decision: Decision) -> dict[Side, float]:
-        """Usage its brokers should have by now: that of then, changed by what the unloads carried out since then promised."""
+        """Usage its brokers should have by now: what it was at the decision, changed by the promises of unloads carried out since."""
         moves = self._carried_out_since(decision)
         return {
             side: max(0.0, points + _promised_to(decision.broker_of(side), moves))
@@ -301,7 +301,7 @@ class Ledger(msgspec.Struct, array_like=True):
         ]
 
     def list_verdicts(self) -> list[Decision]:
-        """Decisions judged since this was asked last, the oldest verdict first."""
+        """Decisions judged since the last call, the oldest verdict first."""
         found = [each for each in self._judged_decisions() if each.verdict and not each.verdict.is_listed]
         for each in found:
             each.verdict = each.verdict and msgspec.structs.replace(each.verdict, is_listed=True)
@@ -314,7 +314,7 @@ class Ledger(msgspec.Struct, array_like=True):
         return [each for each in self._judged_decisions() if each.kind == kind][-JUDGED_ACTIONS_COUNT:]
 
     def outcome_counts(self) -> dict[str, int]:
-        """How the last actions that were judged ended, of whatever kind."""
+        """How the last judged actions of both kinds ended."""
         last = [each.verdict.outcome for each in self.judged() if each.verdict][-JUDGED_ACTIONS_COUNT:]
         return dict(sorted(Counter(last).items()))
 
@@ -361,7 +361,7 @@ def _apply(decision: Decision, outcome: ActionOutcome, time_ms: int) -> None:
 
 
 def end_watch(decision: Decision, verdict: Verdict) -> None:
-    """Its effect, or that there is none, is known."""
+    """End the watch: it is known what effect the decision had, or that it had none."""
     decision.verdict, decision.is_watched = verdict, False
     if verdict.outcome != "good":
         decision.is_leaving = False

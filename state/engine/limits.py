@@ -1,4 +1,4 @@
-"""How much of one cluster is taken: more is refused by name, so that no sender makes the memory of a cluster grow for ever.
+"""How much is taken from one cluster: more is refused with a reason, so that no sender makes its memory grow for ever.
 
 Every limit is far above what a real cluster sends, and holds for one round; docs/limits.md lists them all. Above a limit the
 order of arrival decides what is refused: what was taken first stays.
@@ -37,7 +37,7 @@ def refusal(
     open_round: OpenRound,
     find: Callable[[WaitingKey], Waiting | None],
 ) -> Rejection | None:
-    """Why an event is not taken into its round; ``waits`` is what of it would wait, ``find`` what waits already."""
+    """Why an event is not taken into its round; ``waits`` is its part that would wait, ``find`` gets what waits already."""
     if waits is None or waits[0].kind not in _ROWS:
         return None
     key, new = waits
@@ -61,7 +61,7 @@ def refused_result(record: ResultRecord, known: Collection[ResultRecord]) -> Rej
 
 
 def refused_approval(waiting_count: int) -> Rejection | None:
-    """Why a person's word is not taken, where so many wait for the next summary."""
+    """Why a person's approval or rejection is not taken, where this many wait for the next summary."""
     if waiting_count < MAX_APPROVALS_COUNT:
         return None
     return Rejection(

@@ -41,7 +41,7 @@ class ControlRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
+        """The newest wins; at equal times the greater id."""
         return (self.time_ms, self.id)
 
 
@@ -94,11 +94,11 @@ class MembersChange(msgspec.Struct, frozen=True, array_like=True):
     joined: str
     """The first of the brokers that came, for a sentence; empty for none."""
     left: str
-    """The same of those that went."""
+    """The first of the brokers that went; empty for none."""
 
 
 class ApprovalRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A person's word on a proposal, until the next round with a summary closes."""
+    """A person's approval or rejection of a proposal, kept until the next round with a summary closes."""
 
     id: str
     proposal_id: str
@@ -116,7 +116,7 @@ class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
     source: str
     """Owner of the bundle when it was proposed."""
     destination: str | None
-    """Of an unload; None where Pulsar chooses."""
+    """Destination of an unload; None where Pulsar chooses."""
     round: int
     """The round that proposed it."""
     expires_ms: int
@@ -125,10 +125,10 @@ class ProposalRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RebuiltRecord(msgspec.Struct, frozen=True, array_like=True):
-    """That the memory was rebuilt from events, until a summary has said so."""
+    """A note that the memory was rebuilt from events, kept until a summary has reported it."""
 
     since_ms: int
-    """From when on events were read again."""
+    """Time from which on events were read again."""
     unpublished: tuple[int, ...] = ()
     """Rounds whose summary was not published, ascending."""
 
@@ -164,13 +164,13 @@ class Header(msgspec.Struct, array_like=True):
     control: list[ControlRecord] = msgspec.field(default_factory=list)
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     facts: Facts | None = None
-    """The newest of the closed rounds."""
+    """The newest facts of the closed rounds."""
     system: System | None = None
-    """Of the first accepted report; None before it."""
+    """System of the first accepted report; None before it."""
     forget_from_ms: list[int] = msgspec.field(default_factory=list)
     """Starts of rounds that begin with an empty memory, because control events ask for it; ascending."""
     early_ticks: list[TickRecord] = msgspec.field(default_factory=list)
-    """The newest tick of each round of Kafka's length, as long as nobody knows how long the cluster's rounds are."""
+    """The newest tick of each round of Kafka's length, as long as the length of the cluster's rounds is not known."""
     members_change: MembersChange | None = None
     """The newest change of the brokers that report; None: none since the cluster began."""
     error_rounds_count: int = 0
@@ -182,10 +182,10 @@ class Header(msgspec.Struct, array_like=True):
     drains: dict[str, DrainRecord] = msgspec.field(default_factory=dict)
     """By broker, the drains in force that have begun."""
     proposals: list[ProposalRecord] = msgspec.field(default_factory=list)
-    """Those that are open, the oldest first."""
+    """Open proposals, the oldest first."""
     approvals: list[ApprovalRecord] = msgspec.field(default_factory=list)
-    """What persons have said since the last summary, in the order of the log."""
+    """Approvals and rejections since the last summary, in the order of the log."""
     rejected: dict[str, int] = msgspec.field(default_factory=dict)
-    """By bundle of a rejected proposal, until when nothing of it is proposed."""
+    """By bundle of a rejected proposal, the time until which no action on the bundle is proposed, ms."""
     rebuilt: RebuiltRecord | None = None
-    """Until a summary has said so."""
+    """Set by a rebuild, until a summary has reported it."""

@@ -1,7 +1,7 @@
 """Regular expressions that come from a cluster, matched in a time linear in the name whatever the pattern.
 
-RE2 has no look-around and no back-references, which is what makes that so; a pattern outside its language is refused when
-it is decoded. Pulsar's own are Java's, which has both, and nearly never uses them.
+That is possible because RE2 has no look-around and no back-references; a pattern outside its language is refused when it is
+decoded. Pulsar's own patterns are Java's, which has both, but they are almost never used.
 """
 
 from functools import lru_cache
@@ -12,11 +12,11 @@ import re2
 MAX_PATTERN_CHARACTERS = 10_000
 _CACHED_COUNT = 1024
 _MEMORY_BYTES = 1 << 20
-"""Of one compiled pattern."""
+"""Most memory of one compiled pattern."""
 
 
 class BadPattern(ValueError):
-    """A pattern that is not matched; the message says why."""
+    """A pattern that is refused; the message says why."""
 
 
 def _options() -> Any:

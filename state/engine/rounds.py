@@ -1,11 +1,11 @@
 """A round closes on a copy of the cluster's memory, which takes its place only when the close succeeds.
 
 So an error of ours ends one round and not the query, and what the round left half done is gone: its summary has the
-outcome ``internal-error`` with class and place of the error, the memory is as before but for its clock, and the result
-does not depend on where batches are cut. All that is stored has been read before, and is written after.
+outcome ``internal-error`` with class and place of the error, the memory is as before except for its clock, and the result
+does not depend on where batches are cut. Everything stored is read before the close and written after it.
 
-Where memory is rebuilt from events (``Round.published``), a round is remembered as it was published. What is decided of it then may
-be something else: the memory of the time before is missing, or version and settings are others now.
+Where memory is rebuilt from events (``Round.published``), a round is remembered as it was published. A new decision on it may differ
+from that: the memory of the time before is missing, or version and settings have changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,20 +46,20 @@ class Round(Generic[MemoryT]):
     settings: SettingsSource
     system: System[MemoryT]
     published: Published | None = None
-    """What is to be remembered of it and of those before it; None where that is what is decided."""
+    """What was published for this round and those before it, which is to be remembered; None: remember what is decided now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Said:
-    """What was published of a round in place of what is decided now."""
+    """What was published for a round in place of what is decided now."""
 
     actions: Sequence[Output]
     decided: Mapping[str, Decision]
-    """Decisions that are known as they were made, by id."""
+    """By id, those of its decisions that are known as they were made."""
 
 
 def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[MemoryT], list[Output]]:
-    """The memory after the round, and what the round says; ``memory`` stays as it is."""
+    """The memory after the round, and the round's outputs; ``memory`` stays as it is."""
     try:
         after, outputs = _close(ended, _draft(ended, memory))
         if ended.published is not None and outputs:
@@ -68,7 +68,7 @@ def close(ended: Round[MemoryT], memory: Memory[MemoryT]) -> tuple[Memory[Memory
             after.header.error_rounds_count = 0
     except PASSES_THROUGH:
         raise
-    except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not end the query of all clusters
         after, outputs = _fail(ended, memory, error)
     del after.header.rounds[ended.number]
     after.header.next_round = ended.number + 1
@@ -88,7 +88,7 @@ def _as_published(
     after: Memory[MemoryT],
     outputs: list[Output],
 ) -> Memory[MemoryT]:
-    """``after`` if just that was published; otherwise the round with everything held, and what was published instead."""
+    """``after`` if exactly its actions were published; else the round with everything held, with what was published instead."""
     actions = published.take(outputs[-1].time_ms)
     ids = {each.id for each in actions}
     if ids == {each.id for each in outputs if each.kind == "action"}:
@@ -135,7 +135,7 @@ def _close(
 def _settings_in_force(
     ended: Round[MemoryT], record: ControlRecord | None
 ) -> tuple[ClusterSettings, str | None]:
-    """Settings of a round, and why the overlay is not in them, if so.
+    """Settings of a round, and why the overlay is not in them (None if it is).
 
     The overlay was valid when it came; after a restart with other settings below it, it may no longer be.
     """
@@ -205,7 +205,7 @@ def _fail(
     )
     spans = header.rounds[number].spans
     rounds = ended.system.rounds(ended.settings.base(ended.cluster))
-    # After a long silence the next round has to find it, too: to begin anew is part of what this one did not do.
+    # After a long silence the next round has to see it too, because this round failed and did not begin anew.
     is_silence_over = silence_ms(header, number) <= rounds.max_report_age_ms
     header.last_summary, header.rebuilt = number, None
     if spans and is_silence_over:
@@ -214,7 +214,7 @@ def _fail(
 
 
 def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> ClusterSettings:
-    """Settings in force; those of the start where to read the overlay may be the very thing that failed."""
+    """Settings in force; those of the start if the overlay cannot be read, which may be what failed."""
     base = ended.settings.base(ended.cluster)
     if record is None:
         return base
@@ -222,5 +222,5 @@ def _settings_after_error(ended: Round[Any], record: ControlRecord | None) -> Cl
         return ended.settings.overlaid(ended.cluster, record.overlay)
     except PASSES_THROUGH:
         raise
-    except Exception:  # noqa: BLE001  the error of the close is what is told
+    except Exception:  # noqa: BLE001  the error of the close is what is reported
         return base

@@ -1,7 +1,7 @@
 """Where one cluster's memory lives between batches: bytes in, bytes out.
 
 Two implementations: ``DictStore`` here (replay and tests), and Spark's state handle in ``streaming``. The fleet is
-read and written only when a round closes; what waits for a round only when the round outlives the batch that brought it.
+read and written only when a round closes; what waits for a round only if the round is still open after the batch that brought it.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ WaitingKind = Literal["report", "topics", "logs", "moves"]
 
 
 class WaitingKey(NamedTuple):
-    """What waits in an open round.
+    """The key of what waits in an open round.
 
-    For a Pulsar broker: its load report and the statistics of its topics; of a Kafka broker its logs; of a Kafka cluster,
-    under the empty name, its moves.
+    For a Pulsar broker: its load report and the statistics of its topics; for a Kafka broker its logs; for a Kafka cluster,
+    under the empty broker name, its moves.
     """
 
     round: int
@@ -23,7 +23,7 @@ class WaitingKey(NamedTuple):
 
 
 class Store(Protocol):
-    """Memory of one cluster; values are opaque and versioned by ``state.engine.memory``."""
+    """Memory of one cluster; values are opaque and versioned by ``state.engine.layouts``."""
 
     def header(self) -> bytes | None:
         """Clock, open rounds, control and guards; None for a cluster never seen."""
@@ -38,7 +38,7 @@ class Store(Protocol):
         """Replace the fleet."""
 
     def waiting(self, key: WaitingKey) -> bytes | None:
-        """What a broker said in an open round."""
+        """What waits from a broker in an open round."""
 
     def all_waiting(self) -> Iterator[tuple[WaitingKey, bytes]]:
         """All that waits, in no particular order."""

@@ -1,4 +1,4 @@
-"""The frame of a round's summary: what both systems say, and the cut to its greatest size.
+"""The frame of a round's summary: the fields that both systems fill, and the cut to its greatest size.
 
 The heaviest hundred of each table are shown in full, the rest counted. A summary is at most 256 KiB whatever the names are: the
 tables are halved until it fits.
@@ -139,12 +139,12 @@ def _control(record: ControlRecord | None, problem: str | None) -> ControlInForc
 
 
 def empty_section() -> Section[Any]:
-    """The section of a round that has nothing to say of it."""
+    """A section of a round that has nothing to show in it."""
     return Section(count=0, outcomes={}, heaviest=[])
 
 
 def skipped_after_pause(closing: Closing) -> list[Finding]:
-    """Actions that an executor skipped as paused when the pause had ended by itself: it does not know of ``until``."""
+    """Actions that an executor skipped as paused after the pause had ended by itself: the executor does not know ``until``."""
     record = closing.record
     if record is None or record.until_ms is None or record.is_paused_at(closing.start_ms):
         return []
@@ -228,7 +228,7 @@ def _cut_approval(found: ApprovalSummary | None, shown: int) -> ApprovalSummary 
 
 
 def _cut_settings(settings: dict[str, Any], shown: int) -> dict[str, Any]:
-    """Only what has a value for each broker can be longer than what is shown."""
+    """The settings with shorter tables; only a table with a value for each broker can be longer than what is shown."""
     return {
         name: dict(list(value.items())[:shown]) if name == "brokers" else _cut_settings(value, shown)
         for name, value in settings.items()

@@ -22,22 +22,22 @@ MemoryT = TypeVar("MemoryT")
 
 
 class Waiting(Protocol):
-    """What one sender said of an open round."""
+    """What one sender reported for an open round."""
 
     @property
     def time_ms(self) -> int: ...
 
     @property
     def age_key(self) -> tuple[int, str]:
-        """Newest wins; equal times: the greater id."""
+        """The newest wins; at equal times the greater id."""
 
     @property
     def rows_count(self) -> int:
-        """Bundles, topics, replicas or partitions that it tells of."""
+        """Number of bundles, topics, replicas or partitions in it."""
 
 
 class HasSettings(Protocol):
-    """Settings of both systems: of a cluster, or of the whole."""
+    """Settings of both systems: those of one cluster, or those of all."""
 
     @property
     def pulsar(self) -> PulsarSettings: ...
@@ -51,15 +51,15 @@ class System(ABC, Generic[MemoryT]):
 
     name: ClassVar[SystemName]
     events: ClassVar[Mapping[WaitingKind, type[Event]]]
-    """Which event waits as what."""
+    """Type of the event that waits as each kind."""
     others: ClassVar[tuple[type[Event], ...]]
     """Further events that only clusters of this system have."""
     report: ClassVar[WaitingKind]
-    """The load report of a broker."""
+    """The kind that is a broker's load report."""
 
     @abstractmethod
     def rounds(self, settings: HasSettings) -> RoundSettings:
-        """How long its rounds are, and the like."""
+        """Length of its rounds and the other settings of rounds."""
 
     @abstractmethod
     def policy(self, settings: ClusterSettings) -> str:
@@ -67,27 +67,27 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def waiting_of(self, event: Event) -> tuple[WaitingKind, str, Waiting] | None:
-        """What of an event waits until its round closes, and of whom; None for an event that is none of the system's."""
+        """The part of an event that waits until its round closes: kind, sender, value; None for an event of another system."""
 
     def event_of(self, kind: WaitingKind, waiting: Waiting) -> type[Event]:  # noqa: ARG002  most kinds are of one event
-        """Which event waits so."""
+        """Type of the event that waits in this form."""
         return self.events[kind]
 
     @abstractmethod
     def encode_waiting(self, waiting: Any) -> bytes:
-        """To bytes."""
+        """Bytes of what waits."""
 
     @abstractmethod
     def decode_waiting(self, kind: WaitingKind, value: bytes) -> Waiting:
-        """From bytes. Raises what ``state.engine.layouts.unseal`` does."""
+        """What waits, from bytes. Raises what ``state.engine.layouts.unseal`` does."""
 
     @abstractmethod
     def encode(self, memory: MemoryT) -> bytes:
-        """To bytes."""
+        """Bytes of the memory."""
 
     @abstractmethod
     def decode(self, value: bytes | None) -> MemoryT:
-        """From bytes, or an empty memory. Raises what ``state.engine.layouts.unseal`` does."""
+        """The memory from bytes; empty for None. Raises what ``state.engine.layouts.unseal`` does."""
 
     @abstractmethod
     def forgotten(self, memory: MemoryT) -> MemoryT:
@@ -99,11 +99,11 @@ class System(ABC, Generic[MemoryT]):
 
     @abstractmethod
     def observe(self, header: Header, memory: MemoryT | None, open_round: OpenRound) -> MemoryT | None:
-        """Take what a round says of earlier decisions and of the cluster itself. May change ``header``."""
+        """Take in what a round shows about earlier decisions and about the cluster itself. May change ``header``."""
 
     @abstractmethod
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:
-        """Whether a round is decided on; one that nobody reported in may have nothing to say."""
+        """Whether a round is decided and has a summary; a round without reports may have nothing to show."""
 
     @abstractmethod
     def restore(
@@ -114,7 +114,10 @@ class System(ABC, Generic[MemoryT]):
         published: Sequence[Output],
         decided: Mapping[str, Decision],
     ) -> None:
-        """Remember what was published and is not remembered; ``decided`` are its decisions that are known, by id. Changes both."""
+        """Remember what was published and is not remembered; ``decided`` has, by id, the decisions known as they were made.
+
+        Changes ``header`` and ``memory``.
+        """
 
     @abstractmethod
     def decide(

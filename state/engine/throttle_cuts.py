@@ -13,7 +13,7 @@ SHOWN_CHARACTERS = 500
 
 
 def cut_throttle(found: ThrottleSummary, shown: int) -> ThrottleSummary:
-    """Tables of at most ``shown`` rows; what is cut off is said by the counts."""
+    """Tables of at most ``shown`` rows; the counts show how much is cut off."""
     return msgspec.structs.replace(
         found,
         rates_bytes_per_s=_first(found.rates_bytes_per_s, 10 * shown),

@@ -1,6 +1,6 @@
-"""From version 2 of the layout of a Kafka cluster, which trimtab 0.1.0 wrote, to version 3.
+"""Upgrade of the layout of a Kafka cluster from version 2, which trimtab 0.1.0 wrote, to version 3.
 
-Rows of waiting reports become columns. Of its throttle, version 2 kept what was in force before a decision without a result,
+Rows of waiting reports become columns. For the throttle, version 2 kept what was in force before a decision without a result,
 or before a dry-run; version 3 keeps what was confirmed and what was attempted.
 """
 
@@ -18,7 +18,7 @@ def with_replica_table(body: Any) -> Any:
 
 
 def with_move_table(body: Any) -> Any:
-    """The waiting word on reassignments."""
+    """The waiting report on reassignments."""
     time_ms, id_, (rows, *rest) = body
     return [time_ms, id_, [MoveTable.of_rows([MoveRow(*row) for row in rows]), *rest]]
 

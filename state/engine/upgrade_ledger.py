@@ -1,4 +1,4 @@
-"""From version 2 of the header's layout, which trimtab 0.1.0 wrote, to version 3: eight fields about decisions become a ledger.
+"""Upgrade of the header's layout from version 2, which trimtab 0.1.0 wrote, to version 3: eight fields become a ledger.
 
 Version 2 kept the newest unload and split of each bundle, the unloads of the last hour by number, what children inherit, the
 actions whose effect is looked for, the verdicts, the actions without effect, and the bundles that leave. What belongs to one
@@ -29,15 +29,15 @@ _FIELDS = (
     "traffic",
     "before",
 )
-"""Of a decision in version 3."""
+"""Fields of a decision in version 3."""
 
 
 _LISTED: tuple[Any, ...] = ({}, {}, True)
-"""Of a verdict: version 2 knows no loads, and its summaries have been published."""
+"""Last fields of a verdict: version 2 has no loads, and its summaries have been published."""
 
 
 class _Decisions:
-    """Those found so far, by id where they have one."""
+    """The decisions found so far, by id where they have one."""
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ class _Decisions:
         return found
 
     def of(self, action_id: str, kind: str, bundle: str, decided_ms: int) -> dict[str, Any]:
-        """The decision of that id about that bundle."""
+        """The decision with that id about that bundle; a new one if there is none."""
         found = self._by_id.get(action_id)
         if found is None or found["kind"] != kind or bundle not in ("", found["bundle"]):
             return self.add(action_id, kind, bundle, decided_ms)

@@ -1,4 +1,4 @@
-"""What waits in open rounds: the newest of what each sender said, and the stretches of time that reports cover."""
+"""What waits in open rounds: the newest value of each sender, and the stretches of time that reports cover."""
 
 from collections.abc import Callable, Iterable
 
@@ -11,13 +11,13 @@ Decode = Callable[[WaitingKey, bytes], Waiting]
 
 
 class WaitingRoom:
-    """The newest of what each sender said in each open round: new in this batch, or in the store since an earlier one.
+    """The newest value of each sender in each open round: new in this batch, or in the store since an earlier one.
 
     ``flush`` is the only write, so what comes and leaves within a batch never reaches the store.
     """
 
     def __init__(self, store: Store, stored_rounds: Iterable[int], encode: Encode, decode: Decode) -> None:
-        """``stored_rounds`` are those that the store may have something of: of others it is not asked."""
+        """``stored_rounds`` are those that the store may have something of: for other rounds it is not read."""
         self._store = store
         self._encode = encode
         self._decode = decode
@@ -27,7 +27,7 @@ class WaitingRoom:
         """What the store still has of rounds that were taken."""
 
     def put(self, key: WaitingKey, new: Waiting) -> tuple[Waiting | None, Waiting]:
-        """Keep the newer of ``new`` and what is there, of equal times the greater id; what was there, and what is now."""
+        """Keep the newer of ``new`` and what is there (at equal times the greater id); returns what was there, and what is now."""
         before = self.find(key)
         if before is not None and new.age_key <= before.age_key:
             return before, before
@@ -35,7 +35,7 @@ class WaitingRoom:
         return before, new
 
     def find(self, key: WaitingKey) -> Waiting | None:
-        """What a sender said."""
+        """The newest value of a sender; None if there is none."""
         found = self._new.get(key)
         if found is not None or key.round not in self._stored_rounds:
             return found
@@ -43,7 +43,7 @@ class WaitingRoom:
         return None if value is None else self._decode(key, value)
 
     def take(self, number: int) -> dict[WaitingKey, Waiting]:
-        """All that waits for a round; it is gone then."""
+        """Take out all that waits for a round."""
         found: dict[WaitingKey, Waiting] = {}
         stored = self._store.all_waiting() if number in self._stored_rounds else iter(())
         self._stored_rounds.discard(number)
@@ -64,7 +64,7 @@ class WaitingRoom:
         self._left, self._new = [], {}
 
     def _remove(self) -> None:
-        """Each call of a store in Spark is a round trip, so that all at once is a thousand times cheaper than each."""
+        """Each call of a store in Spark is a round trip, so to remove all at once is a thousand times cheaper than one by one."""
         if self._left and not self._stored_rounds:
             self._store.clear_waiting()
             return
@@ -85,7 +85,10 @@ def widen(spans: list[tuple[int, int]], time_ms: int, max_gap_ms: int) -> None:
 
 
 def silence_ms(header: Header, number: int) -> int:
-    """The longest time without a load report before a round or within it; 0 where it has none, or the first one of all."""
+    """The longest time without a load report before a round or within it; 0 for a round without a report.
+
+    The time before the very first report does not count.
+    """
     spans, since = header.rounds[number].spans, header.last_report_ms
     if not spans:
         return 0

@@ -11,7 +11,7 @@ from state.outputs import Throttle
 NAME = "reassignment-throttle"
 """The policy's name."""
 SUBJECT = "reassignments"
-"""Of every throttle action: a cluster has one throttle."""
+"""Subject of every throttle action: a cluster has one throttle."""
 
 _NAMES_SHOWN = 5
 _BECAUSE: Mapping[Trigger, str] = {
@@ -75,7 +75,7 @@ def throttle_action(
 
 
 def _reassignments(observation: Observation) -> str:
-    """What must still be so of the cluster's reassignments when the action is carried out."""
+    """What must still be true of the cluster's reassignments when the action is carried out."""
     if observation.moves is None:
         return "unknown"
     if not len(observation.moves):
@@ -84,7 +84,7 @@ def _reassignments(observation: Observation) -> str:
 
 
 def bottleneck(explanation: PacingExplanation) -> str | None:
-    """The role that is done last."""
+    """The role that finishes last."""
     return (
         None
         if explanation.plan is None or explanation.plan.bottleneck is None
@@ -114,7 +114,7 @@ def _reason(decision: ThrottleDecision, explanation: PacingExplanation, observat
 
 
 def leaderless(explanation: PacingExplanation) -> str | None:
-    """Which partitions no minimum counts, and why; None where it counts all."""
+    """Which partitions no minimum includes, and why; None if all are included."""
     names = () if explanation.needs is None else explanation.needs.without_leader
     if not names:
         return None
@@ -133,7 +133,7 @@ def _done_in(explanation: PacingExplanation) -> str:
 def _evidence(
     decision: ThrottleDecision, explanation: PacingExplanation, observation: Observation
 ) -> dict[str, float | int | str]:
-    """Numbers that are not known are not in it."""
+    """The numbers that the decision was made on; those that are not known are left out."""
     found: dict[str, float | int | str] = {
         "partitions_moving_count": 0 if observation.moves is None else len(observation.moves),
         "brokers_reporting_count": len(observation.brokers),
@@ -163,7 +163,7 @@ def total(values: Mapping[int, int | None]) -> int | None:
 
 
 def _expected(explanation: PacingExplanation) -> dict[str, dict[str, float]]:
-    """Of each role that finishes; what is not known is not in it."""
+    """By role, the bytes left and the seconds until it finishes; a role for which one of them is not known is left out."""
     if explanation.plan is None or explanation.needs is None:
         return {}
     left: dict[BrokerRole, int | None] = {

@@ -1,13 +1,13 @@
-"""Settings of ours that somebody changed while they are needed: seen, told, and answered in the round after.
+"""Throttle settings of ours that somebody changed while they are needed: they are reported, and answered in the next round.
 
 Entries and rates that are gone leave a move without a throttle, and are set again. A rate that somebody changed is the one
-in force from then on: it is named and kept for as long as the rules would keep such a rate, and raised by the same rules,
-so that nobody's rate holds a move for ever. Known to undo lists or rates of others: ``kafka-reassign-partitions``
+in force from then on: it is reported, kept for as long as the rules would keep such a rate, and raised by the same rules, so
+that no rate stalls a move for ever. These are known to undo lists or rates of others: ``kafka-reassign-partitions``
 (``--execute`` overwrites, ``--verify`` deletes), Cruise Control, operators that own topics.
 
-What is there is compared with what was confirmed. A difference counts only while no decision of ours is on its way, only for
-brokers that reported, and only once reports have shown that they tell such settings at all. Two rounds in a row, because a
-sweep may have begun before our last change was there.
+The settings on the cluster are compared with those that were confirmed. A difference counts only while no decision of ours is
+on its way, only for brokers that reported, and only once reports have shown that they contain such settings at all. It has to
+show in two rounds in a row, because a sweep may have begun before our last change was there.
 """
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ _SURE_AFTER_ROUNDS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What is not as it was decided."""
+    """Settings of ours that are not as they were decided."""
 
     lost: ThrottledLists = field(default_factory=ThrottledLists)
     """Entries of ours that are needed and gone."""
     rates: Mapping[BrokerRole, int | None] = field(default_factory=dict)
-    """What is there in place of a rate of ours; None: nothing."""
+    """The rate that is there in place of ours; None: there is none."""
 
     @property
     def is_rate_lost(self) -> bool:
@@ -39,7 +39,7 @@ class Drift:
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is as decided."""
+        """Whether all settings are as decided."""
         return not (self.lost.leader or self.lost.follower or self.rates)
 
 
@@ -47,7 +47,7 @@ NO_DRIFT = Drift()
 
 
 def observe_drift(memory: KafkaMemory, observation: Observation) -> tuple[Drift, Drift]:
-    """What is not as decided, and the part of it that is sure. Takes rates that are in force into ``memory``."""
+    """The drift that the round shows, and the part of it that is certain. Takes rates that are in force into ``memory``."""
     is_settled = memory.asked is None and not memory.is_shadow and memory.failures_count == 0
     if not is_settled or not memory.pacing.is_active or observation.moves is None:
         memory.drift_rounds = 0
@@ -75,7 +75,7 @@ def _find_drift(memory: KafkaMemory, observation: Observation, moves: Moves) -> 
 
 
 def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole, int]:
-    """Rates that were confirmed, of brokers whose reports tell rates."""
+    """Confirmed rates of the brokers that reported; none as long as reports have not shown any rates."""
     if not memory.tells_rates:
         return {}
     return {
@@ -84,7 +84,7 @@ def _reported(memory: KafkaMemory, observation: Observation) -> dict[BrokerRole,
 
 
 def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> ThrottledLists:
-    """Nearly always nothing, which is found without taking 100,000 entries apart."""
+    """Needed entries of ours that are gone. There are nearly never any, which is found without taking 100,000 entries apart."""
     if contains(there, ours):
         return ThrottledLists()
     needed = lists_of(moves)
@@ -95,7 +95,7 @@ def _lost_entries(ours: ThrottledLists, there: ThrottledLists, moves: Moves) -> 
 
 
 def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[str, str]) -> dict[str, str]:
-    """A topic of which nothing is needed is not reported, so nothing of it is lost."""
+    """Lost entries by topic. A topic that needs no entry is not reported, so none of its entries counts as lost."""
     found = {}
     for topic, text in ours.items():
         now = there.get(topic, "").strip()
@@ -107,7 +107,7 @@ def _lost_of(ours: Mapping[str, str], there: Mapping[str, str], needed: Mapping[
 
 
 def _take_over(memory: KafkaMemory, observation: Observation, drift: Drift) -> None:
-    """What is there is what is in force; progress at other rates says nothing of it."""
+    """Take the rates on the cluster as those in force. Progress at the rates before says nothing about them, so it is dropped."""
     changed = {role: rate for role, rate in drift.rates.items() if rate is not None}
     before = memory.pacing.rates()
     in_force = {**before, **_reported(memory, observation), **changed}

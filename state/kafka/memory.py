@@ -1,7 +1,7 @@
-"""What is remembered of a Kafka cluster between rounds, as compact bytes with a version.
+"""What is remembered about a Kafka cluster between rounds, as compact bytes with a version.
 
-Beside the policy's own memory: the logs as they were read last, from which write rates come, what of the cluster's throttle
-is or may be ours, and the decision whose end is not known yet.
+Beside the policy's own memory it has the last reading of the logs, from which write rates come, the part of the cluster's
+throttle that is or may be ours, and the decision whose end is not known yet.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from state.kafka_reports import BrokerLogs, MovesReport
 READING = ("at_ms", "leader", "log_size_bytes", "end_offset")
 """Numbers of a partition's log at its leader at one moment; the end offset may be ``UNKNOWN``."""
 KNOWN_RATE = ("write_bytes_per_s", "at_ms")
-"""Numbers of what was written to a partition when that was known last."""
+"""Numbers of a partition's last known write rate."""
 
 
 class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
@@ -32,7 +32,7 @@ class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, lists: ThrottledLists, rates: Mapping[BrokerRole, int]) -> "ThrottleConfigs":
-        """From rates by role."""
+        """Configs from lists and from rates by role."""
         return cls(
             lists,
             {role.broker: rate for role, rate in rates.items() if role.role == "leader"},
@@ -40,7 +40,7 @@ class ThrottleConfigs(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def rates(self) -> dict[BrokerRole, int]:
-        """By role."""
+        """Rates by role."""
         return rates_by_role(self.leader_rates, self.follower_rates)
 
     @property
@@ -55,38 +55,38 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     action_id: str
     expires_ms: int
     wanted: ThrottleConfigs
-    """All of ours, once it is carried out."""
+    """All throttle configs of ours, once it is carried out."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KafkaMemory:
-    """One cluster; replaced values, never mutated in place."""
+    """The memory of one cluster; its values are replaced, never mutated in place."""
 
     last_ms: dict[str, int] = field(default_factory=dict)
     """Time of each broker's newest report."""
     readings: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(READING)))
     """The columns of ``READING``."""
     rates: PartitionTable = field(default_factory=lambda: PartitionTable.empty(len(KNOWN_RATE)))
-    """The columns of ``KNOWN_RATE``, of the partitions that move, for rounds in which none is reported."""
+    """The columns of ``KNOWN_RATE`` of the partitions that move, for rounds in which no write rate can be measured."""
     pacing: PacingMemory = field(default_factory=PacingMemory)
     """The throttle that is wanted."""
     is_shadow: bool = False
     """Whether ``pacing`` is what a dry-run decided, so that nothing of it is on the cluster."""
     asked: Asked | None = None
     confirmed: ThrottleConfigs = field(default_factory=ThrottleConfigs)
-    """What is on the cluster because of us: a result or the cluster itself said so."""
+    """What is on the cluster because of us: a result or the cluster itself has shown it."""
     attempted: ThrottleConfigs = field(default_factory=ThrottleConfigs)
-    """What decisions without such a word set: it may be on the cluster beside ``confirmed``."""
+    """What decisions set that are not confirmed: it may be on the cluster beside ``confirmed``."""
     is_running: bool = False
-    """Whether Kafka carried anything out when it was looked at last; a throttle may be set before."""
+    """Whether Kafka carried out any move at the last observation; a throttle may be set before that."""
     failures_count: int = 0
     """Decisions in a row that were not carried out."""
     retry_ms: int = 0
-    """Nothing is decided before; the more failures, the later."""
+    """Nothing is decided before this time; the more failures, the later it is."""
     drift_rounds: int = 0
     """Rounds in a row in which settings of ours were not as decided."""
     tells_rates: bool = False
-    """Whether reports tell rates at all: from one that does not, nothing can be missing."""
+    """Whether reports contain rates at all: if they do not, no rate can be found missing."""
     tells_lists: bool = False
 
 
@@ -104,12 +104,12 @@ class WaitingLogs(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def rows_count(self) -> int:
-        """Replicas that it tells of."""
+        """Number of replicas in the report."""
         return len(self.logs.replicas)
 
 
 class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
-    """The newest word on reassignments of an open round."""
+    """The newest report on reassignments of an open round."""
 
     time_ms: int
     id: str
@@ -122,7 +122,7 @@ class WaitingMoves(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def rows_count(self) -> int:
-        """Partitions that it tells of."""
+        """Number of partitions in the report."""
         return len(self.report.moves)
 
 
@@ -167,7 +167,7 @@ _moves = msgspec.msgpack.Decoder(WaitingMoves)
 
 
 def encode_kafka(memory: KafkaMemory) -> bytes:
-    """Bytes of a memory; 80 bytes a moving partition, and the throttled replica lists."""
+    """Bytes of a memory; 80 bytes for each moving partition, and the throttled replica lists."""
     topics, readings = _bytes_of(memory.readings)
     rated_topics, rates = _bytes_of(memory.rates)
     same = {name: getattr(memory, name) for name in _SAME}
@@ -205,10 +205,10 @@ def decode_logs(value: bytes) -> WaitingLogs:
 
 
 def encode_moves(waiting: WaitingMoves) -> bytes:
-    """Bytes of a waiting word on reassignments."""
+    """Bytes of a waiting report on reassignments."""
     return seal(waiting)
 
 
 def decode_moves(value: bytes) -> WaitingMoves:
-    """Waiting word on reassignments from bytes. Raises what ``unseal`` does."""
+    """Waiting report on reassignments from bytes. Raises what ``unseal`` does."""
     return _moves.decode(unseal("moves", value))

@@ -24,12 +24,12 @@ class PartitionTable:
 
     @classmethod
     def empty(cls, numbers_count: int) -> "PartitionTable":
-        """No partitions, of which so many numbers could be kept."""
+        """A table without partitions, with so many numbers for each."""
         return cls((), np.zeros((0, 2 + numbers_count), dtype=np.int64))
 
     @classmethod
     def of(cls, moves: Moves, numbers: Ints, kept: Bools) -> "PartitionTable":
-        """``numbers``, (len(moves), k), of the rows that are true in ``kept``."""
+        """A table with ``numbers``, (len(moves), k), of the rows that are true in ``kept``."""
         columns = np.column_stack([moves.topic, moves.partition, numbers])[kept]
         used, place = np.unique(columns[:, 0], return_inverse=True)
         columns[:, 0] = place

@@ -1,8 +1,8 @@
-"""A throttle is reconciled: what is wanted and what may be ours are kept, and compared with what the cluster shows.
+"""Reconciles a throttle: remembers what is wanted and what may be ours, and compares both with what the cluster shows.
 
-A decision holds once its result says so, or the cluster shows it. One that was not carried out is not undone: pacing goes on
-from what of ours is there, and where nothing moves any more, from all that may be there, so that it is taken off. After each
-failure in a row the next attempt waits twice as long.
+A decision counts as carried out once its result says so, or the cluster shows it. One that was not carried out is not undone:
+pacing goes on from our settings that are there. Where nothing moves any more, it goes on from all that may be there, so that it
+is taken off. After each failure in a row the next attempt waits twice as long.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ from state.kafka.memory import Asked, KafkaMemory, ThrottleConfigs
 from state.kafka.snapshot import Observation
 
 RETRY_MS = 10_000
-"""Before the second attempt."""
+"""Wait before the second attempt."""
 RETRY_MS_MAX = 600_000
-"""Once in ten minutes, so that a mended executor is soon heard of."""
+"""Longest wait: ten minutes, so that a repaired executor is noticed soon."""
 _DOUBLINGS_MAX = (RETRY_MS_MAX // RETRY_MS).bit_length()
 _NOTHING = ThrottleConfigs()
 
@@ -33,7 +33,7 @@ _NOTHING = ThrottleConfigs()
 def remember_asked(
     memory: KafkaMemory, decision: ThrottleDecision, after: PacingMemory, *, action_id: str, expires_ms: int
 ) -> None:
-    """Remember a decision until its end is known; ``after`` is what it leads to."""
+    """Remember a decision until its end is known; ``after`` is the memory that it leads to."""
     attempted = memory.attempted
     memory.attempted = ThrottleConfigs.of(
         union(attempted.lists, decision.add), {**attempted.rates(), **decision.set_rates}
@@ -58,7 +58,7 @@ def remove_attempted(
 
 
 def apply_result(memory: KafkaMemory, action_id: str, outcome: str, *, at_ms: int) -> None:
-    """The result of a decision came."""
+    """Take the result of a decision."""
     asked = memory.asked
     if asked is None or asked.action_id != action_id:
         return
@@ -84,7 +84,7 @@ def reconcile(memory: KafkaMemory, observation: Observation, *, end_ms: int, is_
 
 
 def _settle(memory: KafkaMemory, asked: Asked, observation: Observation, *, end_ms: int) -> None:
-    """Without a result the cluster itself says whether a decision was carried out; at its expiry that is the last word."""
+    """Without a result, the cluster shows whether a decision was carried out; what it shows at the expiry is final."""
     if _is_carried_out(memory, asked.wanted, observation):
         _confirm(memory, asked)
     elif end_ms >= asked.expires_ms:
@@ -106,7 +106,7 @@ def _count_failure(memory: KafkaMemory, *, at_ms: int) -> None:
 
 
 def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: Observation) -> bool:
-    """Whether the cluster shows all of it, as far as anything of it can be seen; what nobody reports says nothing."""
+    """Whether the cluster shows all of ``wanted`` that reports can show; a broker that did not report proves nothing."""
     if observation.moves is None or not observation.brokers:
         return False
     rates, there = wanted.rates(), observation.rates_there
@@ -134,7 +134,10 @@ def _is_carried_out(memory: KafkaMemory, wanted: ThrottleConfigs, observation: O
 
 
 def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: frozenset[str]) -> bool:
-    """Nobody tells the list of a topic at rest, so only a result says that it is shorter."""
+    """Whether the lists have none of the entries ``removed``.
+
+    The list of a topic that does not move is not reported, so only a result can show that it is shorter.
+    """
     for topic, text in removed.items():
         found = there.get(topic, "").strip()
         if topic not in moving or (found != EVERYTHING and entries_of(text) & entries_of(found)):
@@ -143,7 +146,7 @@ def _contain_none(there: Mapping[str, str], removed: Mapping[str, str], moving: 
 
 
 def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
-    """Whether nobody began to carry it out: reports came, and nothing of it is there."""
+    """Whether no executor began to carry it out: reports came, and nothing of it is there."""
     if observation.moves is None or not observation.brokers:
         return False
     lists = common(attempted.lists, observation.lists)
@@ -152,11 +155,11 @@ def _is_untouched(attempted: ThrottleConfigs, observation: Observation) -> bool:
 
 
 def _may_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
-    """What was attempted without what is known not to be there, so that it does not grow while nothing is carried out.
+    """What was attempted, less what is known not to be there, so that it does not grow while nothing is carried out.
 
-    Lists are reported of the topics that move. Once reports have shown that they tell lists, an entry that is not there was
-    not left behind; before that, entries of topics that do not move any more are dropped, because nothing will be seen of
-    them. Where nothing moves at all the lists stay, and are taken off.
+    Reports contain the lists of topics that move. Once reports have shown that they contain lists at all, an entry that they
+    do not have was not left behind; before that, entries of topics that do not move any more are dropped, because no report
+    will show them. Where nothing moves at all, the lists stay, and are taken off.
     """
     attempted = memory.attempted
     if attempted.is_empty or observation.moves is None:
@@ -184,7 +187,7 @@ def _of_topics(lists: ThrottledLists, topics: frozenset[str]) -> ThrottledLists:
 
 
 def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
-    """What pacing goes on from where what it wants is not there; as long as nothing was confirmed it has not begun."""
+    """The memory that pacing goes on from if the cluster does not have what it wants; until something is confirmed, it has not begun."""
     pacing = memory.pacing
     is_over = observation.moves is not None and not len(observation.moves)
     there = ours(memory) if is_over else _known_to_be_there(memory, observation)
@@ -202,7 +205,7 @@ def _in_force(memory: KafkaMemory, observation: Observation) -> PacingMemory:
 
 
 def _known_to_be_there(memory: KafkaMemory, observation: Observation) -> ThrottleConfigs:
-    """What was confirmed, and what of the rest the cluster shows."""
+    """What was confirmed, and the part of what was attempted that the cluster shows."""
     confirmed, attempted, there = memory.confirmed, memory.attempted, observation.rates_there
     rates = {role: there.get(role, rate) for role, rate in confirmed.rates().items()}
     rates |= {role: rate for role, rate in attempted.rates().items() if there.get(role) == rate}
@@ -228,5 +231,5 @@ def foreign_lists(observation: Observation, memory: KafkaMemory) -> ThrottledLis
 
 
 def _foreign_lists(there: Mapping[str, str], left: Mapping[str, str]) -> dict[str, str]:
-    """``left`` may name topics that are not there."""
+    """The lists of topics on the cluster; ``left`` may name topics that are not there."""
     return {topic: left.get(topic, text) for topic, text in there.items()}

@@ -1,7 +1,7 @@
-"""What published throttles leave in the memory, where the round that decided them is not decided again as it was.
+"""Puts published throttles into the memory where the round that decided them is not decided again as it was.
 
-Each says what it changes, so all since the first one add up to what is wanted and may be on the cluster. Whether it is there, later
-rounds see (``reconcile``).
+Each throttle says what it changes, so all since the first one add up to what is wanted and may be on the cluster. Later rounds
+see whether it is there (``reconcile``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ __all__ = ["restore"]
 
 
 def restore(memory: KafkaMemory, published: Iterable[Output]) -> None:
-    """Remember them in their order. Changes ``memory``."""
+    """Remember the published throttles in their order. Changes ``memory``."""
     for output in published:
         throttle = msgspec.json.decode(output.data, type=Throttle)
         decision = _decision(throttle)

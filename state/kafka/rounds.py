@@ -1,6 +1,6 @@
 """One closed round of a Kafka cluster: from its reports to at most one throttle action and its summary.
 
-The order is fixed: restart, control, what was seen, what of the throttle is there, pacing, holds, memory, outputs.
+The order is fixed: restart, control, observation, reconciling the throttle, pacing, holds, memory, outputs.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ def decide(
     reports: Mapping[str, WaitingLogs],
     moves: WaitingMoves | None,
 ) -> list[Output]:
-    """The outputs of a round that somebody reported in. Changes ``memory``."""
+    """The outputs of a round in which a report or a tick came. Changes ``memory``."""
     if closing.restarted:
         memory.readings, memory.rates = KafkaMemory().readings, KafkaMemory().rates
     closed = Closed(closing, reports)
@@ -58,7 +58,7 @@ def decide(
 
 
 def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
-    """Know the brokers that reported, and forget those that have not for too long."""
+    """Remember the brokers that reported, and forget those that have been silent for too long."""
     times = {**memory.last_ms, **{name: waiting.time_ms for name, waiting in closed.reports.items()}}
     oldest_ms = closed.closing.end_ms - closed.settings.rounds.max_report_age_ms
     memory.last_ms = {name: at_ms for name, at_ms in sorted(times.items()) if at_ms >= oldest_ms}
@@ -66,7 +66,7 @@ def _update_brokers(memory: KafkaMemory, closed: Closed) -> None:
 
 
 _REMOVAL_BYTES = 100_000
-"""Size of the other fields, beside the lists, of an action that takes a throttle off."""
+"""Size of an action that takes a throttle off, without its lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _hold(decision: ThrottleDecision, header: Header, memory: KafkaMemory, close
 
 
 def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | None:
-    """Why a decision is not published: it, or what takes it off in the end, is larger than the output takes."""
+    """Why a decision is not published: it, or the action that takes it off in the end, is larger than the output accepts."""
     needed = max(len(action.data), len(canonical(after.added)) + _REMOVAL_BYTES if after.is_active else 0)
     if needed <= max_bytes:
         return None
@@ -195,7 +195,7 @@ def _too_large(action: Output, after: PacingMemory, max_bytes: int) -> _Hold | N
 def _keep_watching(
     before: PacingMemory, after: PacingMemory, explanation: PacingExplanation, observation: Observation
 ) -> PacingMemory:
-    """The memory of a round whose decision was held: it saw, and changed nothing."""
+    """The memory after a round whose decision was held: the round observed progress, and changed nothing."""
     watch = before.watch
     if explanation.needs is not None and before.is_active:
         loads = loads_of(explanation.needs)
@@ -232,7 +232,7 @@ def _remember(
     action: Output,
     closing: Closing,
 ) -> None:
-    """A dry-run is taken for done, so that it goes on to say what would come next."""
+    """Remember a decision. One of a dry-run counts as carried out, so that the dry-run shows what would come next."""
     if closing.is_dry_run:
         memory.is_shadow = True
     else:

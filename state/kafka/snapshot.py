@@ -1,9 +1,9 @@
-"""What a round's reports come to: moves with rates, sizes and progress, and why a number is missing.
+"""What a round's reports show: moves with rates, sizes and progress, and why a number is missing.
 
-A partition's write rate is the growth of its leader's log since the reading before. Where the leader reported, but another one
-than before, or retention shortened the log (of many partitions nearly always one), the rate known last is held over, as long
-as missing reports are waited for. Everything that is not known is named with the reason; nothing is taken from another
-partition.
+A partition's write rate is the growth of its leader's log since the previous reading. If the leader reported, but is another
+broker than before, or if retention shortened the log (among many partitions nearly always one), the last known rate is held
+over, for as long as missing reports are waited for. Every number that is not known is named with the reason; none is taken
+from another partition.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,26 +29,26 @@ class Observation:
     at_ms: int
     """Time of the newest report, at most the round's end."""
     moves: Moves | None
-    """None: nobody said what moves."""
+    """Partitions that move; None: no report says what moves."""
     is_running: bool
-    """Whether Kafka carries any of it out already."""
+    """Whether Kafka already carries out any of these moves."""
     lists: ThrottledLists
     """Throttled replica lists on the cluster."""
     rates_there: Mapping[BrokerRole, int]
     """Rates set on the brokers that reported, each broker's own."""
     defaults_there: Mapping[Role, int]
-    """Rates of all brokers that have none of their own."""
+    """Rates for all brokers that have none of their own."""
     brokers: frozenset[int]
     """Brokers that reported."""
     use: Mapping[int, NetworkUse]
     readings: PartitionTable
-    """To be remembered for the next round's rates."""
+    """Log readings, to be remembered for the next round's rates."""
     rates: PartitionTable
-    """Write rates known now or lately, to be remembered for rounds that tell none."""
+    """Write rates known now or lately, to be remembered for rounds in which none can be measured."""
     held_over_count: int
-    """Partitions whose write rate is one of a round before."""
+    """Partitions whose write rate is from an earlier round."""
     why_unknown: Callable[[str], str]
-    """Why a partition, by its name, lacks a number."""
+    """From the name of a partition to why it lacks a number."""
 
 
 def observe(
@@ -60,9 +60,9 @@ def observe(
     known: PartitionTable,
     hold_ms: int,
 ) -> Observation:
-    """The round that ends at ``end_ms``; ``before`` are the readings it is compared with.
+    """What the round that ends at ``end_ms`` shows; ``before`` are the readings it is compared with.
 
-    ``known`` are write rates of rounds before, which count for ``hold_ms``.
+    ``known`` are write rates of earlier rounds, which count for ``hold_ms``.
     """
     times = [waiting.time_ms for waiting in reports.values()]
     at_ms = max(times, default=end_ms if moves is None else moves.time_ms)
@@ -135,7 +135,7 @@ def _observe_moves(
 
 
 def _rows_at(columns: Ints, places: Ints) -> Ints:
-    """The rows at ``places``, (len(places), k); of a ``MISSING`` place zeros, which say nothing."""
+    """The rows at ``places``, (len(places), k); zeros, which mean nothing, at a ``MISSING`` place."""
     found = np.zeros((len(places), columns.shape[1]), dtype=np.int64)
     is_there = places != MISSING
     found[is_there] = columns[places[is_there]]
@@ -152,7 +152,7 @@ def _rates(reports: Mapping[str, WaitingLogs]) -> Iterator[tuple[BrokerRole, int
 
 
 def _defaults(reports: Mapping[str, WaitingLogs]) -> dict[Role, int]:
-    """Of the newest report; every broker says the same, unless it has just been changed."""
+    """Default rates in the newest report; every broker reports the same ones, unless they have just been changed."""
     if not reports:
         return {}
     logs = max(reports.values(), key=lambda waiting: waiting.age_key).logs
@@ -168,18 +168,18 @@ class _Readings:
     """A reading of the log at the leader of each of n partitions that move."""
 
     is_there: Bools
-    """(n,)."""
+    """Whether there is a reading, (n,)."""
     columns: Ints
     """The columns of ``READING``, (n, 4); zeros where there is none."""
 
     @classmethod
     def remembered(cls, before: PartitionTable, moves: Moves) -> "_Readings":
-        """Those of rounds before."""
+        """The readings of earlier rounds."""
         places = before.places_of(moves)
         return cls(places != MISSING, _rows_at(before.columns[:, 2:], places))
 
     def logs(self) -> LogReading:
-        """What write rates are reckoned from."""
+        """The columns that write rates are computed from."""
         at_ms, leader, log_size_bytes, end_offset = self.columns.T
         return LogReading(at_ms=at_ms, leader=leader, log_size_bytes=log_size_bytes, end_offset=end_offset)
 
@@ -195,7 +195,7 @@ class _Logs:
     columns: Ints
     """Time of the report, broker, log size, end offset: the columns of ``READING`` if that broker leads, (m, 4)."""
     brokers: Ints
-    """Those that reported."""
+    """Brokers that reported."""
 
     @classmethod
     def of(cls, reports: Mapping[str, WaitingLogs], moves: Moves) -> "_Logs":
@@ -218,7 +218,7 @@ class _Logs:
         return cls(rows[found], broker[found], columns[found], brokers)
 
     def readings_of_leaders(self, moves: Moves) -> _Readings:
-        """The log at each partition's leader, where that reported it."""
+        """The log at each partition's leader, where the leader reported it."""
         leads = self.broker == moves.leader[self.row]
         is_there = np.zeros(len(moves), dtype=np.bool_)
         columns = np.zeros((len(moves), len(READING)), dtype=np.int64)
@@ -227,7 +227,7 @@ class _Logs:
         return _Readings(is_there, columns)
 
     def present_bytes(self, moves: Moves) -> Ints:
-        """What each added replica has, (k,), or UNKNOWN; a broker that reported without it has nothing of it yet."""
+        """Bytes that each added replica has, (k,), or UNKNOWN; 0 if its broker reported without it, because it has none of it yet."""
         keys = key_of(self.row, self.broker)
         order = np.argsort(keys, kind="stable")
         places = find_places(keys[order], moves.added.keys)
@@ -236,7 +236,7 @@ class _Logs:
 
 
 def _keep_readings(moves: Moves, old: _Readings, new: _Readings) -> PartitionTable:
-    """Of the partitions that move: the new reading, or the old one while it is too young to tell a rate, or all there is."""
+    """The reading to keep of each partition that moves: the new one, or the old one if that is too recent for a rate or the only one."""
     is_too_soon = (old.columns[:, 1] == new.columns[:, 1]) & (
         new.columns[:, 0] - old.columns[:, 0] < MIN_INTERVAL_MS
     )
@@ -280,7 +280,7 @@ class _Reasons:
 
 
 def others_lists(there: ThrottledLists, ours: ThrottledLists) -> ThrottledLists:
-    """Entries on the cluster that are not ours; without topics that have none."""
+    """Entries on the cluster that are not ours; topics without such entries are left out."""
     both = ThrottledLists(
         leader=dict.fromkeys(there.leader, "") | dict(ours.leader),
         follower=dict.fromkeys(there.follower, "") | dict(ours.follower),

@@ -1,4 +1,4 @@
-"""What a closed round of a Kafka cluster says of itself."""
+"""The summary of a closed round of a Kafka cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Closed:
 
     @property
     def settings(self) -> KafkaSettings:
-        """Those in force."""
+        """The settings in force."""
         return self.closing.settings.kafka
 
 
@@ -167,7 +167,7 @@ def _bytes_left(explanation: PacingExplanation, observation: Observation) -> int
 def _is_late(
     closed: Closed, memory: KafkaMemory, observation: Observation, explanation: PacingExplanation
 ) -> bool:
-    """Without a deadline nothing is; a move that does not catch up is, whatever the clock says."""
+    """Whether the deadline will be missed. Without a deadline nothing is late; a move that does not catch up is late at any time."""
     deadline_s, begun_ms = closed.settings.throttle.deadline_s, memory.pacing.begun_ms
     if deadline_s == 0 or begun_ms is None or explanation.eta is None:
         return False

@@ -29,7 +29,7 @@ from state.settings import ClusterSettings
 
 
 class Kafka(System[KafkaMemory]):
-    """Its memory is that of its throttle."""
+    """The system of Kafka clusters; the memory of one is that of its throttle."""
 
     name = "kafka"
     report = "logs"
@@ -63,7 +63,7 @@ class Kafka(System[KafkaMemory]):
         return KafkaMemory() if value is None else decode_kafka(value)
 
     def forgotten(self, memory: KafkaMemory) -> KafkaMemory:
-        """A throttle of ours that is or may be in force stays: otherwise it would stay on the brokers for ever."""
+        """A throttle of ours that is or may be in force stays in the memory: otherwise nothing would take it off the brokers."""
         return KafkaMemory(
             pacing=memory.pacing,
             is_shadow=memory.is_shadow,
@@ -88,7 +88,7 @@ class Kafka(System[KafkaMemory]):
         return after
 
     def has_summary(self, header: Header, open_round: OpenRound) -> bool:
-        """A round of ticks alone counts too, after the first one with a report: a throttle may have to be made safe."""
+        """A round with only ticks has one too, after the first round with a report: a throttle may have to be made safe."""
         return bool(open_round.spans) or (open_round.tick is not None and header.last_summary is not None)
 
     def restore(

@@ -1,4 +1,4 @@
-"""What a cluster's controller says: actions and round summaries, as data with a canonical form.
+"""What a cluster's controller publishes: actions and round summaries, as data with a canonical form.
 
 The same decision has the same bytes and the same id wherever and whenever it is computed.
 """

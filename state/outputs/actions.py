@@ -19,13 +19,13 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, float | int | str]
     """The numbers it was decided on, units in their names."""
     expected: dict[str, dict[str, float]]
-    """Load of `source` and, where it is known, `destination` after it and the actions before it in the round."""
+    """Load of `source` and, where it is known, `destination` after this action and the actions before it in the round."""
     precondition: dict[str, str]
     """What must still hold: `owner` of the bundle and its `range`."""
     expires_at: str
-    """RFC 3339; not to be carried out later."""
+    """RFC 3339; it must not be carried out later."""
     dry_run: bool
-    """Whether it is only shown: executors obey none of `trimtab.actions.dry-run`."""
+    """Whether it is only shown: executors carry out no action of `trimtab.actions.dry-run`."""
     bundle: str
     """Full name of the bundle to move."""
     source_broker: str
@@ -33,18 +33,18 @@ class Unload(msgspec.Struct, frozen=True, kw_only=True):
     destination_broker: str | None
     """Broker to move it to; null where Pulsar's placement chooses."""
     proposal: bool | msgspec.UnsetType = msgspec.UNSET
-    """True for one that waits for approval, on the topic of the dry-run; left out otherwise."""
+    """True for a proposal that waits for approval, on the topic of the dry-run; left out otherwise."""
     proposal_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Id of the proposal that was approved; left out where none was needed."""
+    """Id of the proposal that was approved; left out where no approval was needed."""
 
 
 class SplitChild(msgspec.Struct, frozen=True, kw_only=True):
-    """What one child takes over, as the topic statistics of the round have it."""
+    """What one child takes over, from the topic statistics of the round."""
 
     range: str
     """Its range."""
     topics_count: int | None
-    """Topics; null where they are not known; so for the loads."""
+    """Number of topics; null where they are not known, as are the loads then."""
     messages_per_s: float | None
     """Message rate in + out."""
     bytes_per_s: float | None
@@ -71,9 +71,9 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     precondition: dict[str, str]
     """What must still hold: `owner` of the bundle and its `range`."""
     expires_at: str
-    """RFC 3339; not to be carried out later."""
+    """RFC 3339; it must not be carried out later."""
     dry_run: bool
-    """Whether it is only shown: executors obey none of `trimtab.actions.dry-run`."""
+    """Whether it is only shown: executors carry out no action of `trimtab.actions.dry-run`."""
     bundle: str
     """Full name of the bundle to cut."""
     broker: str
@@ -83,8 +83,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     boundaries: list[int]
     """Where to cut, ascending, strictly inside the range; Pulsar takes them as `specified_positions_divide`."""
     children: list[SplitChild]
-    """One more than boundaries, ascending."""
+    """One child more than boundaries, ascending."""
     proposal: bool | msgspec.UnsetType = msgspec.UNSET
-    """True for one that waits for approval, on the topic of the dry-run; left out otherwise."""
+    """True for a proposal that waits for approval, on the topic of the dry-run; left out otherwise."""
     proposal_id: str | msgspec.UnsetType = msgspec.UNSET
-    """Id of the proposal that was approved; left out where none was needed."""
+    """Id of the proposal that was approved; left out where no approval was needed."""

@@ -8,7 +8,7 @@ import msgspec
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  naive on purpose: isoformat then leaves the offset to us
 _MS = timedelta(milliseconds=1)
-_FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's, as naive as the epoch
+_FIRST_MS = (datetime(1, 1, 1) - _EPOCH) // _MS  # noqa: DTZ001  the calendar's first day, naive like the epoch
 _LAST_MS = (datetime(9999, 12, 31) - _EPOCH) // _MS  # noqa: DTZ001
 
 
@@ -73,6 +73,6 @@ def moment_ms(text: str) -> int:
 
 
 def rfc3339(time_ms: int) -> str:
-    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; what is outside the calendar is its first or last moment."""
+    """UTC with milliseconds, e.g. ``2026-11-21T13:21:25.206Z``; a time outside the calendar becomes its first or last moment."""
     moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, _FIRST_MS), _LAST_MS))
     return moment.isoformat(timespec="milliseconds") + "Z"

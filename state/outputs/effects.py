@@ -1,4 +1,4 @@
-"""What a round says of the usage of the cluster and of what earlier unloads did to it."""
+"""What a round summary shows about the cluster's usage, and how earlier unloads changed it."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from state.outputs.rows import Section
 
 
 class PromiseRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An unload whose move has settled, so that it shows whether it helped."""
+    """An unload whose move has settled, so that the reports show whether it helped."""
 
     id: str
     """Id of the action."""
@@ -19,28 +19,28 @@ class PromiseRow(msgspec.Struct, frozen=True, kw_only=True):
     before_points: dict[Literal["source", "destination"], float]
     """Their usage in the round that decided it."""
     expected_points: dict[Literal["source", "destination"], float]
-    """The usage they should have now: that of then, changed by this and later unloads that were carried out."""
+    """The usage they should have now: the usage before, changed by this and later unloads that were carried out."""
     seen_points: dict[Literal["source", "destination"], float]
     """The usage they have now."""
     outcome: Literal["kept", "failed"]
-    """`kept`: they came at least half as much closer as they should have."""
+    """`kept`: their usages came closer by at least half as much as they should have."""
 
 
 class PromisesSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the unloads helped."""
 
     kept_count: int
-    """Of the promises checked within the hour, of the last 10 judged unloads, those that were kept."""
+    """Kept promises. Counted are the promises of the last 10 judged unloads that were checked within the last hour."""
     failed_count: int
-    """The others."""
+    """Promises among these that were not kept."""
     expected_gain_points: float
-    """By how much the more used of an unload's two brokers should have fallen, the mean of those."""
+    """By how much the higher usage of an unload's two brokers should have fallen; the mean over these promises."""
     gain_points: float
-    """By how much it fell, their mean; below 0 where it rose."""
+    """By how much it fell; the mean over these promises, below 0 where it rose."""
     error_points: float
-    """How far from what was expected the brokers are, their mean."""
+    """How far the usage of the broker that was predicted worse is from its expected usage; the mean over these promises."""
     checked: Section[PromiseRow]
-    """Those that were checked in this round, in the order in which they were decided."""
+    """Unloads whose promises were checked in this round, in the order in which they were decided."""
 
 
 class UsageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class ShadowRow(msgspec.Struct, frozen=True, kw_only=True):
     bundle: str
     """Its full name."""
     broker: str
-    """The broker that has it."""
+    """The broker that really has it."""
     counts_at: str
     """The broker at which its load counts."""
 

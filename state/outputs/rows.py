@@ -8,7 +8,7 @@ RowT = TypeVar("RowT")
 
 
 class Section(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
-    """A sum that adds up: every row has one outcome; the heaviest are shown in full, the rest only counted."""
+    """Rows with one outcome each, so that the counts add up; the heaviest are shown in full, the rest are only counted."""
 
     count: int
     """How many there were."""
@@ -24,7 +24,7 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     """Broker id."""
     usage_points: float
-    """Weighted maximum, 100 = the whole."""
+    """Usage: the largest of the weighted resource percentages, 100 = fully used."""
     resources: dict[str, float | Literal["not-measured"]]
     """Percent of each resource."""
     messages_per_s: float
@@ -32,11 +32,11 @@ class BrokerLoad(msgspec.Struct, frozen=True, kw_only=True):
     bytes_per_s: float
     """Throughput in + out."""
     bundles_count: int
-    """Bundles it owns, system bundles left out; 0 for an excluded broker."""
+    """Bundles it owns, system bundles left out."""
     excluded: bool
     """Whether it takes no part: excluded by the settings, under maintenance, or drained."""
     group: str | None
-    """Isolation policy it is primary in; null: of the default group."""
+    """Isolation policy it is primary in; null: the default group."""
 
 
 class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class ExaminedRow(msgspec.Struct, frozen=True, kw_only=True):
     high_broker: str
     """Broker that would shed."""
     low_broker: str | None
-    """The broker it is compared with; null where it is with none."""
+    """The broker it is compared with; null where there is none."""
     group: str | None
     """Isolation policy of both; null: the default group. Brokers are only compared within their group."""
     outcome: str
@@ -117,7 +117,7 @@ class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
     before: dict[Literal["source", "destination"], BrokerTraffic]
     """Load of these brokers in the round that decided it."""
     expected: dict[Literal["source", "destination"], BrokerTraffic]
-    """Load they should have now: that of then, moved by this and later unloads that were carried out. Empty where it failed."""
+    """Load they should have now: the load before, changed by this and later unloads that were carried out. Empty for a failed one."""
     seen: dict[Literal["source", "destination"], BrokerTraffic]
     """Load they report now; a broker that has not reported since the action's result is left out."""
 
@@ -130,6 +130,6 @@ class InFlightRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["unload", "split", "throttle"]
     """What it does."""
     target: str
-    """Full name of its bundle; `reassignments` of a throttle."""
+    """Full name of its bundle; `reassignments` for a throttle."""
     expires_at: str
     """RFC 3339; it is not carried out later."""

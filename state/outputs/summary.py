@@ -22,7 +22,7 @@ from state.settings import Mode
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that no action of ours can help."""
+    """A problem that no action of trimtab can solve."""
 
     kind: Literal[
         "failed-promises",
@@ -44,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who else balances the cluster, as its collector found out."""
+    """Other balancers that are on in the cluster, as its collector found out."""
 
     shedding_brokers: list[str]
     """Brokers at which Pulsar's own shedding is on."""
@@ -55,13 +55,13 @@ class OtherBalancers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RebuiltSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How the memory came about that the first round after a start with `--rebuild` was decided with."""
+    """How the memory was rebuilt with which the first round after a start with `--rebuild` was decided."""
 
     since: str
-    """From when on the input was read again."""
+    """Since when the input was read again."""
     unpublished_rounds: list[int]
-    """Rounds without a summary, because the controller before ended while it published them: of their actions those stand that are
-    on the topic, and no others come. At most 100, the newest."""
+    """Rounds without a summary, because the previous controller ended while it published them: their actions that are on the topic
+    are valid, and no others will come. At most 100, the newest."""
     reason: str
     """The same in one sentence."""
 
@@ -80,15 +80,15 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     end: str
     """First moment after it."""
     gap_rounds: int
-    """Rounds before it that nobody reported in."""
+    """Rounds just before it in which no report came."""
     restarted: bool
     """Whether the cluster was silent for so long that hit counts, history and warm-up started again."""
     rebuilt: RebuiltSummary | None = None
     """How the memory was rebuilt from the input, in the first summary after that; left out in every other one."""
     outcome: Literal["decided", "warm-up", "no-quorum", "internal-error"]
-    """Whether the policies ran, or why not; `internal-error`: a fault of trimtab's, the round changed nothing."""
+    """Whether the policies ran, or why not; `internal-error`: a fault in trimtab; the round changed nothing."""
     reason: str
-    """Why the policies did not run, or what they decided, in one sentence; of an error its class and place."""
+    """Why the policies did not run, or what they decided, in one sentence; for an internal error, its class and place."""
     policy: str
     """The policy in force."""
     mode: Mode
@@ -97,15 +97,15 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Whether a control event holds all actions."""
     failing_since: str | None
     """Since when all unloads are held because too many of the last ones failed, or three rounds in a row ended in an
-    internal error; null: they are not."""
+    internal error; null: they are not held."""
     splits_failing_since: str | None = None
-    """The same for splits; left out while they are not."""
+    """The same for splits; left out while they are not held."""
     other_balancers: OtherBalancers | None
-    """Null where no collector said anything of it."""
+    """Other balancers of the cluster; null where no collector reported on them."""
     last_actions: dict[str, int]
     """How the last actions that were judged ended, at most 10: `good`, `failed` or `ineffective`."""
     control: ControlInForce | None
-    """Null without one."""
+    """The control event in force; null without one."""
     settings_digest: str
     """Hash of the decision settings in force; equal digests, equal settings."""
     settings: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     brokers_live_count: int
     """Brokers whose newest report is young enough to count for the quorum; one under maintenance counts while it reports."""
     brokers_reporting: list[str]
-    """Their names, at most 100; so for every list of names."""
+    """Their names, at most 100, as in every list of names."""
     brokers_missing_count: int
     """Live brokers that did not report in the round."""
     brokers_missing: list[str]
@@ -126,21 +126,21 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     brokers_asked: list[str]
     """Brokers the collector asked, from the round's newest tick."""
     brokers_failed: dict[str, str]
-    """Brokers that did not answer the collector, to reason."""
+    """Brokers that did not answer the collector, each with the reason."""
     reports_used_count: int
-    """Newest reports the snapshot is made of."""
+    """Reports that the snapshot is made of, the newest of each broker."""
     oldest_report_age_s: float
-    """From the oldest report of the snapshot to the round's end."""
+    """Seconds from the oldest report of the snapshot to the round's end."""
     usage: UsageSummary | None
-    """Null where no broker takes part."""
+    """Usage of the brokers that take part in balancing; null where there is none."""
     resources: dict[str, UsageSummary]
     """The same for each resource that at least one broker measured."""
     brokers: list[BrokerLoad]
-    """The heaviest."""
+    """The brokers with the highest usage, at most 100."""
     examined: Section[ExaminedRow]
     """Pairs or brokers the policy looked at."""
     candidates: Section[CandidateRow]
-    """Bundles of those that fired."""
+    """Bundles of the brokers that fired."""
     splits: Section[SplitRow]
     """Bundles that stand out for a split."""
     judged: Section[JudgedRow] | None = None
@@ -148,13 +148,13 @@ class RoundSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     promises: PromisesSummary | None = None
     """Whether the last unloads helped; left out where nothing was checked within the hour."""
     findings: Section[Finding]
-    """What no action can help, by kind."""
+    """Problems that no action can solve, by kind."""
     shadow: ShadowSummary | None = None
-    """Bundles that a dry-run has moved and what the policy saw for it; left out where there is none."""
+    """Bundles that a dry-run has moved, and the usage that the policy saw with these moves; left out where there is none."""
     upkeep: UpkeepSummary | None = None
     """What is under maintenance and drained; left out where nothing is."""
     approval: ApprovalSummary | None = None
-    """Proposals and approvals; left out where no approval is required and nobody gave one."""
+    """Proposals and approvals; left out where no approval is required and none was given."""
     actions_count: int
     """How many actions were decided."""
     actions: list[str]

@@ -1,4 +1,4 @@
-"""What a round says of a person's part in it: maintenance, drains, approvals and the control event in force."""
+"""What a round summary shows of what people asked for: maintenance, drains, approvals and the control event in force."""
 
 from typing import Literal
 
@@ -19,14 +19,14 @@ class SpellRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     who: str
     """Who asked for it."""
     why: str
-    """For which reason."""
+    """The reason."""
 
 
 class DrainRow(SpellRow, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that is drained."""
 
     state: Literal["draining", "empty", "silent"]
-    """`empty`: only Pulsar's own bundles are left, and it is as under maintenance; `silent`: it sent no report in the round."""
+    """`empty`: only Pulsar's own bundles are left, and it is treated as under maintenance; `silent`: it sent no report in the round."""
     bundles_at_start_count: int | None = None
     """Bundles it had in the first round of the drain; left out before its first report."""
     bundles_left_count: int | None = None
@@ -54,7 +54,7 @@ class UpkeepSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What operators have taken out of balancing."""
 
     brokers: list[SpellRow]
-    """Brokers under maintenance; at most 100, so for each of these lists."""
+    """Brokers under maintenance; at most 100, as in each of these lists."""
     namespaces: list[SpellRow]
     """Namespaces under maintenance."""
     drains: list[DrainRow]
@@ -79,27 +79,27 @@ class ProposalRow(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     """The round that proposed it."""
     expires_at: str
-    """RFC 3339; it is dropped then."""
+    """RFC 3339; the proposal is dropped then."""
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A person's word on a proposal, and what became of it."""
+    """A person's answer to a proposal, and what became of it."""
 
     id: str
     """Id of the event."""
     proposal_id: str
     """The proposal it names."""
     kind: Literal["unload", "split"] | None
-    """What the proposal would do; null where no open one has this id."""
+    """What the proposal would do; null where no open proposal has this id."""
     verdict: Literal["approved", "rejected"]
-    """What was said."""
+    """The answer."""
     who: str
-    """By whom."""
+    """Who gave it."""
     why: str
-    """For which reason."""
+    """The reason."""
     outcome: str
-    """`acted`: the action went out in this round; `rejected`; `unknown`: no open proposal has this id; or why an approved
-    one did not go out. It is not open any more then."""
+    """`acted`: the action went out in this round; `rejected`; `unknown`: no open proposal has this id; or why an
+    approved action did not go out. The proposal is no longer open in any of these cases."""
     detail: str
     """The outcome with its numbers."""
     action_id: str | None
@@ -107,16 +107,16 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApprovalSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits for approval and what was said of it."""
+    """What waits for approval, and which answers came."""
 
     open_count: int
     """Proposals that are open after the round, those of the round included."""
     open: list[ProposalRow]
-    """The oldest of them; at most 100, so for each of these lists."""
+    """The oldest of them; at most 100, as in each of these lists."""
     expired: list[str]
-    """Ids of those that expired, or were dropped because no approval is required any more."""
+    """Ids of proposals that expired, or were dropped because no approval is required any more."""
     answers: list[ApprovalRow]
-    """What persons have said since the round before, in the order of the log."""
+    """Answers that came since the previous round, in the order of the log."""
 
 
 class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,12 +129,12 @@ class ControlInForce(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     who: str
     """Who asked for it."""
     why: str
-    """For which reason."""
+    """The reason."""
     arrived_late: bool
     """Whether it came after the round it was meant for had closed."""
     resumed_at: str | None
-    """When a person said that what made actions fail is mended; null: the event does not say."""
+    """When a person said that the cause of failing actions is repaired; null: the event does not say so."""
     problem: str | None
-    """Why its settings are not in force, where they are not."""
+    """Why its settings are not in force; null where they are."""
     until: str | None = None
     """When its pause ends by itself; left out where it has no pause, or a person has to end it."""

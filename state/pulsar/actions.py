@@ -34,7 +34,7 @@ class Circumstances:
     holds: Holds
     calm: Calm
     asking: Asking | None = None
-    """Where actions have to be approved; None where they go out."""
+    """Set if actions have to be approved; None if they go out at once."""
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Admitted:
 
     unloads: list[Unload] = field(default_factory=list)
     proposals: list[Unload] = field(default_factory=list)
-    """Those that wait for approval."""
+    """Unloads that wait for approval."""
     holds: dict[int, Hold] = field(default_factory=dict)
 
 
@@ -60,8 +60,8 @@ def admit(
 ) -> Admitted:
     """Spend the budgets on the plan, in its order; ``after`` counts what moves.
 
-    ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. What has to be
-    approved is proposed and spends nothing.
+    ``split_rows`` are bundles that are split in this round, ``done_rows`` those whose approved unload goes out already. An unload
+    that has to be approved is proposed and spends nothing.
     """
     desk = _Desk(eligible, plan, budget, circumstances, spread, after, split_rows)
     for _, places in groupby(range(len(plan.unload_rows)), key=plan.unload_for.tolist().__getitem__):
@@ -82,7 +82,7 @@ class _Wanted(NamedTuple):
 
 
 class _Desk:
-    """Decides the plan's unloads, one after the other, those of a swap as one."""
+    """Decides on the plan's unloads one after the other, and on those of a swap together."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Desk:
         )
 
     def decide(self, swapped: Sequence[_Wanted]) -> None:
-        """Unloads that happen together or not at all; mostly it is one alone."""
+        """Decide on unloads that happen together or not at all; mostly it is only one."""
         waits = any(map(self._waits, swapped))
         budget = self._proposing if waits else self._budget
         if len(swapped) > 1 and self._hold_all(swapped, budget.draft(), waits=waits):
@@ -137,7 +137,7 @@ class _Desk:
         )
 
     def _hold_all(self, swapped: Sequence[_Wanted], budget: Budget, *, waits: bool) -> bool:
-        """Whether one of a swap is held, and the others with it."""
+        """Hold all unloads of a swap if one of them is held; returns whether that is so."""
         spread = self._spread.draft()
         for held in swapped:
             hold = self._hold(held, budget, spread, waits=waits)
@@ -151,7 +151,7 @@ class _Desk:
         return False
 
     def _hold(self, each: _Wanted, budget: Budget, spread: AntiAffinity, *, waits: bool) -> Hold | None:
-        """Why it does not happen; spends ``budget`` where it may."""
+        """Why an unload does not happen; if it may, spends ``budget`` and returns None."""
         eligible, circumstances, asking = self._eligible, self._circumstances, self._circumstances.asking
         view, (_, row, bundle, source, destination, _) = eligible.view, each
         owner = view.brokers.names[source]
@@ -166,7 +166,7 @@ class _Desk:
         )
 
     def _let_go(self, each: _Wanted, *, waits: bool) -> None:
-        """As an action, or as a proposal."""
+        """Let an unload happen, as an action or as a proposal."""
         if not waits:
             self._spread.move(self._eligible, row=each.row, destination=each.destination)
         after = self._after_proposals if waits else self._after
@@ -188,7 +188,7 @@ def _split_instead(split_rows: Collection[int], row: int, policy: AnyPolicy) -> 
 
 
 def why_too_little(view: RoundView, guards: GuardSettings, *, row: int, source: int) -> Hold | None:
-    """Why a move is not worth the reconnects: by the greater of its two shares of the broker's traffic, it lowers too little."""
+    """Why a move is not worth the reconnects: it lowers usage too little, by the greater of its shares of messages and bytes."""
     if not guards.min_unload_benefit_points:
         return None
     bundles, brokers = view.bundles, view.brokers
@@ -264,14 +264,14 @@ def _evidence(
 
 
 class _GroupEvidence:
-    """What the evidence says of the brokers that a broker is compared with; worked out once for each group."""
+    """Evidence about the brokers that a broker is compared with; computed once for each group."""
 
     def __init__(self, eligible: Eligible) -> None:
         self._eligible = eligible
         self._known: dict[int, dict[str, float | int | str]] = {}
 
     def of(self, broker: int) -> dict[str, float | int | str]:
-        """Of the group of a broker row."""
+        """The evidence about the group of a broker row."""
         group = int(self._eligible.broker_groups[broker])
         if group not in self._known:
             self._known[group] = self._work_out(broker)

@@ -1,4 +1,4 @@
-"""Traffic of the brokers as the actions of a round change it: what an action says is expected after it."""
+"""Traffic of the brokers as the actions of a round change it: the load that an action says is expected after it."""
 
 from policies.columns import Floats
 from policies.shedding.view import NOBODY, RoundView
@@ -13,7 +13,7 @@ class After:
         self._volume: Floats = view.brokers.bytes_per_s.copy()
 
     def move(self, row: int, *, source: int, destination: int) -> dict[str, dict[str, float]]:
-        """Move a bundle row; the load of both sides then."""
+        """Move a bundle row; returns the load of both brokers after that."""
         bundles = self._view.bundles
         messages, volume = bundles.messages_per_s[row], bundles.bytes_per_s[row]
         self._add(source, -messages, -volume)
@@ -23,7 +23,7 @@ class After:
         return expected
 
     def receive(self, broker: int, messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
-        """A bundle comes to a broker from one that is not in the view; its load then."""
+        """Add a bundle to a broker, also one from a broker outside the view; returns the load of the broker after that."""
         self._add(broker, messages_per_s, bytes_per_s)
         return self._load(broker)
 
@@ -36,10 +36,10 @@ class After:
 
 
 def traffic_of(messages_per_s: float, bytes_per_s: float) -> dict[str, float]:
-    """A load as actions say it."""
+    """A load in the form that actions have."""
     return {"messages_per_s": messages_per_s, "bytes_per_s": bytes_per_s}
 
 
 def share_ratio(part: float, whole: float) -> float:
-    """A bundle's part of its broker's traffic; averages trail behind, so it may look like more than all of it."""
+    """A bundle's share of its broker's traffic, at most 1: averages lag behind, so the bundle may seem to have more than all of it."""
     return 1.0 if part >= whole > 0 else part / whole if whole > 0 else float(part > 0)

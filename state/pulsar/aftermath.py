@@ -1,4 +1,4 @@
-"""What the decided actions of a round leave in the ledger."""
+"""Records the decided actions of a round in the ledger."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from state.pulsar.tables import Loads
 
 
 def remember(ledger: Ledger, closing: Closing, decided: Decided, loads: Loads, actions: list[Output]) -> None:
-    """Record them; ``actions`` are the outputs of the decided unloads, then those of the splits."""
+    """Record the decided actions; ``actions`` are the outputs of the decided unloads, then those of the splits."""
     unloads, splits_ = decided.unloads, decided.splits
     made = [
         _decision(
@@ -88,7 +88,7 @@ def _decision(
         promised_points=promise.change_points if promise else {},
         decided_ms=closing.end_ms,
         expires_ms=closing.expires_ms,
-        # An action carried out just before it expires is reported, and seen in the next reports, by then.
+        # By then, an action that was carried out just before it expired has a result and shows in the next load reports.
         until_ms=closing.expires_ms + closing.settings.pulsar.rounds.max_report_age_ms,
         dry_run=action.dry_run,
         is_watched=not action.dry_run,

@@ -1,11 +1,13 @@
 """Anti-affinity groups: namespaces that Pulsar spreads over brokers, so that one broker's death does not hit all.
 
-An unload whose destination is ours must not gather them: it is held where the brokers of the destination's failure domain own
-bundles of more other namespaces of the group than those of the source's, and, where the domains are equal, where the destination
-itself does. Brokers of no domain make one of their own, as in Pulsar. Where Pulsar chooses the destination it spreads them itself.
+An unload whose destination we choose must not gather them. It is held if the brokers of the destination's failure domain own
+bundles of more other namespaces of the group than the brokers of the source's domain. If the domains are the same, or have equally
+many, it is held if the destination itself has more than the source. Brokers without a domain form one together, as in Pulsar.
+Where Pulsar chooses the destination, it spreads them itself.
 
 Source: Pulsar ``LoadManagerShared.filterAntiAffinityGroupOwnedBrokers``, which looks for the best domain and then for the best broker;
-ours looks at the broker that was chosen. Pulsar obeys domains only with ``failureDomainsEnabled``; ours wherever they are declared.
+here only the broker that was chosen is checked. Pulsar obeys domains only with ``failureDomainsEnabled``; here they count wherever
+they are declared.
 """
 
 from collections import defaultdict
@@ -24,12 +26,12 @@ from state.pulsar.tables import Eligible
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinity:
-    """Who owns what of each anti-affinity group, as the round's unloads change it."""
+    """Which broker has which namespaces of each anti-affinity group, as the round's unloads change it."""
 
     group_of: dict[str, str] = field(default_factory=dict)
     """Group of each namespace that is in one."""
     owned: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Namespaces of a group of which a broker row owns a bundle."""
+    """By group and broker row, the namespaces of the group of which the broker owns a bundle."""
     domains: dict[str, str] = field(default_factory=dict)
     """Failure domain of each broker that is in one."""
 
@@ -99,26 +101,26 @@ class AntiAffinity:
         )
 
     def _domain_of(self, broker: str) -> str:
-        """Empty for a broker in none."""
+        """Failure domain of a broker; empty if it is in none."""
         return self.domains.get(broker, "")
 
     def _domain_name(self, broker: str) -> str:
         return f"failure domain {self.domains[broker]}" if broker in self.domains else "no failure domain"
 
     def _sum(self, brokers: Sequence[str], counts: Sequence[int], *, like: str) -> int:
-        """Of the brokers in the domain of ``like``."""
+        """Sum of ``counts`` over the brokers in the domain of ``like``."""
         domain = self._domain_of(like)
         return sum(
             count for broker, count in zip(brokers, counts, strict=True) if self._domain_of(broker) == domain
         )
 
     def draft(self) -> "AntiAffinity":
-        """The same, to be changed by what only may happen."""
+        """A copy, to be changed by unloads that may not happen after all."""
         owned = defaultdict(set, {place: set(names) for place, names in self.owned.items()})
         return replace(self, owned=owned)
 
     def move(self, table: Eligible, *, row: int, destination: int) -> None:
-        """Count an unload that is done; the source may own other bundles of the namespace, so it stays."""
+        """Count an unload that happens; the source may own other bundles of the namespace, so the namespace also stays there."""
         if destination != NOBODY:
             self.move_bundle(table.view.bundles.names[row], destination)
 

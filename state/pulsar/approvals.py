@@ -1,9 +1,9 @@
-"""What persons said of proposals, and the actions that come of it.
+"""People's answers to proposals, and the actions that follow from them.
 
-An answer counts when the first round after it closes, whatever its own time says: its place in the log is the same in every replay. An
-approved action goes out with a new id and a fresh expiry only if, on this round's loads, nothing is against it: its bundle is where it
-was, no mask, hold or budget keeps it, and its destination would not end above where its source was. Then it spends what any action
-spends. Whatever becomes of an answer, its proposal is open no more; the policy may propose it anew.
+An answer counts when the first round after it closes, whatever its own time is: its place in the log is the same in every replay. An
+approved action goes out, with a new id and a new expiry, only if nothing is against it on this round's loads: its bundle is where it
+was, no mask, hold or budget stops it, and its destination would not end above the usage of its source. It then spends what any action
+spends. Whatever becomes of an answer, its proposal is no longer open; the policy may propose the same action again.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ Refusal = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An approved split: its action, the owner of its bundle, and what it makes."""
+    """An approved split: its action, the owner of its bundle, and the bundles it makes."""
 
     action: Split
     source: str
@@ -44,7 +44,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person said, and what became of it."""
+    """A person's answer, and what became of it."""
 
     record: ApprovalRecord
     outcome: str
@@ -56,18 +56,18 @@ class Answer:
 
 @dataclass(slots=True)
 class Answers:
-    """Everything that was said since the last summary."""
+    """The answers since the last summary, and what follows from them."""
 
     expired: list[ProposalRecord] = field(default_factory=list)
     given: list[Answer] = field(default_factory=list)
     approved: list[tuple[int, ProposalRecord]] = field(default_factory=list)
-    """Places in ``given`` that are to be decided on, with their proposals."""
+    """Places in ``given`` of approvals that are to be decided on, with their proposals."""
     unloads: list[Unload] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     unload_rows: set[int] = field(default_factory=set)
     """Bundle rows of the view that these actions move."""
     split_rows: set[int] = field(default_factory=set)
-    """Those that they cut."""
+    """Bundle rows of the view that these actions cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,13 +77,13 @@ class Scene:
     table: Eligible
     advanced: Advanced
     split_codes: Callable[[], Codes]
-    """Of ``MASK_REASONS``, for a split of each of the fleet's leading rows; worked out when asked for."""
+    """Codes of ``MASK_REASONS`` for a split of each of the fleet's leading rows; computed when first needed."""
     budget: Budget
     circumstances: Circumstances
     spread: AntiAffinity
     after: After
     usage_ratio: Floats
-    """Of the view's brokers, as the approved moves change it; written to."""
+    """Usage of the view's brokers, as the approved moves change it; it is written to."""
 
 
 def begin(header: Header, closing: Closing) -> Answers:
@@ -118,7 +118,7 @@ def begin(header: Header, closing: Closing) -> Answers:
 
 
 def answer_none(found: Answers, *, outcome: str, reason: str) -> None:
-    """The policies do not run in this round, so nothing that was approved goes out."""
+    """Answer all approvals in a round in which the policies do not run, so that no approved action goes out."""
     for place, proposal in found.approved:
         found.given[place] = Answer(found.given[place].record, outcome, reason, kind=proposal.kind)
 
@@ -224,7 +224,7 @@ def _refuse_destination(scene: Scene, name: str, source: int, destination: int) 
 
 
 def _refuse_overshoot(scene: Scene, source: int, destination: int, moved: float) -> Refusal | None:
-    """Whether the destination would end above where the source is: the bundle is taken for its share of the source's usage."""
+    """Whether the destination would end above the usage of the source; the bundle counts for its share of the source's usage."""
     if destination == NOBODY:
         return None
     names = scene.table.view.brokers.names
@@ -261,7 +261,7 @@ def _split(
 
 
 def children_of(split: Split) -> list[Child]:
-    """The bundles it makes, each with its share of what the topics carried when it was proposed."""
+    """The bundles that a split makes, each with its share of the topics' traffic when it was proposed."""
     namespace = namespace_of(split.bundle)
     messages = sum(each.messages_per_s or 0.0 for each in split.children)
     volume = sum(each.bytes_per_s or 0.0 for each in split.children)
@@ -299,7 +299,7 @@ def record_proposals(
 def section(
     header: Header, closing: Closing, found: Answers, actions: Sequence[Output]
 ) -> ApprovalSummary | None:
-    """For the summary; None where no approval is required and nobody gave one."""
+    """The section of the summary; None where no approval is required and none was given."""
     if closing.proposals_expire_ms is None and not found.given and not found.expired:
         return None
     ids = {_proposal_id(each): each.id for each in actions}

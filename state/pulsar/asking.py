@@ -1,8 +1,8 @@
-"""Which actions of a round have to be proposed, and whose brokers wait for a person already.
+"""Which actions of a round have to be proposed, and which brokers already wait for a person.
 
 While approval is required, an unload or split is proposed unless a standing approval covers it. A proposal spends nothing. While it is
-open, its source and destination propose nothing more: loads stay as they are, so the next rounds would propose one bundle after another,
-until a broker's whole traffic is proposed. Proposals of one round are one plan, and may share their brokers.
+open, nothing more is proposed for its source and destination: loads stay as they are, so the next rounds would propose one bundle after
+another, until a broker's whole traffic is proposed. Proposals of one round are one plan, and may share their brokers.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ ActionT = TypeVar("ActionT", Unload, Split)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """What a round with required approval goes by."""
+    """What decides, in a round with required approval, which actions are proposed."""
 
     rules: Mapping[str, StandingApproval]
     zones: Zones
@@ -44,7 +44,7 @@ class Asking:
         end_ms: int,
         expires_ms: int,
     ) -> "Asking":
-        """At the beginning of a round."""
+        """The state at the beginning of a round."""
         waiting = {
             broker: each.id
             for each in open_
@@ -68,7 +68,7 @@ class Asking:
         )
 
     def hold(self, *brokers: str | None) -> Hold | None:
-        """Why nothing more is proposed that these brokers take part in, if so."""
+        """Why nothing more is proposed for these brokers, if so."""
         for broker in brokers:
             if broker in self.acting:
                 detail = f"an approved action of {broker} goes out in this round"
@@ -88,4 +88,4 @@ class Asking:
 
 
 PROPOSED = Hold("proposed", "it waits for approval")
-"""Of an action that is proposed in this round."""
+"""The hold of an action that is proposed in this round."""

@@ -1,4 +1,4 @@
-"""How much may happen: after the policy, in its order. A budget only removes actions and says why with a typed reason."""
+"""How many unloads may happen: applied after the policy, in its order. A budget only removes actions, with a typed reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -11,13 +11,13 @@ from state.settings import GuardSettings
 
 @dataclass(slots=True)
 class Budget:
-    """Counts the unloads of one round and says when it is enough."""
+    """Counts the unloads of one round, and holds those above a limit."""
 
     guards: GuardSettings
     hour_count: int
-    """Unloads that the last hour has seen, those that empty brokers left out."""
+    """Unloads of the last hour, without those that empty brokers."""
     leaving: dict[str, set[str]]
-    """By broker, bundles that were told to leave it before, and in this round; ``take`` adds to it."""
+    """By broker, bundles that were told to leave it, earlier or in this round; ``take`` adds to it."""
     drained_count: int = 0
     """Unloads of the last hour that empty brokers."""
     round_count: int = 0
@@ -35,7 +35,7 @@ class Budget:
         )
 
     def draft(self) -> "Budget":
-        """The same, to be spent on what only may happen."""
+        """A copy, to be spent on unloads that may not happen after all."""
         return replace(
             self,
             leaving={broker: set(bundles) for broker, bundles in self.leaving.items()},

@@ -1,4 +1,4 @@
-"""What a round of a Pulsar cluster comes to."""
+"""What a round of a Pulsar cluster decided."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ from state.pulsar.splits import Splits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """What a round came to; nothing shed where its policies did not run, no splits where they are switched off."""
+    """What a round decided; ``shed`` is None where its policies did not run, ``splits`` also where they are switched off."""
 
     outcome: Literal["decided", "warm-up", "no-quorum"]
     reason: str
@@ -25,6 +25,6 @@ class Decided:
 
     @property
     def unloads(self) -> list[Unload]:
-        """Those that were approved, those that empty drained brokers, then those of the policy."""
+        """Unloads that were approved, those that empty drained brokers, then those of the policy."""
         drained = self.drained.unloads if self.drained else ()
         return [*self.answers.unloads, *drained, *self.admitted.unloads]

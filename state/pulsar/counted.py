@@ -57,7 +57,7 @@ def with_shadow(
     advanced: fleet.Advanced,
     reports: dict[str, WaitingReport],
 ) -> Counted | None:
-    """None where nothing counts elsewhere."""
+    """What the policy sees with the shadow; None where no bundle counts at another broker."""
     moved = of_round(advanced.fleet.shadow, advanced)
     if moved is None:
         return None

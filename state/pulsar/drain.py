@@ -1,13 +1,13 @@
 """The unloads that empty drained brokers.
 
-An operator drains a broker to take it away. All of its bundles leave, whatever the load is: no cooldown holds them, nor the guards of
-the sole bundle, of trimtab's own topics, of the least benefit, of the calm after a change and of unsettled brokers. What does hold
-them: a pause and the other holds of the round, an action in flight, one without effect, a namespace that is excluded or under
-maintenance, anti-affinity, and the budgets, of which the hourly one is its own.
+An operator drains a broker to take it away. All of its bundles leave, whatever the load is. They are not held by a cooldown, nor by
+the guards for the sole bundle, trimtab's own topics, the least benefit, the calm after a change and unsettled brokers. They are held
+by a pause and the other holds of the round, an action in flight, an action without effect, a namespace that is excluded or under
+maintenance, anti-affinity, and the budgets; drains have an hourly budget of their own.
 
-A bundle goes to the least used broker of its namespace's group that takes part in balancing, the heaviest first. It is taken for its
-share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share, so that idle bundles do not all
-go to one broker.
+A bundle goes to the least used broker of its namespace's group that takes part in balancing; the heaviest bundle goes first. It
+counts for its share of the drained broker's usage, by messages or bytes, whichever is more, and for no less than an equal share, so
+that idle bundles do not all go to one broker.
 
 Source: ours; Pulsar unloads everything of a broker at once when it stops.
 """
@@ -57,7 +57,7 @@ class Drained:
 
     unloads: list[Unload] = field(default_factory=list)
     left: list[LeftRow] = field(default_factory=list)
-    """Every bundle that they have, the heaviest of each first."""
+    """Every bundle of the drained brokers, the heaviest of each broker first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class PutBack:
 
 
 def begin(header: Header, advanced: Advanced, upkeep: Upkeep) -> list[PutBack]:
-    """Remember drains as they begin and forget those that ended; the bundles that were put back at drained brokers."""
+    """Remember drains as they begin and forget those that ended; returns the bundles that were put back at drained brokers."""
     header.drains = {name: each for name, each in header.drains.items() if name in upkeep.drains}
     found = []
     for broker in sorted(upkeep.drains):
@@ -93,7 +93,7 @@ def begin(header: Header, advanced: Advanced, upkeep: Upkeep) -> list[PutBack]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scene:
-    """What a drain looks at; ``loads`` are of all brokers, the view of ``table`` has those that take part."""
+    """What a drain looks at; ``loads`` has all brokers, the view of ``table`` those that take part in balancing."""
 
     table: Eligible
     advanced: Advanced
@@ -134,7 +134,7 @@ class _Source:
     spell: Spell
     rows: Ints
     messages_per_s: Floats
-    """Of each bundle, (rows,)."""
+    """Average message rate in + out of each bundle, (rows,)."""
     bytes_per_s: Floats
     usage_ratio: float
     broker_messages_per_s: float
@@ -173,7 +173,7 @@ class _Source:
             yield int(self.rows[at]), float(self.messages_per_s[at]), float(self.bytes_per_s[at])
 
     def share(self, messages: float, volume: float) -> float:
-        """Usage that a bundle takes along."""
+        """Usage that a bundle takes with it."""
         parts = (
             share_ratio(messages, self.broker_messages_per_s),
             share_ratio(volume, self.broker_bytes_per_s),
@@ -181,7 +181,7 @@ class _Source:
         return self.usage_ratio * max(*parts, 1.0 / len(self.rows))
 
     def leave(self, messages: float, volume: float) -> dict[str, float]:
-        """A bundle leaves; the broker's load then."""
+        """Take a bundle off; returns the broker's load after that."""
         self.left_messages_per_s = max(0.0, self.left_messages_per_s - messages)
         self.left_bytes_per_s = max(0.0, self.left_bytes_per_s - volume)
         self.left_count -= 1
@@ -198,7 +198,7 @@ class _Places:
         self._unmeasured = ~brokers.is_measured
 
     def of(self, namespace: str) -> list[int]:
-        """Broker rows of a namespace's group; one that measures nothing is not called idle, and comes last."""
+        """Broker rows of a namespace's group; a broker that measures nothing does not count as idle, and comes last."""
         table = self._table
         group = int(table.groups.of_namespaces([namespace])[0])
         rows = np.flatnonzero(table.broker_groups == group)
@@ -266,7 +266,7 @@ def _drain(
 
 
 def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, tuple[str, str]]:
-    """Bundles that a dry-run has shown to leave, by name: nothing becomes of that, and it is not shown again soon."""
+    """By name, bundles whose unload a dry-run has already shown: they do not really leave, and are not shown again soon."""
     if not circumstances.dry_run:
         return {}
     cooling = scene.header.ledger.resting("unload", scene.pulsar, end_ms=circumstances.end_ms).cooling
@@ -280,7 +280,7 @@ def _shown_already(scene: Scene, circumstances: Circumstances) -> dict[str, tupl
 def _choose(
     scene: Scene, source: _Source, places: _Places, spread: AntiAffinity, bundle: str
 ) -> int | tuple[str, str]:
-    """The broker row that it goes to, or why to none."""
+    """The broker row that a bundle goes to, or why it goes to none."""
     namespace = namespace_of(bundle)
     first: Hold | None = None
     for broker in places.of(namespace):

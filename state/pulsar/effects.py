@@ -1,9 +1,9 @@
-"""The judge of the actions' effects.
+"""Judges the effects of actions.
 
 Only real actions with a result are judged: a failed one at once, a succeeded one by the reports that came after its result. An
-unload is good once its bundle's owner is another. A split is good once a child is listed and the parent is not. A round counts
-against an action only if the broker concerned reported in it: what is not known is not "no effect". An action that was skipped,
-or whose brokers said nothing for too long, gets no verdict.
+unload is good once another broker owns its bundle. A split is good once a child is listed and the parent is not. A round counts
+against an action only if the broker concerned reported in it: a missing report does not mean "no effect". An action that was
+skipped, or whose brokers sent no report for too long, gets no verdict.
 
 Source: ours; Pulsar's answer to an admin call does not say whether anything happened.
 """
@@ -24,14 +24,14 @@ from state.settings import GuardSettings, PulsarSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What the reports of a round show of earlier decisions."""
+    """What the reports of a round show about earlier decisions."""
 
     elsewhere: "list[Elsewhere]"
     """Unloads that landed elsewhere."""
     ineffective: dict[str, Decision]
     """By bundle, actions that this round found to have had no effect."""
     leaving: dict[str, set[str]]
-    """By broker, listed bundles that were told to leave it and are not known to have left or to stay."""
+    """By broker, bundles that it still lists, that were told to leave it and may still do so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def judge(
     length_ms: int,
     end_ms: int,
 ) -> Effects:
-    """Look after the actions with the reports of a round."""
+    """Judge earlier actions by the reports of a round."""
     patience_ms = pulsar.guards.ineffective_after_rounds_count * length_ms + pulsar.rounds.max_report_age_ms
     for each in ledger.decisions:
         last_ms = each.until_ms if each.succeeded_ms is None else each.succeeded_ms + patience_ms
@@ -121,7 +121,7 @@ def _elsewhere(decision: Decision, owner: str) -> list[Elsewhere]:
 def _has_effect(
     decision: Decision, owners: Mapping[str, str], reports: Mapping[str, WaitingReport]
 ) -> bool | None:
-    """None where the round's reports do not tell."""
+    """Whether an action had its effect; None if the round's reports do not show it."""
     owner = owners.get(decision.bundle)
     if decision.kind == "split":
         if owner is None:
@@ -133,7 +133,7 @@ def _has_effect(
 
 
 def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport], broker: str) -> bool:
-    """Whether a broker's report of the round is no older than the result: before it there was nothing to see."""
+    """Whether a broker's report of the round is no older than the result: an older one cannot show an effect."""
     report = reports.get(broker)
     return (
         report is not None and decision.succeeded_ms is not None and report.time_ms >= decision.succeeded_ms
@@ -141,7 +141,7 @@ def _has_reported_since(decision: Decision, reports: Mapping[str, WaitingReport]
 
 
 def _see_departures(ledger: Ledger, advanced: Advanced, *, end_ms: int) -> dict[str, set[str]]:
-    """Bundles that are seen at another broker have left; those that nothing will be heard of any more stay."""
+    """By broker, bundles that are still leaving. One that is seen at another broker has left; one whose unload is over stays."""
     found: dict[str, set[str]] = defaultdict(set)
     on_their_way = ledger.unloads_on_their_way()
     stays = [advanced.owns(each.source, each.bundle) for each in on_their_way]

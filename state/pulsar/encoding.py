@@ -1,7 +1,7 @@
 """The compact encoding of a Pulsar cluster's memory.
 
-Every value begins with the version of its layout (``state.engine.layouts``). Columns are little-endian bytes, names one newline-joined
-text, structs arrays. Whoever changes a field here or in what is encoded changes the layout: see there what to do.
+Every value begins with the version of its layout (``state.engine.layouts``). Columns are little-endian bytes, names are one
+newline-joined text, structs are arrays. A changed field, here or in what is encoded, changes the layout: see there what to do.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a round shows that no action of ours can help, with what a person can do."""
+"""Problems that a round shows and that no action of ours can solve, with what a person can do."""
 
 from collections.abc import Mapping, Sequence
 
@@ -58,7 +58,7 @@ def of_topics(table: Eligible, topics: TopicTable, settings: SplitSettings) -> l
 
 
 def _with_bundles(topics: TopicTable, rows: list[int]) -> list[tuple[int, int | None]]:
-    """Each topic row with the row of its bundle; None where another than its owner reports it."""
+    """Each topic row with the row of its bundle; None where a broker other than the bundle's owner reports it."""
     known = np.flatnonzero(topics.ends > topics.starts)
     known = known[np.argsort(topics.starts[known])]
     if len(known) == 0:

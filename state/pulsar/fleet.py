@@ -1,9 +1,9 @@
-"""Who owns which bundle, and how much traffic it has: the fleet after one closed round.
+"""Which broker owns which bundle, and how much traffic it has: the fleet after one closed round.
 
 Ownership is decided from the round's snapshot: of the brokers that list a bundle, the one whose unbroken run of
-listings began last owns it (equal beginnings: the greater broker id); after a move both report it for a while.
-Averages belong to the bundle and survive moves. All of it is columns and C-level passes; brokers are looped over,
-bundles are not, save those of a broker whose listing changed.
+listings began last owns it (equal beginnings: the greater broker id); after a move both brokers report it for a while.
+Averages belong to the bundle and survive moves. All of it is columns and C-level passes: Python loops over
+brokers, but not over bundles, except those of a broker whose listing changed.
 """
 
 from bisect import bisect_left
@@ -42,19 +42,19 @@ class Advanced:
 
     fleet: Fleet
     """Its leading bundle rows are the bundles of the snapshot, grouped by owner in broker order and ascending within it;
-    bundles that nobody lists now, but did within ``max_report_age_ms``, follow."""
+    bundles that no broker lists now, but one did within ``max_report_age_ms``, follow."""
     counts: Ints
     """(owned, 2): topics and sessions of each leading row, as its owner reports them."""
     reported: Floats
     """(owned, 4): traffic of each leading row in the round, as its owner reports it."""
     is_sampled: Bools
-    """(owned,): whether that counts in the running averages."""
+    """(owned,): whether that traffic counts in the running averages."""
     reporting: Collection[str] = ()
-    """Brokers of the round."""
+    """Brokers that reported in the round."""
 
     @property
     def owned_count(self) -> int:
-        """Leading rows."""
+        """Number of leading rows."""
         return len(self.counts)
 
     def present_rates(self, rows: Ints) -> Floats:
@@ -63,7 +63,7 @@ class Advanced:
         return found
 
     def owns(self, broker: str, bundle: str) -> bool:
-        """Whether a broker of the round owns a bundle; quick, for those who know where it should be."""
+        """Whether a broker of the round owns a bundle; quick, for callers that know where it should be."""
         return self.row_of(broker, bundle) is not None
 
     def row_of(self, broker: str, bundle: str) -> int | None:
@@ -168,7 +168,7 @@ def inherit(
 ) -> None:
     """Give the children of split bundles that are ``listed`` for the first time their share of the parent's averages.
 
-    They become rows of ``fleet`` that the next ``advance`` takes as known: of the parent's owner, last seen with it.
+    They become rows of ``fleet`` that the next ``advance`` treats as known: owned by the parent's owner, last listed when the parent was.
     """
     row_of = dict(zip(fleet.bundles, range(len(fleet.bundles)), strict=True))
     born = [
@@ -268,7 +268,7 @@ def _sample(
     sampling: Sampling,
     max_age_ms: int,
 ) -> tuple[Floats, Bools]:
-    """One sample into each listed bundle's running averages, unless it is the first after a move.
+    """Put one sample into each listed bundle's running averages, unless it is the first after a move.
 
     Returns what was reported of each row, (owned, 4), and whether it was taken, (owned,).
     """
@@ -352,7 +352,7 @@ def _carry_brokers(
 
 
 def _carry_policies(before: Fleet, after: Fleet, reports: dict[str, WaitingReport], max_age_ms: int) -> None:
-    """What the policies remember of the brokers still remembered."""
+    """Keep what the policies remember about brokers that are still remembered."""
     last = dict(zip(before.brokers, before.broker_last_ms.tolist(), strict=True))
     kept = {
         name

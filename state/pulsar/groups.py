@@ -1,11 +1,11 @@
 """Groups of brokers and namespaces: the isolation policies of a cluster, and the default group of all the rest.
 
-A broker is of the first policy (by name) that names its host as primary, a namespace of the first that names it; so in
-Pulsar, whose brokers without a policy are shared by the namespaces without one. A bundle at a broker of another group,
+A broker belongs to the first policy (by name) that names its host as primary, a namespace to the first policy that names it. It is
+the same in Pulsar, where brokers without a policy are shared by the namespaces without one. A bundle at a broker of another group,
 such as one that failed over to a secondary broker, is left to Pulsar: no unload of ours crosses a group.
 
-Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPolicies`` of 4.2. Where ours differs: a
-broker that is primary in two policies is of the first one only.
+Source: Pulsar ``NamespaceIsolationPolicyImpl`` and ``SimpleResourceAllocationPolicies`` of 4.2. The difference: here a
+broker that is primary in two policies belongs to the first one only.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups of one cluster; without isolation policies all is one."""
+    """The groups of one cluster; without isolation policies there is only one."""
 
     isolation: tuple[Isolation, ...] = ()
 
@@ -42,11 +42,11 @@ class Groups:
         return not self.isolation
 
     def name_of(self, group: int) -> str | None:
-        """Its policy; None for the default group."""
+        """Name of a group's policy; None for the default group."""
         return None if group == DEFAULT else self.isolation[group - 1].name
 
     def key_of(self, group: int) -> str:
-        """What its memory is kept under."""
+        """The key of a group's memory; empty for the default group."""
         return self.name_of(group) or ""
 
     def names_of(self, brokers: Sequence[str]) -> list[str | None]:
@@ -73,7 +73,7 @@ class Groups:
         return foreign
 
     def split_by_broker(self, values: Mapping[str, ValueT]) -> dict[int, dict[str, ValueT]]:
-        """What is remembered of brokers, by group."""
+        """``values`` by broker, split up by the group of the broker."""
         if self.is_one:
             return {DEFAULT: dict(values)}
         found: dict[int, dict[str, ValueT]] = {}

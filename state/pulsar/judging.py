@@ -1,4 +1,4 @@
-"""From what the policy sees to the actions of a round, and why they are these."""
+"""Decides the actions of a round from what the policy sees, and gives the reason."""
 
 from collections.abc import Callable
 from functools import cache
@@ -89,7 +89,7 @@ def _decide_splits(
     circumstances: Circumstances,
     pulsar: PulsarSettings,
 ) -> Splits | None:
-    """None where splits are switched off; what a person has approved goes out already."""
+    """The round's splits; None where they are switched off. Bundles of approved actions count as in flight."""
     if not pulsar.split.enabled:
         return None
     codes = split_codes()
@@ -128,7 +128,7 @@ def circumstances_of(closing: Closing, header: Header) -> Circumstances:
 
 
 def _asking(closing: Closing, header: Header) -> Asking | None:
-    """What a round goes by whose actions have to be approved; None where they go out."""
+    """The ``Asking`` of a round whose actions have to be approved; None where they go out at once."""
     if closing.proposals_expire_ms is None:
         return None
     return Asking.of(

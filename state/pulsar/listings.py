@@ -1,4 +1,4 @@
-"""Who lists which bundle in a round, since when, and who of them owns it."""
+"""Which brokers list which bundle in a round, since when, and which of them owns it."""
 
 from dataclasses import dataclass
 from operator import itemgetter
@@ -52,7 +52,7 @@ def listings_of(
 
 
 def first_rows(count: int) -> Ints:
-    """All of the first rows, in order."""
+    """The first ``count`` rows, in order."""
     return np.arange(count, dtype=np.int64)
 
 

@@ -1,8 +1,8 @@
-"""What may be touched: every mask of a round is painted here, before the policies look.
+"""Which bundles may be touched: every mask of a round is painted here, before the policies run.
 
-A mask only takes candidates away, and says why with a typed reason. A bundle has one reason, also where several hold: a decision in flight
-before one without effect, before a cooldown, before a namespace that is excluded or under maintenance, before missing samples; what
-concerns its broker or its group comes last.
+A mask only removes candidates, and gives a typed reason. A bundle has one reason; if several hold, it is the first of these: a decision
+in flight, an action without effect, a cooldown, a rejected proposal, a namespace that is excluded or under maintenance, missing
+samples. Reasons that concern its broker or its group come last.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,7 +32,7 @@ MASK_REASONS = (
     "maintenance",
     "rejected",
 )
-"""Why a bundle is not movable, by code; the empty one means it is."""
+"""Why a bundle is not movable, by code; the empty one means that it is."""
 (
     OPEN,
     IN_FLIGHT,
@@ -85,7 +85,7 @@ def split_mask(
 def drain_mask(
     advanced: Advanced, header: Header, pulsar: PulsarSettings, *, end_ms: int, resting: Collection[str] = ()
 ) -> Codes:
-    """The same for an unload that empties its broker: no cooldown holds it, and nothing that concerns its broker or load."""
+    """The same for an unload that empties its broker: no cooldown holds it, nor does anything that concerns its broker or load."""
     fleet, ledger = advanced.fleet, header.ledger
     codes = np.full(advanced.owned_count, OPEN, dtype=np.int8)
     _paint_namespaces(codes, fleet, pulsar, resting)
@@ -101,12 +101,12 @@ def drain_mask(
 def unsettled_brokers(header: Header, pulsar: PulsarSettings, *, end_ms: int) -> frozenset[str]:
     """Brokers that wait for an unload of theirs to show in the reports, with ``hold_unsettled_brokers``.
 
-    A policy that compares loads from before a move asks for the move again, of other bundles: the brokers swap places, and
-    the cooldown then keeps them there. Such a broker is neither source nor destination from the decision of an unload it
-    takes part in until the reports show the bundle at another broker, and in the round that first does: for one stats period
-    both brokers list it, and the new owner's rates are noise. A failed, skipped or expired action changed nothing, so it
-    holds nobody; one without effect holds no longer than it takes to be judged so. Destinations that Pulsar chose are not
-    known, and unloads of a dry-run hold nobody, because nothing is on its way.
+    A policy that compares loads from before a move wants the same move again, with other bundles: the brokers swap places,
+    and the cooldown then keeps them there. Such a broker is neither source nor destination from the decision of an unload it
+    takes part in until the reports show the bundle at another broker, nor in the round that first shows it: for one stats
+    period both brokers list the bundle, and the new owner's rates are noise. A failed, skipped or expired action changed
+    nothing, so it holds no broker; an action without effect holds its brokers only until it is judged. Destinations that
+    Pulsar chose are not known, so they are not held. Unloads of a dry-run hold no broker, because nothing is on its way.
     """
     if not pulsar.guards.hold_unsettled_brokers:
         return frozenset()
@@ -123,7 +123,7 @@ def _paint(
     end_ms: int,
     resting: Collection[str],
 ) -> Codes:
-    """What holds for any group and broker: samples, namespaces, and the bundle's own decisions."""
+    """The reasons that do not depend on the group or broker: samples, namespaces, and decisions about the bundle itself."""
     codes = np.where(samples == 0, NO_SAMPLES, OPEN).astype(np.int8)
     _paint_namespaces(codes, fleet, pulsar, resting)
     ledger = header.ledger
@@ -148,7 +148,7 @@ def _paint_namespaces(codes: Codes, fleet: Fleet, pulsar: PulsarSettings, restin
 
 
 def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]) -> None:
-    """Reasons with the bundles they hold for, a later one over an earlier one; the fleet is passed over once."""
+    """Paint reasons on the bundles they are given with, a later one over an earlier one, in one pass over the fleet."""
     reasons: dict[str, int] = {}
     for reason, names in named:
         reasons |= dict.fromkeys(names, reason)
@@ -159,7 +159,7 @@ def _paint_bundles(codes: Codes, fleet: Fleet, *named: tuple[int, Iterable[str]]
 
 
 def _owned_by(fleet: Fleet, count: int, brokers: frozenset[str]) -> Bools:
-    """Which of the fleet's leading ``count`` bundles one of ``brokers`` owns, (count,)."""
+    """Which of the fleet's leading ``count`` bundles are owned by one of ``brokers``, (count,)."""
     held = np.array([name in brokers for name in fleet.brokers], dtype=np.bool_)
     owned: Bools = held[fleet.owner[:count]]
     return owned

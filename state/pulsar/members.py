@@ -1,9 +1,9 @@
-"""Brokers that come and go: for some rounds after a change nothing moves that need not.
+"""Brokers that come and go: for some rounds after such a change, balancing only moves bundles off overloaded brokers.
 
 While brokers are restarted one after another, a move onto the one that has just come back is undone by the next restart.
 A change is seen in the snapshots: a broker that reports and did not in the round before it, or the other way round; a
 broker whose report is missing once counts as well. The first round of a cluster, and the first after a long silence,
-changes nothing: there is nothing to compare it with, and the warm-up waits already.
+shows no change: there is nothing to compare it with, and the warm-up waits already.
 """
 
 import math
@@ -27,7 +27,7 @@ class Calm:
     overloaded_ratio: float = math.inf
 
     def hold_of(self, usage_ratio: float) -> Hold | None:
-        """The hold of a source with this usage, if so."""
+        """The hold of a source with this usage, if there is one."""
         return self.hold if usage_ratio < self.overloaded_ratio else None
 
 
@@ -40,9 +40,9 @@ def watch(
     restarted: bool,
     apart: Collection[str] = (),
 ) -> None:
-    """Remember the change that a round's snapshot shows against the one before it; ``before`` is the fleet ahead of it.
+    """Remember the change that a round's snapshot shows against the one before it; ``before`` is the fleet before the round.
 
-    Brokers under maintenance, ``apart``, come and go without one.
+    It is no change when brokers under maintenance, ``apart``, come or go.
     """
     if restarted or not before.brokers:
         header.members_change = None

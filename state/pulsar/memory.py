@@ -1,4 +1,4 @@
-"""What is remembered of a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
+"""What is remembered about a Pulsar cluster beside the header: its fleet, and the reports and statistics of open rounds."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ ShadowMoves = dict[str, tuple[str, str]]
 
 
 class Names:
-    """Names of rows, as a list and as the text that is stored: each is made of the other when it is first asked for."""
+    """Names of rows, as a list and as the text that is stored: each is made from the other when it is first needed."""
 
     __slots__ = ("_list", "_text")
 
     def __init__(self, names: list[str] | None = None, text: str | None = None) -> None:
-        """One of the two, or both where they say the same."""
+        """One of the two, or both if they have the same names."""
         self._list, self._text = names, text
 
     @property
@@ -35,19 +35,19 @@ class Names:
 
     @property
     def text(self) -> str:
-        """A line each; no name has a line's end in it."""
+        """One name per line; no name contains a line break."""
         if self._text is None:
             self._text = "\n".join(self.each)
         return self._text
 
     def begin_with(self, names: list[str]) -> bool:
-        """Whether the first of them are these; one text is compared sooner than a hundred thousand equal strings."""
+        """Whether the first names are these; one text is compared faster than a hundred thousand equal strings."""
         first, text = "\n".join(names), self.text
         return text.startswith(first) and (not names or len(text) == len(first) or text[len(first)] == "\n")
 
 
 class Fleet:
-    """Brokers and bundles of one cluster and what the policies remember of them. Replaced, never mutated in place."""
+    """Brokers and bundles of one cluster and what the policies remember about them. Replaced, never mutated in place."""
 
     __slots__ = (
         "averages",
@@ -118,7 +118,7 @@ class Fleet:
         self.bundle_names = Names(names)
 
     def forget_policies(self) -> None:
-        """Start again with hit counts and whatever else the policies remember."""
+        """Reset the hit counts and whatever else the policies remember."""
         self.split_hits = np.zeros_like(self.split_hits)
         self.policies = {}
 
@@ -137,7 +137,7 @@ class WaitingReport(msgspec.Struct, frozen=True):
 
     @property
     def rows_count(self) -> int:
-        """Bundles that it tells of."""
+        """Number of bundles in the report."""
         return len(self.report.bundles)
 
 
@@ -155,5 +155,5 @@ class WaitingTopics(msgspec.Struct, frozen=True):
 
     @property
     def rows_count(self) -> int:
-        """Topics that it tells of."""
+        """Number of topics in the statistics."""
         return len(self.traffic.topics)

@@ -67,7 +67,11 @@ def summarize(
 
 
 def actions_of(closing: Closing, circumstances: Circumstances, decided: Decided) -> list[Output]:
-    """Unloads that were approved, those that empty drained brokers, those of the policy in its order, then splits in that of the criteria."""
+    """The actions of a round, in order.
+
+    First the unloads: approved ones, those that empty drained brokers, those of the policy in its order. Then the splits: approved
+    ones, those of the criteria in their order.
+    """
     cuts = splits.actions(decided.splits, circumstances) if decided.splits else []
     typed: list[tuple[str, Unload | Split]] = [
         *((UNLOAD_TYPE, unload) for unload in decided.unloads),
@@ -83,7 +87,7 @@ def actions_of(closing: Closing, circumstances: Circumstances, decided: Decided)
 def proposals_of(
     closing: Closing, circumstances: Circumstances, decided: Decided, *, place: int
 ) -> list[tuple[Output, Unload | Split]]:
-    """What waits for approval, behind the actions of the round."""
+    """What waits for approval; it comes after the actions of the round."""
     cuts = splits.proposals(decided.splits, circumstances) if decided.splits else []
     typed: list[tuple[str, Unload | Split]] = [
         *((UNLOAD_TYPE, unload) for unload in decided.admitted.proposals),

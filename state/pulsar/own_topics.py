@@ -1,7 +1,7 @@
-"""Bundles that hold this program's own topics: moving one moves what the program itself hangs on, for next to no load.
+"""Bundles that hold this program's own topics: moving one disturbs the program itself, and moves next to no load.
 
 Such a bundle is masked only while those topics carry at least half of its traffic, in messages and in bytes; with the
-default names they lie beside users' topics, and a bundle that users make hot is theirs. The rates of the topics are as
+default names they lie beside users' topics, and a bundle that users make hot may move. The rates of the topics are as
 old as the collector's last look, those of the bundles are running averages.
 """
 
@@ -16,7 +16,7 @@ _SHARE_RATIO = 0.5
 
 
 def carries_own_topics(fleet: Fleet, count: int, facts: Facts | None) -> Bools:
-    """Which of the fleet's leading ``count`` bundles carry little else, (count,)."""
+    """Which of the fleet's leading ``count`` bundles carry little but this program's own topics, (count,)."""
     found = np.zeros(count, dtype=np.bool_)
     if facts is None or not facts.own_topics:
         return found

@@ -35,7 +35,7 @@ def recall(memory: PolicyMemory, policy: AnyPolicy, groups: Groups, numbers: Seq
 def remember(
     memory: PolicyMemory, policy: AnyPolicy, groups: Groups, after: Mapping[int, Any]
 ) -> PolicyMemory:
-    """What the policy remembers, with these groups as they are now; groups that did not run keep theirs."""
+    """The memory with what the policy now remembers about these groups; groups that did not run keep theirs."""
     kept, new = memory.get(policy.name, {}), {number: vars_of(each) for number, each in after.items()}
     found: dict[str, dict[str, Any]] = {}
     for name in policy.broker_fields:
@@ -56,7 +56,7 @@ def of_policy(memory: PolicyMemory, policy: AnyPolicy) -> PolicyMemory:
 
 
 def brokers_of(memory: PolicyMemory) -> list[str]:
-    """Every broker that some policy remembers something of, ascending."""
+    """Every broker that some policy remembers something about, ascending."""
     return sorted(
         set().union(
             *(kept[name] for policy, kept in _known_policies(memory) for name in policy.broker_fields)
@@ -65,7 +65,7 @@ def brokers_of(memory: PolicyMemory) -> list[str]:
 
 
 def only(memory: PolicyMemory, keeps: Callable[[str], bool]) -> PolicyMemory:
-    """The memory without what it has of brokers that are not to be kept."""
+    """The memory without brokers that are not to be kept."""
     return {
         policy.name: {
             name: {key: value for key, value in values.items() if keeps(key)}
@@ -78,7 +78,7 @@ def only(memory: PolicyMemory, keeps: Callable[[str], bool]) -> PolicyMemory:
 
 
 def forget_moved(memory: PolicyMemory, before: Groups, after: Groups) -> PolicyMemory:
-    """The memory when other isolation policies hold: a broker that changes its group begins anew, so does a new group."""
+    """The memory after a change of isolation policies: a broker that changes its group begins anew, and so does a new group."""
     names = brokers_of(memory)
     was, is_ = before.names_of(names), after.names_of(names)
     moved = {name for name, old, new in zip(names, was, is_, strict=True) if old != new}
@@ -91,5 +91,5 @@ def forget_moved(memory: PolicyMemory, before: Groups, after: Groups) -> PolicyM
 
 
 def _known_policies(memory: PolicyMemory) -> list[tuple[AnyPolicy, dict[str, dict[str, Any]]]]:
-    """What is remembered of policies that are still there."""
+    """What is remembered of policies that still exist."""
     return [(policy, kept) for name, kept in memory.items() if (policy := find_policy(name)) is not None]

@@ -1,13 +1,13 @@
-"""The check of what unloads promised: whether the usage of their brokers changed as it was to.
+"""Checks what unloads promised: whether the usage of their brokers changed as predicted.
 
 An unload promises that its source's usage falls and its destination's rises by some points. A policy that predicts usage says by how
-many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, a bundle is taken for the share of its source's usage that it has of its
-traffic, and for as much at its destination.
+many (``SOURCE_FALLS``, ``DESTINATION_RISES``). For one that does not, a bundle counts for the same share of its
+source's usage as of its source's traffic, and for as many points at its destination.
 
-Two rounds after an unload is known to be good, once nothing of its brokers moves any more, the usage they report is compared with that
-before it, moved by every unload carried out since. A promise is kept where the two came at least half as much closer as they should
-have. It is not checked where a broker is gone, where the bundle landed elsewhere, where its brokers do not come to rest in time, where
-they should hardly have come closer, or where the source was so busy that its usage does not show what is taken off it.
+Two rounds after an unload is known to be good, once no other unload of its brokers is on its way, the usage they report is compared
+with the usage before it, changed by every unload carried out since. A promise is kept if the two came at least half as much closer as they
+should have. It is not checked if a broker is gone, if the bundle landed elsewhere, if its brokers do not come to rest in time, if they
+should hardly have come closer, or if the source was so busy that its usage does not show what is taken off it.
 
 Source: ours.
 """
@@ -24,28 +24,28 @@ from state.outputs import Finding, PromiseRow, PromisesSummary, Section, Unload
 from state.pulsar.tables import Loads
 
 SETTLED_ROUNDS = 2
-"""Rounds after a verdict until the reports show nothing of the move itself: clients that reconnect, traffic counted twice."""
+"""Rounds after a verdict until the reports no longer show the move itself: clients that reconnect, traffic counted twice."""
 PATIENCE_ROUNDS = 5
-"""Rounds after a verdict when a promise is given up that could not be checked."""
+"""Rounds after a verdict until a promise that could not be checked is given up."""
 LEAST_CLOSER_POINTS = 1.0
-"""By how much an unload and those after it have to bring its brokers closer, or usage says nothing of it."""
+"""By how much an unload and those after it have to bring its brokers closer; below that, usage cannot show whether it helped."""
 SATURATED_POINTS = 80.0
-"""Usage from which on a broker may have more to do than it can: less traffic then lowers the queue and not the usage."""
+"""Usage from which a broker may have more to do than it can: less traffic then shortens its queue and does not lower its usage."""
 FEWEST_CHECKED = 5
-"""Checked promises before a finding is made of those that failed."""
+"""Fewest checked promises for which a finding about failed ones is made."""
 
 
 class Promised(NamedTuple):
-    """What an unload says of the usage of its brokers."""
+    """What an unload promises about the usage of its brokers."""
 
     before_points: dict[Side, float]
-    """As it was reported in the round."""
+    """Usage as it was reported in the round."""
     change_points: dict[Side, float]
-    """By how much this one changes it."""
+    """By how much this unload is to change it."""
 
 
 def promised(unload: Unload, loads: Loads) -> Promised:
-    """What an unload promises; of a policy that predicts no usage, by the share of its traffic."""
+    """What an unload promises; if its policy predicts no usage, by the bundle's share of the traffic."""
     evidence, destination = unload.evidence, unload.destination_broker
     before = loads.points_of(unload.source_broker)
     if SOURCE_FALLS in evidence:
@@ -61,7 +61,7 @@ def promised(unload: Unload, loads: Loads) -> Promised:
 
 
 def _share(unload: Unload, loads: Loads) -> float:
-    """Share of a broker's traffic that a bundle is: the mean of those of messages and bytes."""
+    """A bundle's share of its broker's traffic: the mean of its shares of messages and bytes."""
     carried = loads.traffic_of(unload.source_broker)
     parts = (
         (float(unload.evidence["bundle_messages_per_s"]), carried.messages_per_s),
@@ -72,7 +72,7 @@ def _share(unload: Unload, loads: Loads) -> float:
 
 
 def check(ledger: Ledger, loads: Loads, *, length_ms: int, end_ms: int) -> list[Decision]:
-    """Check what can be checked in this round; what was, in the order of the decisions."""
+    """Check the promises that can be checked in this round; returns their decisions, in order."""
     due = [each for each in ledger.decisions if _is_due(each, length_ms=length_ms, end_ms=end_ms)]
     if not due:
         return []
@@ -154,7 +154,7 @@ def _row(decision: Decision, promise: Promise) -> PromiseRow:
 
 
 def find_failed(summary: PromisesSummary | None, policy: str) -> list[Finding]:
-    """Where most of the last promises failed, what a person can look at."""
+    """A finding that says what a person can look at, if most of the last promises failed."""
     if summary is None or summary.failed_count + summary.kept_count < FEWEST_CHECKED:
         return []
     if summary.failed_count <= summary.kept_count:

@@ -1,4 +1,4 @@
-"""What the brokers of a round publish of themselves, in the columns that a policy sees."""
+"""What the brokers of a round publish about themselves, in the columns that a policy sees."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from state.settings import MS_PER_S
 def published_loads(
     reports: Mapping[str, WaitingReport], names: Sequence[str], bundles: BundleTable, *, end_ms: int
 ) -> PublishedLoads | None:
-    """Of the brokers ``names`` and their ``bundles``; None unless each of them published something."""
+    """What the brokers ``names``, with their ``bundles``, publish; None unless each of them published something."""
     found = [each for name in names if (each := reports[name].report.published) is not None]
     if not names or len(found) < len(names):
         return None

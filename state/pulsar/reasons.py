@@ -1,6 +1,6 @@
-"""The sentence an action gives as its reason: what its policy found, what moves, and who chose where to.
+"""The sentence an action gives as its reason: what its policy found, what moves, and what chose the destination.
 
-Every number in it is one of the action's evidence.
+Every number in it is part of the action's evidence.
 """
 
 from policies.placement.registry import PLACEMENTS
@@ -32,6 +32,6 @@ def reason(
 
 
 def _placement_sentence(destination: str | None, evidence: Evidence) -> str:
-    """Why there, where a placement chose the destination."""
+    """Why it moves there, if a placement chose the destination."""
     chosen = next((each for each in PLACEMENTS if each.evidence in evidence), None)
     return "" if chosen is None or destination is None else chosen.sentence(destination, evidence)

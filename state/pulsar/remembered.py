@@ -1,4 +1,4 @@
-"""What a controller remembers of one bundle or broker after a round, for a person who asks; nothing is decided here."""
+"""What a controller remembers about one bundle or broker after a round, for a person who asks; nothing is decided here."""
 
 from dataclasses import dataclass
 
@@ -29,15 +29,15 @@ class RememberedBundle:
     traffic: tuple[float, float, float, float]
     """Averages: messages/s in and out, bytes/s in and out."""
     samples_count: int
-    """In these averages."""
+    """Samples in these averages."""
     last_ms: int
     """When it was last listed."""
     unload_mask: str
     """Why it may not be unloaded, one of ``MASK_REASONS``; empty: it may."""
     shadow_broker: str | None
-    """Where a dry-run counts it, if elsewhere."""
+    """Broker at which a dry-run counts it, if that is another one."""
     decisions: tuple[Decision, ...]
-    """About it, that something may still depend on, the oldest first."""
+    """Decisions about it that something may still depend on, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,24 +48,24 @@ class RememberedBroker:
     """Time of its newest report in a closed round."""
     group: str | None
     bundles: tuple[str, ...]
-    """That it owns, the heaviest by messages first."""
+    """Bundles that it owns, the heaviest by messages first."""
     messages_per_s: tuple[float, ...]
-    """Of each, in + out."""
+    """Messages per second of each of these bundles, in + out."""
     masks: tuple[str, ...]
-    """Of each, as in ``RememberedBundle``."""
+    """The ``unload_mask`` of each of these bundles, as in ``RememberedBundle``."""
     policy_memory: dict[str, object]
-    """What the policy in force remembers of it, by field."""
+    """What the policy in force remembers about it, by field."""
     is_excluded: bool
     is_unsettled: bool
     """Whether it waits for an unload of its own to show, with ``hold_unsettled_brokers``."""
     decisions: tuple[Decision, ...]
-    """It takes part in."""
+    """Decisions that it takes part in, the oldest first."""
 
 
 def remembered_bundle(
     header: Header, fleet: Fleet, pulsar: PulsarSettings, bundle: str, *, end_ms: int
 ) -> RememberedBundle | None:
-    """None where it is not known."""
+    """What is remembered about a bundle; None if it is not known."""
     if bundle not in fleet.bundles:
         return None
     row, groups = fleet.bundles.index(bundle), Groups.of(header.facts)
@@ -90,7 +90,7 @@ def remembered_bundle(
 def remembered_broker(
     header: Header, fleet: Fleet, pulsar: PulsarSettings, broker: str, *, end_ms: int
 ) -> RememberedBroker | None:
-    """None where it is not known."""
+    """What is remembered about a broker; None if it is not known."""
     if broker not in fleet.brokers:
         return None
     row = fleet.brokers.index(broker)
@@ -116,7 +116,7 @@ def remembered_broker(
 
 
 def _masks(header: Header, fleet: Fleet, pulsar: PulsarSettings, count: int, *, end_ms: int) -> list[str]:
-    """Why each of the fleet's first bundles may not be unloaded."""
+    """Why each of the fleet's first ``count`` bundles may not be unloaded."""
     leading = Advanced(
         fleet=fleet,
         counts=np.zeros((count, 2), dtype=np.int64),

@@ -1,6 +1,7 @@
-"""What published unloads, splits and proposals leave in the memory, where the round that decided them is not decided again as it was.
+"""Puts published unloads, splits and proposals into the memory where the round that decided them is not decided again as it was.
 
-Loads of the brokers then are not known, so such an unload promises nothing: no verdict says whether it helped, only what became of it.
+The brokers' loads of that time are not known, so such an unload promises nothing: it gets a verdict, but nothing says
+whether it helped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +31,10 @@ def restore(
     published: Iterable[Output],
     decided: Mapping[str, Decision],
 ) -> None:
-    """Remember them in their order; ``decided`` are decisions that are known as they were made, by id. Changes ``header`` and ``fleet``."""
+    """Remember what was published, in its order. ``decided`` has, by id, the decisions that are known as they were made.
+
+    Changes ``header`` and ``fleet``.
+    """
     for output in published:
         action = (_UNLOADS if output.type == UNLOAD_TYPE else _SPLITS).decode(output.data)
         if action.proposal is True:

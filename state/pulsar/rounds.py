@@ -43,11 +43,11 @@ def decide(
     reports: dict[str, WaitingReport],
     topics: Mapping[str, WaitingTopics],
 ) -> tuple[Fleet, list[Output]]:
-    """The outputs of a round that somebody reported in. Changes ``header``, returns the fleet's next value."""
+    """The outputs of a round in which a broker reported. Changes ``header``, returns the fleet's next value."""
     pulsar, ledger = closing.settings.pulsar, header.ledger
     has_shadow = shadow.is_on(closing, header.facts)
     if closing.restarted or (before.shadow and not has_shadow):
-        before.forget_policies()  # what was counted on other figures than the measured ones begins anew
+        before.forget_policies()  # what was counted with the shadow's figures begins anew
     before.shadow = before.shadow if has_shadow else {}
     before.policies = policy_memory.of_policy(before.policies, pulsar.policy)
     ledger.forget_old(pulsar, end_ms=closing.end_ms)

@@ -2,11 +2,11 @@
 
 Without it a dry-run sees the same load round after round and "moves" one bundle after another off the same broker. So the traffic
 of each bundle that it has moved, and usage in proportion to the bundle's share of its broker's traffic, count at the destination.
-An entry ends when the bundle is seen at another broker or is gone (a split is that, too), or when its destination has been silent
-for ``max_report_age_s``. There is none of an unload without a destination. The shadow is off while another balancer is found
-shedding: then a dry-run is compared with what that one does.
+An entry ends when the bundle is seen at another broker or is gone (also by a split), or when its destination has been silent
+for ``max_report_age_s``. An unload without a destination makes no entry. The shadow is off while another balancer is found
+shedding: then the dry-run is compared with what that balancer does.
 
-Figures of brokers in the summary stay as they were measured; what counts is in its section ``shadow``.
+Figures of brokers in the summary stay as they were measured; those with the shadow are in its section ``shadow``.
 Known limits: usage follows traffic only in part, and a bundle that moves again in the shadow takes its share of the broker that
 really has it.
 """
@@ -37,7 +37,7 @@ def is_on(closing: Closing, facts: Facts | None) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shadow:
-    """What counts elsewhere in a round; m bundles, ascending by name."""
+    """Bundles that count at another broker in a round; m of them, ascending by name."""
 
     bundles: tuple[str, ...]
     rows: Ints
@@ -58,7 +58,7 @@ class Shadow:
     ) -> None:
         """Move the bundles' loads, in place: usage and limits are (brokers, resources), the others (brokers,).
 
-        A broker that did not report in the round is not among ``names``: what it should get is nowhere.
+        A broker that did not report in the round is not among ``names``: load that it should get counts nowhere.
         """
         sources, targets = _rows_of(self.owners, names), _rows_of(self.destinations, names)
         share, measured = self._shares(sources, messages, volume), usage.copy()
@@ -72,9 +72,9 @@ class Shadow:
         usage[limits <= 0] = measured[limits <= 0]
 
     def _shares(self, sources: Ints, messages: Floats, volume: Floats) -> Floats:
-        """Each bundle's share of its broker's traffic, (m,): the mean of that of messages and of bytes, so far as there are any.
+        """Each bundle's share of its broker's traffic, (m,): the mean of its shares of messages and bytes, so far as there are any.
 
-        Those of one broker are at most all of it.
+        The shares of one broker add up to at most 1.
         """
         known_count = (messages[sources] > 0).astype(np.int64) + (volume[sources] > 0)
         share = _ratio(self.messages_per_s, messages[sources]) + _ratio(self.bytes_per_s, volume[sources])
@@ -84,7 +84,7 @@ class Shadow:
         return found
 
     def section(self, *, usage: UsageSummary) -> ShadowSummary:
-        """For the summary."""
+        """The section of the summary."""
         shown = zip(self.bundles[:SHOWN_ROWS], self.owners, self.destinations, strict=False)
         rows = [ShadowRow(bundle=bundle, broker=owner, counts_at=there) for bundle, owner, there in shown]
         return ShadowSummary(count=len(self), usage=usage, heaviest=rows)
@@ -118,7 +118,7 @@ def keep(moves: ShadowMoves, advanced: Advanced, *, end_ms: int, max_report_age_
 
 
 def of_round(moves: ShadowMoves, advanced: Advanced) -> Shadow | None:
-    """What counts elsewhere in a round: the bundles whose broker lists them in it; None where there is none."""
+    """The bundles that count at another broker in a round: those that their broker owns in it; None if there are none."""
     rows = {bundle: advanced.row_of(owner, bundle) for bundle, (owner, _) in sorted(moves.items())}
     found = {bundle: row for bundle, row in rows.items() if row is not None}
     if not found:
@@ -135,7 +135,7 @@ def of_round(moves: ShadowMoves, advanced: Advanced) -> Shadow | None:
 
 
 def record(moves: ShadowMoves, unloads: list[Unload]) -> ShadowMoves:
-    """The entries after a round's unloads; a bundle that is back at the broker that has it needs none."""
+    """The entries after a round's unloads; a bundle that goes back to the broker that really has it needs none."""
     found = dict(moves)
     for unload in unloads:
         owner, _ = found.pop(unload.bundle, (unload.source_broker, ""))
@@ -147,7 +147,7 @@ def record(moves: ShadowMoves, unloads: list[Unload]) -> ShadowMoves:
 def counted_owners(fleet: Fleet, owned_count: int, shadow: Shadow) -> tuple[Ints, Ints]:
     """Owner of each of the fleet's leading bundles with the shadow, ascending, and the rows of the fleet in this order.
 
-    Within a broker they stand by name, as without it.
+    Within a broker, bundles are in the order of their names, as without the shadow.
     """
     place = {name: row for row, name in enumerate(fleet.brokers)}
     owner = fleet.owner[:owned_count].copy()
@@ -161,5 +161,5 @@ def counted_owners(fleet: Fleet, owned_count: int, shadow: Shadow) -> tuple[Ints
 
 
 def without(leaving: dict[str, set[str]], moves: Mapping[str, object]) -> dict[str, set[str]]:
-    """Bundles that were told to leave their brokers and do not count as gone already."""
+    """``leaving``, bundles that were told to leave their brokers, less those that count as gone already."""
     return {broker: bundles - moves.keys() for broker, bundles in leaving.items()}

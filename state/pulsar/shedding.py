@@ -1,8 +1,8 @@
-"""The shedding policy of a round, run for each group of brokers by itself, and its plans put together.
+"""Runs the shedding policy of a round for each group of brokers separately, and puts its plans together.
 
-Invariants: with one group the policy sees the whole view and its plan is the round's. With several each sees its own
-brokers only, with the memory of its own brokers, whether they reported or not; nothing crosses a group, because nothing
-outside it is there to be compared with or moved to.
+Invariants: with one group the policy sees the whole view, and its plan is the round's. With several groups it sees, for each
+group, only the brokers of that group, and the memory of these brokers, whether they reported or not. No unload crosses a group,
+because the policy sees no broker outside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,22 @@ from state.settings import PulsarSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Part:
-    """What the policy wants of one group."""
+    """What the policy wants for one group."""
 
     group: int
     brokers: Ints
     """Broker rows of the whole view."""
     bundles: Ints
-    """Bundle rows of it."""
+    """Bundle rows of the whole view."""
     view: RoundView
     proposal: Proposal[Any]
     plan: SheddingPlan
-    """The proposal's, with the destinations of the placement."""
+    """The proposal's plan, with the destinations of the placement."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shed:
-    """What the policy wants of all groups."""
+    """What the policy wants for all groups."""
 
     parts: tuple[Part, ...]
     plan: SheddingPlan
@@ -66,9 +66,9 @@ class Shed:
 
 
 def shed(table: Eligible, fleet: Fleet, pulsar: PulsarSettings, *, has_apart: bool = False) -> Shed:
-    """What the policy wants of each group that has a broker in the view, the default one first; never of none.
+    """What the policy wants for each group with a broker in the view, the default group first; for that one if there is none.
 
-    While brokers are under maintenance or drained (``has_apart``), Pulsar is not left to choose: it does not know of that.
+    While brokers are under maintenance or drained (``has_apart``), Pulsar may not choose destinations: it does not know of that.
     """
     policy, settings = pulsar.policy, pulsar.of_policy(pulsar.policy)
     numbers = np.unique(table.broker_groups).tolist() or [0]
@@ -122,7 +122,7 @@ def _fates(part: Part, holds: Mapping[int, Hold]) -> np.ndarray[tuple[int], np.d
 
 
 def _merge(parts: Sequence[Part]) -> SheddingPlan:
-    """The plans one after the other, in rows of the whole view. One policy made them all, so their words agree."""
+    """The plans one after the other, in rows of the whole view. One policy made them all, so their outcomes and triggers agree."""
     plans = [part.plan for part in parts]
     starts = np.cumsum([0, *(len(plan.examined) for plan in plans)])[:-1].tolist()
     placed = [plan for plan in plans if len(plan.unload_rows)]
@@ -163,5 +163,5 @@ def _merge_examined(parts: Sequence[Part]) -> Examined:
 
 
 def _brokers(part: Part, rows: Ints) -> Ints:
-    """Broker rows of the whole view; NOBODY stays nobody."""
+    """Broker rows of the whole view; NOBODY stays NOBODY."""
     return np.where(rows == NOBODY, NOBODY, part.brokers[rows])

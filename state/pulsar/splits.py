@@ -1,7 +1,7 @@
 """A round's splits: from the fleet and the topic statistics to actions, memory and the table of the summary.
 
-They are decided before the round's unloads are admitted, because a bundle is never split and unloaded in one round: one
-that alone overloads its broker is split instead of being shed, any other that the policy wants to move is left to it.
+They are decided before the round's unloads are admitted, because a bundle is never split and unloaded in one round: a
+bundle that alone overloads its broker is split instead of unloaded, any other that the policy wants to move is left to the policy.
 """
 
 from collections import Counter
@@ -51,7 +51,7 @@ _SHOWN_BOUNDARIES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Splits:
-    """What a round's criteria came to."""
+    """What the split criteria of a round decided."""
 
     table: Eligible
     snapshot: SplitSnapshot
@@ -60,7 +60,7 @@ class Splits:
     hold: Hold | None
     """Why none of the decided splits happens; None where they do."""
     waiting: dict[int, Hold]
-    """By bundle row, decided splits that wait for approval, or for that of another action of their broker."""
+    """By bundle row, decided splits that wait for approval, or for the approval of another action of their broker."""
 
     @property
     def admitted(self) -> tuple[SplitDecision, ...]:
@@ -70,7 +70,7 @@ class Splits:
 
     @property
     def proposed(self) -> tuple[SplitDecision, ...]:
-        """Those that are proposed in this round, in order."""
+        """The splits that are proposed in this round, in order."""
         return tuple(each for each in self.plan.decisions if self.waiting.get(each.row) is PROPOSED)
 
     @property
@@ -98,10 +98,10 @@ def decide(
     circumstances: Circumstances,
     pulsar: PulsarSettings,
 ) -> Splits:
-    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are of its leading rows.
+    """Run the criteria; what they remember goes to the fleet of ``advanced``. ``mask_codes`` are those of its leading rows.
 
-    ``proposals`` are bundles that alone overload their broker. Another bundle that the policy wants to move is left to it, unless
-    it wants bundles to be split first, or unloads are held for as long as it takes a person to mend them.
+    ``proposals`` are bundles that alone overload their broker. Any other bundle that the policy wants to move is left to the policy,
+    unless that wants bundles to be split first, or unloads are held as failing until a person resumes the cluster.
     """
     codes = mask_codes[table.fleet_rows]
     held = circumstances.holds.unload
@@ -175,7 +175,7 @@ def _snapshot(table: Eligible, advanced: Advanced, topics: TopicTable, may_split
 
 
 def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTable:
-    """The round's statistics by bundle row; only those of a bundle's owner count. Ends before it starts: none."""
+    """The round's statistics by bundle row; only those of a bundle's owner count. A row without any ends before it starts."""
     bundles, brokers = table.view.bundles, table.view.brokers
     starts = np.zeros(len(bundles), dtype=np.int64)
     ends = np.full(len(bundles), -1, dtype=np.int64)
@@ -202,7 +202,7 @@ def topic_table(table: Eligible, topics: Mapping[str, WaitingTopics]) -> TopicTa
 
 
 def as_in(table: Eligible, measured: Eligible, topics: TopicTable) -> TopicTable:
-    """Statistics by bundle row of ``measured``, by that of another view of the same fleet."""
+    """Statistics by bundle row of ``measured``, put by bundle row of ``table``, another view of the same fleet."""
     if table is measured:
         return topics
     largest = max(measured.fleet_rows.max(initial=-1), table.fleet_rows.max(initial=-1))

@@ -27,7 +27,7 @@ from state.settings import ClusterSettings
 
 
 class Pulsar(System[Fleet]):
-    """Its memory is the fleet."""
+    """The system of Pulsar clusters; the memory of one is its fleet."""
 
     name = "pulsar"
     report = "report"

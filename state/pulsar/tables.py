@@ -1,4 +1,4 @@
-"""From a round's reports and the fleet to the columns a policy sees."""
+"""Makes the columns that a policy sees from a round's reports and the fleet."""
 
 import math
 from bisect import bisect_left
@@ -73,15 +73,15 @@ class Loads:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Eligible:
-    """The view of a round with what the masks say of each of its bundles."""
+    """The view of a round, with the mask code of each of its bundles."""
 
     view: RoundView
     mask_codes: NDArray[np.int8]
-    """Code of ``state.guards.MASK_REASONS`` for each bundle row of the view."""
+    """Code of ``state.pulsar.masks.MASK_REASONS`` for each bundle row of the view."""
     owned_counts: Ints
     """Bundles each broker row of the view owns, system bundles not counted."""
     bundle_counts: dict[str, int]
-    """The same by name, of excluded brokers too."""
+    """The same by broker name, also for excluded brokers."""
     fleet_rows: Ints
     """Row of the fleet of each bundle row of the view."""
     groups: Groups
@@ -105,7 +105,7 @@ def loads(
     shadow: Shadow | None = None,
     apart: Collection[str] = (),
 ) -> Loads:
-    """Load of each broker of the round; with a shadow, as if what it moves had moved. ``apart`` take no part in balancing."""
+    """Load of each broker of the round; with a shadow, as if its moves had happened. ``apart`` take no part in balancing."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     times_ms = np.array([reports[name].time_ms for name in names], dtype=np.int64)

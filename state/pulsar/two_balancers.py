@@ -22,13 +22,13 @@ def balancer_at_work(facts: Facts | None) -> str | None:
 
 
 def join_names(brokers: Sequence[str]) -> str:
-    """The first of some brokers, for a sentence."""
+    """The first of some brokers, and how many more there are, for a sentence."""
     more = len(brokers) - _NAMED_COUNT
     return ", ".join(brokers[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")
 
 
 def other_balancers(facts: Facts | None) -> OtherBalancers | None:
-    """The same for the summary; None where nobody looked."""
+    """The other balancers for the summary; None where no collector has looked."""
     if facts is None:
         return None
     return OtherBalancers(

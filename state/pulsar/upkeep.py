@@ -1,4 +1,4 @@
-"""What the summary says of maintenance and drains, and the finding about bundles that came back."""
+"""What the summary says about maintenance and drains, and the finding about bundles that came back."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from state.upkeep import Spell, Upkeep
 def section(
     upkeep: Upkeep, drained: Drained | None, advanced: Advanced, begun: Mapping[str, DrainRecord]
 ) -> UpkeepSummary | None:
-    """The section of a round; ``drained`` is None where nothing was decided, None where nothing is taken out of balancing."""
+    """The section of a round; None where nothing is taken out of balancing. ``drained`` is None where nothing was decided."""
     if not upkeep:
         return None
     return UpkeepSummary(
@@ -58,7 +58,7 @@ def _drain_row(name: str, spell: Spell, advanced: Advanced, begun: DrainRecord |
 
 
 def _left(drained: Drained) -> Section[LeftRow]:
-    """What stays is named before what leaves."""
+    """Bundles at drained brokers; those that stay are named before those that leave."""
     order = sorted(drained.left, key=lambda each: each.outcome == "acted")
     outcomes = Counter(each.outcome for each in drained.left)
     return Section(
@@ -82,6 +82,6 @@ def of_put_back(found: Sequence[PutBack]) -> list[Finding]:
 
 
 def missing(live: Sequence[str], reporting: Collection[str], upkeep: Upkeep) -> list[str]:
-    """Live brokers without those that are under maintenance and silent: nobody misses them."""
+    """Live brokers, less those that are under maintenance or drained and silent: these do not count as missing."""
     apart = upkeep.apart
     return [name for name in live if name not in apart or name in reporting]

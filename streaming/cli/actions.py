@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from streaming.ports.reading import TopicRecord
 
 _ID_MIN = 6
-"""Characters of an id that are asked for at least; shorter ones would soon name several actions."""
+"""The fewest characters of an id that a command takes; shorter ones would soon name several actions."""
 _AROUND_MS = 600_000
-"""A round's summary is written together with its actions; producers' clocks may have been set since."""
+"""How far around an action its round's summary is looked for: both are written together, but clocks may have been set in between."""
 
 
 @click.group("actions")
@@ -46,7 +46,7 @@ def actions_command() -> None:
 def tail_command(*, dry_run: bool, **options: Any) -> None:
     """Print actions as they are published; Ctrl-C ends it.
 
-    As a table it also says when another controller takes over.
+    The table also shows when another controller takes over.
     """
     epochs = Epochs()
 
@@ -75,7 +75,7 @@ def tail_command(*, dry_run: bool, **options: Any) -> None:
 @click.option("--pending", is_flag=True, help="Only proposals that wait for `trimtab approve`.")
 @format_option("JSON and YAML are a list with an object for each.")
 def list_command(settings: Settings, cluster: str | None, form: str, *, pending: bool) -> None:
-    """Show what waits for approval and what is in flight, as the newest round of each cluster has it."""
+    """Show what waits for approval and what is in flight, according to the newest round of each cluster."""
     rounds = proposals.newest_rounds(settings, cluster=cluster)
     waiting = proposals.open_proposals(rounds)
     flying = [] if pending else [(event.cluster, row) for event in rounds for row in event.data.in_flight]
@@ -100,7 +100,7 @@ def list_command(settings: Settings, cluster: str | None, form: str, *, pending:
 @format_option("JSON and YAML have the action's data, and its round's, null where that is gone.")
 @click.argument("id", metavar="ID")
 def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  the option's name
-    """Why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
+    """Show why an action was decided, and what was held back in its round; the first 6 characters of its id are enough."""
     if len(id) < _ID_MIN:
         raise WrongUse(f"{id!r}: give at least the first {_ID_MIN} characters of the action's id")
     action, appended_ms = _find(settings, id)
@@ -119,7 +119,7 @@ def why_command(settings: Settings, id: str, form: str) -> None:  # noqa: A002  
 
 
 def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
-    """The action whose id begins so and when it was published; raises ``NotFound``, ``WrongUse`` or ``Refused``."""
+    """The action whose id has this beginning, and when it was published, in ms; raises ``NotFound``, ``WrongUse`` or ``Refused``."""
     topics = (settings.topics.actions, settings.topics.actions_dry_run)
     found: dict[str, tuple[Action, int]] = {}
     for topic in topics:
@@ -141,7 +141,7 @@ def _find(settings: Settings, beginning: str) -> tuple[Action, int]:
 
 
 def _summary_of(settings: Settings, action: Action, appended_ms: int) -> Round | None:
-    """The summary of the action's round: looked for where it should be, then everywhere. Raises ``Refused``."""
+    """The summary of the action's round, looked for at the time where it should be, then on the whole topic. Raises ``Refused``."""
     audit, number = settings.topics.audit, action.data.round
     looks: tuple[tuple[Begin, int | None], ...] = (
         (max(0, appended_ms - _AROUND_MS), appended_ms + _AROUND_MS),

@@ -1,4 +1,4 @@
-"""``trimtab approve`` and ``reject``: a person's word on proposals, written to the input topic."""
+"""``trimtab approve`` and ``reject``: a person's decision on proposals, written to the input topic."""
 
 import getpass
 import time
@@ -38,8 +38,8 @@ _options: Callable[[Callable[..., Any]], Callable[..., Any]] = with_options(
 def approve_command(**options: Any) -> None:
     """Let proposed actions go out; `trimtab actions list --pending` shows which there are.
 
-    An action goes out only if nothing is against it on the loads of the round that counts this; --wait shows what became of it, and
-    ends with 7 where one did not go out. The first 6 characters of an id are enough.
+    An action goes out only if the loads of the round that counts the approval still allow it; --wait shows what became of it, and
+    ends with exit code 7 if one did not go out. The first 6 characters of an id are enough.
     """
     _say("approved", **options)
 

@@ -21,7 +21,7 @@ __all__ = ["attend"]
 
 _LOG = logging.getLogger(__name__)
 _TRY_AGE_S_MAX = 300.0
-"""A try connects to a few clients, one after the other, each of which gives up after 20 s; the wait between two is 15 s."""
+"""An attempt connects a few clients, one after the other, and each gives up after 20 s; the wait between two attempts is 15 s."""
 
 
 class Service(Protocol):
@@ -34,7 +34,7 @@ class Service(Protocol):
         """For ``/healthz``."""
 
     def stop(self) -> None:
-        """End soon; from any thread."""
+        """Ask it to end soon; may be called from any thread."""
 
 
 ServiceKind = TypeVar("ServiceKind", bound=Service)
@@ -47,9 +47,9 @@ def attend(
     start: Callable[[ExitStack], ServiceKind],
     run: Callable[[ServiceKind], None],
 ) -> None:
-    """Start it, again while its brokers do not answer, and run it until a stop is asked for.
+    """Start the service, try again while its brokers do not answer, and run it until a stop is asked for.
 
-    ``start`` opens what it needs on the stack; what a try has opened is closed before the next. Raises ``NotReached`` after
+    ``start`` opens what it needs on the stack; what an attempt has opened is closed before the next. Raises ``NotReached`` after
     ``start_wait_s``, ``Refused`` where the port is taken, and what ``start`` and ``run`` raise.
     """
     starting = _Starting()
@@ -69,7 +69,7 @@ def attend(
 
 
 class _Starting:
-    """Stands in for a service until there is one. Asked and stopped from other threads."""
+    """Stands in for a service until there is one. Other threads read its checks and stop it."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -113,13 +113,13 @@ class _Starting:
 
 
 def _check(*, ok: bool, detail: str) -> "Check":
-    from streaming.process.serve import Check  # noqa: PLC0415  prometheus_client comes late
+    from streaming.process.serve import Check  # noqa: PLC0415  prometheus_client is imported late
 
     return Check(name="start", ok=ok, detail=detail)
 
 
 def _outage_of(error: Exception) -> str | None:
-    """By what it was raised from, where it is one of ours."""
-    from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients come late
+    """The brokers, if they do not answer; our own errors are judged by the error that caused them. None for any other error."""
+    from streaming.systems.passing import passes  # noqa: PLC0415  the brokers' clients are imported late
 
     return "the brokers" if passes(error) or passes(error.__cause__) else None

@@ -1,4 +1,4 @@
-"""``trimtab backtest``: what settings would have done to a recorded cluster, before they meet it."""
+"""``trimtab backtest``: what settings would have done to a recorded cluster, before it gets them."""
 
 import gzip
 import os
@@ -83,10 +83,10 @@ def backtest_command(
     form: str,
     sources: tuple[str, ...],
 ) -> None:
-    """Decide recorded reports of a real cluster under several settings or policies, and count what each would have done.
+    """Replay recorded reports of a real cluster under several settings or policies, and count what each would have done.
 
-    A recording is a file of `trimtab record`, a folder of them, or what lies on the input topic. The controller is the one that runs
-    live. Nothing is written to a broker. What operators asked for during the recording, and what executors answered, is left out.
+    A recording is a file of `trimtab record`, a folder of them, or what is on the input topic. The controller is the same one that
+    runs live. Nothing is written to a broker. The control events of operators and the results of executors are left out.
     """
     from streaming.controller.recordings import RecordedEvents  # noqa: PLC0415  see `commands`
 
@@ -114,7 +114,7 @@ def backtest_command(
 def _candidates(
     configs: Sequence[Path], policies: Sequence[str], flags: Mapping[str, object]
 ) -> list[_Chosen]:
-    """Each file; with policies, each file with each of them."""
+    """A candidate for each file; with policies, one for each file and policy."""
     files = list(configs) or [Path(os.devnull)]
     names = [str(path) if len({each.stem for each in files}) < len(files) else path.stem for path in files]
     if not policies:
@@ -139,7 +139,7 @@ def _candidates(
 def _files(
     sources: Sequence[str], address: str | None, settings: Settings, since: str | None
 ) -> Iterator[tuple[str, ...]]:
-    """The files to read; what lies on a topic is recorded first."""
+    """The files to read; what is on a topic is recorded first."""
     from streaming.controller.recordings import NoRecording, files_of  # noqa: PLC0415  see `commands`
 
     if address is not None:

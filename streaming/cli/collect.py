@@ -73,7 +73,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = pulsar_target(settings, cluster)
 
-    from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415  httpx and Kafka are imported late
     from streaming.collector.pulsar import PulsarCollector, StartRefused  # noqa: PLC0415
 
     metrics = CollectorMetrics(cluster)
@@ -87,7 +87,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
 @click.argument("cluster")
 @_OPTIONS
 def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
-    """Read what CLUSTER reassigns at least twice a round, for as long as it runs.
+    """Read the reassignments of CLUSTER at least twice a round, for as long as it runs.
 
     CLUSTER is the name under which it appears in reports and decisions; [targets."CLUSTER".kafka] says how it is
     reached. Changes nothing in the cluster.
@@ -95,7 +95,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = kafka_target(settings, cluster)
 
-    from streaming.collector.kafka import KafkaCollector  # noqa: PLC0415  Kafka comes late
+    from streaming.collector.kafka import KafkaCollector  # noqa: PLC0415  Kafka is imported late
     from streaming.collector.kafka_sweep import EVENTS, READ_RESULTS  # noqa: PLC0415
     from streaming.collector.metrics import CollectorMetrics  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``trimtab``: the command line. A command is imported when it is asked for, so that none pays for the others.
+"""``trimtab``: the command line. A command is imported when it is called, so that it does not wait for the imports of others.
 
 The imports are statements, each in a function of its own, so that tools can follow them. Nothing here loads Spark or a
 broker's client; a command does when it needs them.
@@ -23,7 +23,7 @@ Exit codes: 0 done · 1 unforeseen failure · 2 wrong options or settings
 
 
 class _Place(NamedTuple):
-    """How a command is had, and what the list of commands says of it without importing it."""
+    """How a command is imported, and its line in the list of commands, which needs no import."""
 
     load: Callable[[], click.Command]
     summary: str

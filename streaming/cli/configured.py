@@ -22,7 +22,7 @@ def read_settings(config: Path | None, flags: Mapping[str, object]) -> Settings:
 
 
 def settings_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``--config``, ``--input`` and ``--output`` of a command, which has what they come to as ``settings``."""
+    """Adds ``--config``, ``--input`` and ``--output`` to a command, which gets the resulting settings as ``settings``."""
 
     @wraps(command)
     def run(*, config: Path | None, input_url: str | None, output_url: str | None, **others: Any) -> None:

@@ -29,20 +29,20 @@ from streaming.settings.sections import NAME_PATTERN
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LOOK_BACK_S = 86_400
-"""How far back `--all` looks for clusters on the audit topic: whoever reports has a summary every round."""
+"""How far back `--all` looks for clusters on the audit topic: a cluster that reports has a summary every round."""
 _LIVE_S = 3600
 """A cluster without a summary for this long may be a misspelt one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which clusters, by the options."""
+    """The clusters that the options name."""
 
     settings: Settings
     clusters: tuple[str, ...]
     every: bool
     force: bool = False
-    """Whether clusters may be named that nobody has heard of."""
+    """Whether a named cluster may be unknown to the audit topic, the settings and the control topic."""
 
 
 def targets(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,7 +58,7 @@ def targets(command: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What all commands that write a control event are told."""
+    """The options of every command that writes a control event."""
 
     target: Target
     why: str
@@ -74,7 +74,7 @@ class Request:
 
 
 def requesting(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that writes a control event; it has them as a ``Request``."""
+    """Adds the options of a command that writes a control event; the command gets them as a ``Request``."""
 
     @wraps(command)
     def run(
@@ -132,9 +132,9 @@ def resume_command(request: Request) -> None:
 @click.command("forget", epilog=example('trimtab forget --cluster east-1 --why "dismantled"'))
 @requesting
 def forget_command(request: Request) -> None:
-    """Begin anew with what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
+    """Forget what is remembered of a cluster: averages, hits, cooldowns, budgets, failures. Its pause, mode and settings stay.
 
-    A cluster that is gone leaves no memory behind. Take a Kafka throttle off before: nobody remembers that it is ours.
+    For a cluster that is gone, this frees its memory. Take a Kafka throttle off before: afterwards it is not known to be ours.
     """
     if request.target.every:
         raise click.UsageError("name what to forget: --cluster NAME (once or more)")
@@ -150,7 +150,7 @@ def forget_command(request: Request) -> None:
 )
 @requesting
 def mode_command(request: Request, mode: str, approval: str | None) -> None:
-    """Let a cluster act or only show; `configured` is what controller.mode (and controller.approval) says."""
+    """Let a cluster act, or only show what it would do; `configured` takes controller.mode (and controller.approval)."""
     change(request, edits.with_mode(mode, approval))
 
 
@@ -166,7 +166,7 @@ def policy_command() -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="KEY=VALUE...")
 @requesting
 def set_command(request: Request, assignments: tuple[str, ...]) -> None:
-    """Lay settings over the file's, keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
+    """Put settings over those of the file, with keys as in trimtab.toml: pulsar.avg_shedder.low_threshold_points=10."""
     change(request, check(lambda: edits.with_settings(assignments)))
 
 
@@ -179,7 +179,7 @@ def set_command(request: Request, assignments: tuple[str, ...]) -> None:
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @requesting
 def unset_command(request: Request, keys: tuple[str, ...]) -> None:
-    """Take settings, or whole sections, out of the overlay: the file's hold again."""
+    """Take settings, or whole sections, out of the overlay: those of the file hold again."""
     change(request, check(lambda: edits.without_settings(keys)))
 
 
@@ -187,7 +187,7 @@ def unset_command(request: Request, keys: tuple[str, ...]) -> None:
 @targets
 @format_option("JSON and YAML are a list with an object a cluster.")
 def show_command(settings: Settings, clusters: tuple[str, ...], form: str, *, every: bool) -> None:
-    """What the newest control event of a cluster says, who wrote it and why."""
+    """Show the newest control event of a cluster, who wrote it and why."""
     target = Target(settings=settings, clusters=clusters, every=every)
     heard = heard_of(target, settings)
     stands = overlay.standing(
@@ -227,7 +227,7 @@ def list_command(settings: Settings, form: str) -> None:
 )
 @requesting
 def delete_command(request: Request) -> None:
-    """Take back pause, mode and settings at once: the cluster is as the settings file says, and is listed no more."""
+    """Take back pause, mode and settings at once: the cluster is as the settings file says, and no longer listed."""
     if request.target.every:
         raise click.UsageError("name what to take back: --cluster NAME (once or more)")
     change(request, edits.as_configured())
@@ -235,14 +235,14 @@ def delete_command(request: Request) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """What was written for a cluster, and what is known of it."""
+    """The event that was written for a cluster, and what its newest summary says; None if there is none."""
 
     event: Planned
     heard: Heard | None
 
 
 def change(request: Request, edit: Edit) -> list[Changed]:
-    """Read what stands, write the change for each cluster, read it back, say what holds from when, and wait if asked to."""
+    """Read what is in force, write each cluster's change, read it back, print what holds from when, and wait if ``request.wait``."""
     target, asker = request.target, request.asker
     settings = target.settings
     topic, heard = ControlTopic(settings), heard_of(target, settings)
@@ -294,7 +294,7 @@ def clusters_of(
     stands: Mapping[str, Standing],
     heard: Mapping[str, Heard | None] | None,
 ) -> list[str]:
-    """The clusters meant, ascending; raises ``WrongUse`` for a named one that nobody has heard of, unless forced."""
+    """The clusters to change, by name; raises ``WrongUse`` for a named one that is not known, unless forced."""
     named = {*settings.clusters, *(name for name, each in stands.items() if not each.is_as_configured)}
     if target.every:
         found = sorted({*named, *(heard or {})})
@@ -319,7 +319,7 @@ def _check_names(target: Target) -> None:
 def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | None:
     """Clusters on the audit topic, and what kind each is; None where it cannot be read.
 
-    For named clusters it only tells whether they are misspelt and how long their rounds are, so that holds up no pause.
+    For named clusters it only shows whether they are misspelt and how long their rounds are, so a failed read holds up no pause.
     """
     _check_names(target)
     look_back_s = _LOOK_BACK_S if target.every else _LIVE_S
@@ -336,7 +336,7 @@ def heard_of(target: Target, settings: Settings) -> dict[str, Heard | None] | No
 
 
 def _known_systems(heard: Mapping[str, Heard | None]) -> dict[str, System]:
-    """Those of which it is known."""
+    """The clusters whose system is known."""
     return {cluster: each.system for cluster, each in heard.items() if each is not None}
 
 

@@ -71,7 +71,7 @@ def pulsar_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = pulsar_target(settings, cluster)
 
-    from streaming.executor.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka come late
+    from streaming.executor.metrics import ExecutorMetrics  # noqa: PLC0415  httpx and Kafka are imported late
     from streaming.executor.pulsar import start  # noqa: PLC0415
     from streaming.pulsar.admin import AdminError  # noqa: PLC0415
     from streaming.pulsar.admin.http import CredentialsError  # noqa: PLC0415
@@ -97,7 +97,7 @@ def kafka_command(cluster: str, **given: Unpack[_Given]) -> None:
     settings = _settings(given)
     target = kafka_target(settings, cluster)
 
-    from streaming.executor.kafka import start  # noqa: PLC0415  Kafka comes late
+    from streaming.executor.kafka import start  # noqa: PLC0415  Kafka is imported late
     from streaming.executor.metrics import THROTTLE_KIND, ExecutorMetrics  # noqa: PLC0415
     from streaming.kafka.connection import ClusterError  # noqa: PLC0415
 
@@ -129,7 +129,7 @@ def _run(
     once: bool,
 ) -> None:
     if not once:
-        metrics.show_poll(time.time())  # so that a wait without end is alerted to, too
+        metrics.show_poll(time.time())  # so that an endless wait raises the alert, too
         attend("executor", settings, metrics.registry, begin, lambda loop: loop.run())
         return
     with ExitStack() as stack:

@@ -59,8 +59,8 @@ def explain_command(
 ) -> None:
     """Say what the controller knows of a bundle or a broker, which guards hold it, and what would have to change for it to move.
 
-    The last hours of the input topic are replayed up to that moment, because a summary names only the 100 heaviest. Give the settings
-    file of the controller. Nothing is written.
+    The last hours of the input topic are replayed up to that moment, because a summary names only the 100 heaviest bundles. Give the
+    settings file of the controller. Nothing is written.
     """
     at_ms = None if at is None else moment_of(at, "--at")
     with _files(settings, recordings, at_ms, last) as (files, begin_ms):

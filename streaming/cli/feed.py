@@ -39,7 +39,7 @@ def feed_command(config: Path | None, input_url: str | None, recording: str | No
     """Write the events of RECORDING to the input topic with the times of today, at the pace at which they came.
 
     RECORDING is a file of `trimtab record`, or of events as lines; .gz is unpacked. Without one, four made-up brokers report for
-    an hour as the cluster `sample`, and one of them carries half of the traffic. Nothing reacts to what is decided. Ctrl-C ends it.
+    an hour as the cluster `sample`, and one of them carries half of the traffic. Decisions have no effect. Ctrl-C ends it.
     """
     settings = read_settings(config, {"input.url": input_url})
     from streaming.systems.events import event_sink_of  # noqa: PLC0415  a broker's client is loaded when needed
@@ -73,7 +73,7 @@ def _lines_of(recording: str | None) -> Iterator[Iterator[bytes]]:
 
 
 def _feed(records: Iterator[Fed], sink: EventSink, stop: threading.Event) -> int:
-    """How many were written: each at its moment, those of one moment together."""
+    """Write each record when it is due, those of one moment together; returns how many were written."""
     count, said_s = 0, time.monotonic()
     for record in records:
         wait_s = record.at_ms / 1000 - time.time()

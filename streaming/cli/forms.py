@@ -29,19 +29,19 @@ class _Form(click.Choice[str]):
 def format_option(
     help_: str = "Output.", *, default: str = "table", forms: tuple[str, ...] = _FORMS
 ) -> Option:
-    """``--format``; the help says what a program gets."""
+    """``--format``; ``help_`` says what a program gets."""
     return click.option(
         "--format", "-o", "form", type=_Form(forms), default=default, show_default=True, help=help_
     )
 
 
 def render(tree: Any, form: str) -> str:
-    """Lists, dicts and plain values, with the end of the line."""
+    """The tree, of lists, dicts and plain values, as text that ends with a line break."""
     return to_yaml(tree) if form == "yaml" else json.dumps(tree, indent=2) + "\n"
 
 
 def to_yaml(tree: Any) -> str:
-    """The same as YAML, in its order."""
-    import yaml  # noqa: PLC0415  only who asks for YAML waits for it
+    """The tree as YAML; keys keep their order."""
+    import yaml  # noqa: PLC0415  only output as YAML waits for it
 
     return str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))

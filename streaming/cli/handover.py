@@ -43,9 +43,9 @@ _WAIT_S = 60.0
     help="How long to wait until it leads.",
 )
 def handover_command(settings: Settings, instance: str | None, wait_s: float) -> None:
-    """Let a standby take over now, without a gap; the leader stands by, or ends where it is no standby.
+    """Let a standby take over now, without a gap; the leader then stands by, or ends if it does not have --standby.
 
-    Asks the standby, which takes over as from a leader that has ended: nothing is lost or repeated.
+    The standby is asked, and takes over as it would from a leader that has ended: nothing is lost or repeated.
     """
     name, topic = settings.controller.name, settings.topics.beats
     with output_reader(settings, topic, begin=_now_ms() - BEATS_RETENTION_MS) as reader:
@@ -74,7 +74,7 @@ def _leader(heard: Sequence[TopicRecord], name: str) -> Running:
 
 
 def _standby(heard: Sequence[TopicRecord], name: str, instance: str | None) -> Standby:
-    """The one that is meant. Raises ``NotFound``, ``Refused`` or ``WrongUse``."""
+    """The standby that is to take over. Raises ``NotFound``, ``Refused`` or ``WrongUse``."""
     found = newest_standbys(heard, now_ms=_now_ms()).get(name, [])
     wanted = [each for each in found if instance in (None, each.instance)]
     if not wanted:
@@ -107,7 +107,7 @@ def _ask(settings: Settings, standby: Standby, leader: Running) -> None:
 
 
 def _wait_for(reader: Reader, heard: list[TopicRecord], before: Running, wait_s: float) -> Running | None:
-    """Who leads after ``before``; None when nobody has within the time."""
+    """The controller that leads after ``before``; None if none does within ``wait_s``."""
     deadline = Deadline(wait_s)
     while True:
         heard += reader.to_end()

@@ -1,4 +1,4 @@
-"""``trimtab notify``: tell people, in the channels where they are."""
+"""``trimtab notify``: send messages to people, in the channels that they use."""
 
 import time
 from contextlib import ExitStack
@@ -48,9 +48,9 @@ def notify_command(
     once: bool,
     verbose: bool,
 ) -> None:
-    """Tell the receivers of [notify."NAME"] of decisions, proposals, holds, findings and failures, for as long as it runs.
+    """Tell the receivers of [notify."NAME"] about decisions, proposals, holds, findings and failures, for as long as it runs.
 
-    It reads the topics of actions and the audit topic, and remembers how far. A first start tells what the last hour had.
+    It reads the topics of actions and the audit topic, and remembers how far it has read. A first start begins with the last hour.
     """
     settings = read_settings(
         config, {"input.url": input_url, "output.url": output_url, "metrics.notifier_port": metrics_port}
@@ -61,7 +61,7 @@ def notify_command(
             'nobody to tell: give a receiver in the settings file, such as [notify."ops"] with url_file and format = "slack"'
         )
 
-    from streaming.notifier.metrics import NotifierMetrics  # noqa: PLC0415  Kafka and httpx come late
+    from streaming.notifier.metrics import NotifierMetrics  # noqa: PLC0415  Kafka and httpx are imported late
 
     metrics = NotifierMetrics(settings.notify)
     if not once:
@@ -81,7 +81,7 @@ def notify_command(
 
 
 def _start(stack: ExitStack, settings: Settings, metrics: "NotifierMetrics") -> "NotifierLoop":
-    from streaming.notifier.loop import NotifierLoop, Source  # noqa: PLC0415  Kafka and httpx come late
+    from streaming.notifier.loop import NotifierLoop, Source  # noqa: PLC0415  Kafka and httpx are imported late
     from streaming.ports.actions import Epochs  # noqa: PLC0415
     from streaming.systems.actions import records_of  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Options that several commands have, each said once."""
+"""Options that several commands have, each defined once."""
 
 import re
 from collections.abc import Callable
@@ -62,12 +62,12 @@ class Moment(click.ParamType[datetime]):
 
 
 def input_option(help_: str) -> Option:
-    """``--input`` of a command that says what it does with it."""
+    """``--input``; ``help_`` says what the command does with it."""
     return click.option("--input", "input_url", metavar="URL", help=help_)
 
 
 def output_option(help_: str) -> Option:
-    """``--output`` of a command that says what it does with it."""
+    """``--output``; ``help_`` says what the command does with it."""
     return click.option("--output", "output_url", metavar="URL", help=help_)
 
 
@@ -77,7 +77,7 @@ def example(line: str) -> str:
 
 
 def with_options(*options: Option) -> Option:
-    """All of them, shown in this order."""
+    """All these options as one decorator; the help shows them in this order."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):

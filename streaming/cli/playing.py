@@ -1,4 +1,4 @@
-"""What ``trimtab simulate`` and ``backtest`` share: runs side by side with a bar, and the score card as a table."""
+"""What ``trimtab simulate`` and ``backtest`` share: parallel runs with a progress bar, and the score card as a table."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ def played(
 
 @contextmanager
 def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal."""
+    """A progress bar, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return
@@ -41,7 +41,7 @@ def _progress(count: int, label: str) -> Iterator[Callable[[int], None]]:
 
 
 def card_table(title: str, rows: "dict[str, Figures]", columns: "Sequence[Column]") -> str:
-    """The score card of some candidates, a line each."""
+    """The score card of some candidates, with a line for each."""
     from streaming.simulator.card import show  # noqa: PLC0415  see `commands`
 
     width = max(len(title), *(len(name) for name in rows))

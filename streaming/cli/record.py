@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from streaming.controller.recorder import Recorder
 
 _PAUSE_S = 1.0
-"""Between two looks at the topics; the file is at most this far behind."""
+"""Pause between two reads of the topics; the file is at most this far behind."""
 _FILE_BYTES = 64 * 1024**2
 _Pass = Callable[["Recorder", Callable[[], bool]], int]
-"""Writes what is there; the number of records."""
+"""Writes the records that are there; returns how many."""
 
 
 @click.command("record", epilog=example("trimtab record --max-total-size 20GiB /var/lib/trimtab/recordings"))
@@ -62,9 +62,9 @@ def record_command(
     total_bytes: int | None,
     file_bytes: int | None,
 ) -> None:
-    """Write the input and control records to FILE, a new one, as `trimtab replay` reads them.
+    """Write the input and control records to FILE, a new file, in the form that `trimtab replay` reads.
 
-    With the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
+    Give the settings file of `trimtab run`. - is standard output; a name ending in .gz is packed. Ctrl-C or SIGTERM ends it. With
     --max-total-size it runs for months: a later start with the same folder goes on where it ended.
     """
     first = begin_of(begin)
@@ -87,7 +87,7 @@ def record_command(
 
 
 def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bool) -> int:
-    """Record the input topic to a new file; the number of records. Raises ``OSError``."""
+    """Record the input topic to a new file; returns the number of records. Raises ``OSError``."""
     with opened_for_recording(file) as out:
         return _record(
             settings,
@@ -99,7 +99,7 @@ def record_to_file(settings: Settings, begin: Begin, file: str, *, until_now: bo
 
 @contextmanager
 def recorded_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, int]]:
-    """A file with what lies on the input topic, and the number of its records; it is gone after the block."""
+    """A file with what is on the input topic, and the number of its records; the file is deleted after the block."""
     with tempfile.TemporaryDirectory(prefix="trimtab-record-") as folder:
         file = str(Path(folder) / "input.ndjson.gz")
         yield file, record_to_file(settings, begin, file, until_now=True)
@@ -108,7 +108,7 @@ def recorded_for_now(settings: Settings, begin: Begin) -> Iterator[tuple[str, in
 def _record_rotating(
     settings: Settings, begin: Begin, folder: Path, sizes: tuple[int, int | None], *, until_now: bool
 ) -> int:
-    """``sizes``: most of all files, and of each."""
+    """``sizes``: the most bytes of all files together, and of one file (None: the default)."""
     from streaming.controller.rotating import RotatingFolder  # noqa: PLC0415  see `commands`
 
     total_bytes, file_bytes = sizes[0], sizes[1] or min(_FILE_BYTES, sizes[0])

@@ -22,13 +22,13 @@ from streaming.settings import Settings
 
 @click.group("rejected")
 def rejected_command() -> None:
-    """Read the records that could not be used, on the dead letter."""
+    """Read the records that could not be used, from the dead letter topic."""
 
 
 @rejected_command.command("tail", epilog=example("trimtab rejected tail --from earliest --no-follow"))
 @tail_options
 def tail_command(**options: Any) -> None:
-    """Print a line a record that was rejected: where it lies, the reason and what to do; Ctrl-C ends it."""
+    """Print a line for each rejected record: its place, the reason and what to do; Ctrl-C ends it."""
     print_topic(
         lambda topics: topics.dead_letter,
         lambda record: tail_rejected_text(read_rejected(record.value or b"")),
@@ -41,7 +41,7 @@ def tail_command(**options: Any) -> None:
 @as_published_option
 @click.argument("place", metavar="TOPIC/PARTITION@OFFSET|ID")
 def show_command(settings: Settings, place: str, form: str) -> None:
-    """Why a record was rejected, and how it begins; the place is what `tail` prints."""
+    """Show why a record was rejected, and how it begins; the place is what `tail` prints."""
     topic = settings.topics.dead_letter
     for record in records_of(settings, topic, "earliest", follow=False):
         try:

@@ -1,4 +1,4 @@
-"""``trimtab replay``: decide a recording, without Spark and without a broker."""
+"""``trimtab replay``: make the decisions for a recording, without Spark and without a broker."""
 
 import gzip
 import sys
@@ -36,9 +36,9 @@ def replay_command(
 ) -> None:
     """Read input and control events as NDJSON (standard input by default), write the outputs as NDJSON.
 
-    Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, by name.
+    Lines are events, or what `trimtab record` wrote. A folder stands for the recordings in it, in the order of their names.
 
-    The same controller as `trimtab run`, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
+    It decides as `trimtab run` does, byte for byte. Files ending in .gz are unpacked. A summary goes to standard
     error.
     """
     flags = {} if mode is None else {"controller.mode": mode}

@@ -55,7 +55,7 @@ def report_command(
 ) -> None:
     """Show what was decided in the last days, what it gained, what had no effect, and what was held back by which guard.
 
-    All of it stands on the audit topic: the summary of the round that judged an action says what was expected and seen of it.
+    All of it is on the audit topic: the summary of the round that judged an action says which effect was expected and seen.
     """
     since_ms = round((time.time() - since.total_seconds()) * 1000)
     topic = settings.topics.audit

@@ -30,7 +30,7 @@ def rounds_command() -> None:
 )
 @tail_options
 def tail_command(**options: Any) -> None:
-    """Print a line a round as it closes; Ctrl-C ends it."""
+    """Print a line for each round as it closes; Ctrl-C ends it."""
     print_topic(
         lambda topics: topics.audit,
         lambda record: tail_round_text(read_round(record.value or b"").data),
@@ -44,7 +44,7 @@ def tail_command(**options: Any) -> None:
 @as_published_option
 @click.argument("number", type=int, required=False)
 def show_command(settings: Settings, cluster: str, number: int | None, form: str) -> None:
-    """What a round saw, decided and held back; the newest one without a number."""
+    """Show what a round saw, decided and held back; without a number, the newest round."""
     records = records_of(settings, settings.topics.audit, "earliest", follow=False)
     newest = Newest()
     newest.take(record for record in records if _is_asked_for(record, cluster, number))

@@ -115,7 +115,7 @@ def run_command(
 
 
 def _refuse_for_standby(settings: Settings, **choices: bool) -> None:
-    """What a person decides is for now, and a standby takes over later, when nobody looks."""
+    """Refuse options that a person gives for a start now: a standby takes over later, when nobody is watching."""
     given = [f"--{name.replace('_', '-')}" for name, is_given in choices.items() if is_given]
     if settings.controller.standby and given:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""``trimtab simulate``: see what settings do to a fleet that does not exist, before a real one meets them."""
+"""``trimtab simulate``: see what settings do to a fleet that does not exist, before a real one gets them."""
 
 import gzip
 import os
@@ -93,8 +93,8 @@ def simulate_command(
 ) -> None:
     """Balance a simulated fleet under several settings or policies, and count what each does.
 
-    The controller is the one that runs live, with all its guards and budgets, in mode act. Beside it stand nobody, and one who knows
-    the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
+    The controller is the one that runs live, with all its guards and budgets, in mode act. It is compared with no balancer at all, and
+    with one that knows the true load. The same seeds give the same figures. Nothing is read from or written to a broker.
     """
     from streaming.simulator.comparing import NOBODY, PERFECT, jobs_of, play, sort_runs  # noqa: PLC0415  see `commands`
 

@@ -35,7 +35,7 @@ class Size(click.ParamType[int]):
 
 
 def size_text(size_bytes: int) -> str:
-    """The largest binary unit that divides it."""
+    """The size in the largest binary unit that divides it."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size_bytes % _UNITS[unit] == 0:
             return f"{size_bytes // _UNITS[unit]}{unit}"

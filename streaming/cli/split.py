@@ -67,7 +67,7 @@ def split_command() -> None:
 def plan_command(file: str, form: str) -> None:
     """Say where a bundle should be cut, and what each child takes over.
 
-    A file that is one JSON is one request, and a bad one ends with exit code 2. Otherwise each line is a request and
+    A file that is one JSON document is one request, and a bad one ends with exit code 2. Otherwise each line is a request and
     gets one answer, in order; a bad one gets {"error": …}. Empty lines are skipped.
     """
     text = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
@@ -87,7 +87,7 @@ def _answer(text: bytes, form: str) -> str:
 
 
 def _encoded(answer: object, form: str) -> str:
-    """In a line, or as a document."""
+    """A line of JSON, or a YAML document."""
     return (
         _encoder.encode(answer).decode()
         if form == "json"
@@ -96,7 +96,7 @@ def _encoded(answer: object, form: str) -> str:
 
 
 def _answer_lines(text: bytes, form: str, why: str) -> None:
-    """Answer each line; says so where none of several can be read, for that may be one request with a slip in it."""
+    """Answer each line. If no line is JSON, say so on standard error: it may be one request with a mistake in it."""
     lines = [line for line in text.split(b"\n") if line.strip()]
     answers = list(_answers(lines, form))
     for _, answer in answers:
@@ -134,7 +134,7 @@ def _refusal(message: str, form: str) -> str:
 def positions_command(name: str | None, partitions: int, form: str, topics: tuple[str, ...]) -> None:
     """Print where topics are in the hash range: the CRC32 of each name, exactly as written.
 
-    The table has a line a topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
+    The table has a line for each topic: position, position in hexadecimal, name. JSON is Pulsar's answer about topic hash positions.
     """
     try:
         bundle = None if name is None else Bundle.parse(name)

@@ -54,7 +54,7 @@ def _shown(statuses: list[ClusterStatus], form: str) -> str:
 
 
 def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> Iterator[ClusterStatus]:
-    """``newest`` knows the rounds of the look before."""
+    """``newest`` has the rounds that the previous look found."""
     now_s = time.time()
     beats, standbys = _newest_beats(settings, now_s=now_s)
     rounds = _newest_rounds(settings, set(clusters), newest, beats, now_s=now_s)
@@ -74,7 +74,7 @@ def _statuses(settings: Settings, clusters: tuple[str, ...], newest: Newest) -> 
 def _newest_beats(
     settings: Settings, *, now_s: float
 ) -> tuple[dict[str, Running] | None, dict[str, list[Standby]]]:
-    """By the controller's name, leaders and standbys; None where they cannot be read, which is said and hides no status."""
+    """Leaders and standbys by the controller's name. If the beats cannot be read, the leaders are None, and a message says so."""
     now_ms = round(now_s * 1000)
     try:
         records = list(records_of(settings, settings.topics.beats, now_ms - BEATS_RETENTION_MS, follow=False))
@@ -92,7 +92,7 @@ def _newest_rounds(
     *,
     now_s: float,
 ) -> list[tuple[Round, int | None]]:
-    """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming who has none."""
+    """The newest summary of each cluster with its controller's epoch. Raises ``NotFound`` naming the clusters without one."""
     known = wanted or set(settings.clusters)
     newest.look_back(
         lambda back_s: records_of(
@@ -124,7 +124,7 @@ def _why_none(beats: Mapping[str, Running] | None) -> str:
 
 
 def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Standing]:
-    """The newest control event of each cluster; a control topic that cannot be read is said, and hides no status."""
+    """The newest control event of each cluster. If the control topic cannot be read, there is none, and a message says so."""
     try:
         return overlay.standing(ControlTopic(settings).read(), ClusterSettingsSource(settings), systems)
     except Refused as error:
@@ -133,7 +133,7 @@ def _standing(settings: Settings, systems: dict[str, System]) -> dict[str, Stand
 
 
 def _waiting(event: Round, stands: Standing) -> str | None:
-    """What the newest control event says where the round does not obey it."""
+    """The newest control event in words if the round does not obey it; None if it does."""
     if stands.refused is not None:
         return f"refused by the controller: {stands.refused}"
     written, obeyed = stands.event, event.data.control

@@ -1,4 +1,4 @@
-"""What ``collect`` and ``execute`` share: the target, what refuses, metrics and health."""
+"""What ``collect`` and ``execute`` share: the target, refusals, metrics and health."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ def _target(settings: Settings, cluster: str, system: str, needed: str) -> Targe
 
 @contextmanager
 def refusing(*also: type[Exception]) -> Iterator[None]:
-    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack."""
+    """An input or output that cannot be used, or one of ``also``, ends the command with a message, not with a stack trace."""
     expected: tuple[type[Exception], ...] = (PublishError, NoTopic, *also)
     try:
         yield
@@ -56,8 +56,8 @@ def serve(
     readiness: "Callable[[], Sequence[Check]]",
     liveness: "Callable[[], Sequence[Check]]",
 ) -> None:
-    """Metrics and health until the stack ends. Raises ``Refused`` where the port is taken."""
-    from streaming.process.serve import HealthServer  # noqa: PLC0415  prometheus_client comes late
+    """Serve metrics and health until the stack is closed. Raises ``Refused`` where the port is taken."""
+    from streaming.process.serve import HealthServer  # noqa: PLC0415  prometheus_client is imported late
 
     metrics = settings.metrics
     host, port = metrics.host, metrics.port_of(program)

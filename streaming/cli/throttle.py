@@ -156,9 +156,9 @@ def plan_command(
     chosen: Literal["uniform", "per-broker"],
     replace_rates: bool,  # noqa: FBT001  click passes it by keyword
 ) -> None:
-    """Say who must be throttled, the least rate that ever ends, the rate to use, and when it is done.
+    """Say which brokers must be throttled, the lowest rate at which the move ends, the rate to use, and when it is done.
 
-    Two plans: one rate for all brokers (quicker), and each broker its own. Bytes are bytes: 1 MB/s is 1000000.
+    There are two plans: one rate for all brokers (quicker), and a rate for each broker. Rates are in bytes/s: 1 MB/s is 1000000.
     """
     try:
         rule = _rule(rate=rate, deadline=deadline, cap=cap, headroom=headroom, floor=floor)
@@ -186,7 +186,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cluster: its target, and the name of that in the settings."""
+    """A cluster: its target, and the target's name in the settings."""
 
     target: "KafkaTarget"
     name: str
@@ -202,7 +202,7 @@ class Look:
 
 
 def _where(bootstrap: str | None, cluster: str | None, config: Path | None) -> Place | None:
-    """None: everything is in the file."""
+    """The cluster to look at; None if everything is in the file."""
     if bootstrap is not None and cluster is not None:
         raise BadRequest("--bootstrap and --cluster both say where to look; give one of them")
     if config is not None and cluster is None:

@@ -1,4 +1,4 @@
-"""The commands that print what comes on a topic: their options, and the reading that they share."""
+"""What the commands share that print the records of a topic: their options, and the reading."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,11 +43,11 @@ tail_options = with_options(
     ),
     as_published_option,
 )
-"""Of every `tail`; they go to ``print_topic``."""
+"""The options of every `tail`; they are passed to ``print_topic``."""
 
 
 def records_of(settings: Settings, topic: str, begin: Begin, *, follow: bool) -> Iterator["TopicRecord"]:
-    """The records of a topic of the output's side."""
+    """The records of a topic on the output's side."""
     with output_reader(settings, topic, begin=begin) as reader:
         yield from reader.follow() if follow else reader.to_end()
 
@@ -83,7 +83,7 @@ def print_topic(
 
 
 def as_published(value: bytes, form: str) -> str:
-    """An event for a program: as it lies on its topic, or as a document of YAML."""
+    """An event for a program: as it is on its topic, or as a YAML document."""
     if form == "json":
         return value.decode(errors="replace") + "\n"
     return "---\n" + to_yaml(msgspec.json.decode(value))

@@ -25,10 +25,10 @@ def topics_command() -> None:
 def create_command(
     config: Path | None, input_url: str | None, output_url: str | None, input_partitions: int
 ) -> None:
-    """Make what is missing: partitions, timestamps, retention, compaction and record size as they must be.
+    """Make the topics that are missing, with the partitions, timestamps, retention, compaction and record size that they need.
 
-    Existing topics are never altered, but for deduplication on Pulsar, which is switched on where it is needed; what
-    differs is named with the command that mends it, and the exit code is 5.
+    Existing topics are never altered, except for deduplication on Pulsar, which is switched on where it is needed; each
+    difference is named with the command that corrects it, and the exit code is then 5.
     """
     settings = read_settings(config, {"input.url": input_url, "output.url": output_url})
 

@@ -23,7 +23,7 @@ _namespaces_option = click.option(
 
 @click.group("maintenance")
 def maintenance_command() -> None:
-    """Leave brokers and namespaces alone: no action touches them, and nobody misses a broker that is away."""
+    """Leave brokers and namespaces alone: no action touches them, and a broker that is away is not missing."""
 
 
 @maintenance_command.command(

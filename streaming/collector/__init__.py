@@ -1,5 +1,5 @@
 """Collectors: they read brokers and write what they find to the input topic.
 
-A collector is an ordinary user of the message contract and decides nothing. Read times are event times: what a broker
-says of its own clock is not used.
+A collector is an ordinary user of the message contract and decides nothing. The time of an event is the time when it was
+read; the clocks of brokers are not used.
 """

@@ -9,9 +9,9 @@ from state.settings import RoundSettings
 __all__ = ["Cadence", "Patience"]
 
 BACKOFF_S_MAX = 60.0
-"""Longest wait after sweeps that found no broker list; by then a person has been told by the readiness."""
+"""Longest wait after sweeps without a broker list; by then the readiness check has told a person."""
 _SKIPS_MAX = 3
-"""Sweeps a broker that keeps failing is left out of: with two a round it is asked every other round."""
+"""Most sweeps in a row that leave out a broker that keeps failing: with two sweeps a round it is asked every other round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +55,19 @@ class Patience:
     _skips: dict[str, int] = field(default_factory=dict)
 
     def skips(self, broker: str) -> bool:
-        """Whether to leave it out of this sweep; counts the sweep."""
+        """Whether to leave the broker out of this sweep; counts the sweep."""
         left = self._skips.get(broker, 0)
         if left:
             self._skips[broker] = left - 1
         return left > 0
 
     def note_failure(self, broker: str) -> None:
-        """It was asked and failed."""
+        """Note that the broker was asked and failed."""
         count = self._failures[broker] = self._failures.get(broker, 0) + 1
         self._skips[broker] = min(2 ** (count - 1) - 1, _SKIPS_MAX)
 
     def note_answer(self, broker: str) -> None:
-        """It was asked and answered."""
+        """Note that the broker was asked and answered."""
         self._failures.pop(broker, None)
         self._skips.pop(broker, None)
 

@@ -1,6 +1,6 @@
-"""The loop of every collector: sweep at fixed times, wait outages out ever longer, and say how it goes.
+"""The loop of every collector: it sweeps at fixed times, waits longer and longer in an outage, and reports its state.
 
-What a sweep asks and writes is said by the collector of each kind of cluster.
+The collector of each kind of cluster defines what a sweep asks and writes.
 """
 
 import logging
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 _FRESH_INTERVALS = 3
 """Sweeps that may fail before the collector calls itself not ready."""
 _TURN_AGE_S_MAX = 600.0
-"""A sweep waits for each broker with a timeout, and the wait after failures is at most a minute."""
+"""Longest healthy time between two sweeps: each wait for a broker has a timeout, and the one after failures is at most a minute."""
 
 
 class Collector(ABC):
@@ -42,7 +42,7 @@ class Collector(ABC):
         self._swept_s: float | None = None
         self._problem = "no sweep yet"
         self._refusal: Exception | None = None
-        """What ends ``run`` after the sweep; set from any thread."""
+        """The error that ``run`` raises after the sweep; set from any thread."""
 
     @abstractmethod
     def sweep(self) -> bool:
@@ -53,7 +53,7 @@ class Collector(ABC):
         """Close connections."""
 
     def run(self) -> None:
-        """Sweep until ``stop``. Raises what was found that no sweep can mend."""
+        """Sweep until ``stop``. Raises an error that no later sweep can mend."""
         failures = 0
         while not self._stop.is_set():
             self._turned_s = time.monotonic()
@@ -82,20 +82,20 @@ class Collector(ABC):
         return [Check(name="sweep", ok=fresh, detail="; ".join(filter(None, (last, self._problem))))]
 
     def liveness(self) -> Sequence[Check]:
-        """Whether sweeps are begun at all; that the cluster does not answer is no reason for a restart."""
+        """Whether sweeps are begun at all; a cluster that does not answer is no reason for a restart."""
         age_s = time.monotonic() - self._turned_s
         limit_s = max(_TURN_AGE_S_MAX, _FRESH_INTERVALS * self._cadence.interval_s)
         return [Check(name="loop", ok=age_s < limit_s, detail=f"the last sweep was begun {age_s:.0f} s ago")]
 
     def _complete(self, *, began_s: float, brokers_count: int) -> float:
-        """A sweep is written; returns when, Unix seconds."""
+        """Note that a sweep is written; returns the time, Unix seconds."""
         ended_s = self._swept_s = self._clock_s()
         self._problem = ""
         self.metrics.observe_sweep(brokers_count=brokers_count, ended_s=ended_s, duration_s=ended_s - began_s)
         return ended_s
 
     def _fail(self, result: str, error: Exception) -> bool:
-        """A sweep came to nothing; ``result`` is the metric's label. Returns False, as ``sweep`` does then."""
+        """Note that a sweep failed; ``result`` is the metric's label. Returns False, as ``sweep`` does then."""
         self.metrics.count_failed_sweep(result)
         self._problem = str(error)
         _LOG.warning("sweep of %s: %s", self._cluster, error)

@@ -1,6 +1,6 @@
-"""What a collector says, as events of the input topic. Every collector ends a sweep with a tick.
+"""Writes a collector's events to the input topic. Every collector ends a sweep with a tick.
 
-An event's id is its subject and time, so that one that is written twice is known to be the same.
+An event's id is its subject and time, so that readers recognize an event that is written twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,11 +42,11 @@ class EventWriter:
         self._metrics.count_event(kind)
 
     def tick(self, asked: Sequence[str], failed: Mapping[str, str]) -> None:
-        """A sweep is complete. Returns when it and everything said before is written."""
+        """Write that a sweep is complete. Returns when the tick and all events before it are written."""
         data = TickData(asked=list(asked), failed=dict(failed))
         self.say("tick", type_of(TickMessage), "tick", msgspec.json.encode(data))
         self.flush()
 
     def flush(self) -> None:
-        """Return when everything said before is written."""
+        """Return when all events before this call are written."""
         self._sink.flush()

@@ -1,4 +1,4 @@
-"""What a cluster is besides its load: who else balances it, and what must stay where."""
+"""Facts of a cluster besides its load: which balancers of Pulsar's own are on, and the rules for where bundles may be."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ __all__ = ["read_facts"]
 def read_facts(
     admin: PulsarAdmin, pool: Executor, own: OwnTopics, *, pulsar_cluster: str, brokers: Sequence[str]
 ) -> PulsarClusterData:
-    """Everything anew; a broker that cannot be asked is unknown, anything else that fails raises ``AdminError``."""
+    """Read all facts anew; a broker that cannot be asked is unknown, any other failure raises ``AdminError``."""
     configurations = pool.map(lambda broker: _configuration(admin, broker), brokers)
     namespaces = [each for found in pool.map(admin.namespaces, admin.tenants()) for each in found]
     groups: dict[str, list[str]] = defaultdict(list)
@@ -52,7 +52,7 @@ def _configuration(admin: PulsarAdmin, broker: str) -> PulsarBrokerFacts:
 
 
 def _group(admin: PulsarAdmin, namespace: str) -> str | None:
-    """None also for a namespace that has been deleted since it was listed."""
+    """The namespace's anti-affinity group; None also if it has been deleted since it was listed."""
     try:
         return admin.anti_affinity_group(namespace)
     except AdminError as error:

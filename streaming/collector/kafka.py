@@ -1,7 +1,7 @@
 """``trimtab collect kafka``: sweeps one cluster for as long as it runs.
 
-A collector is made once the cluster answers; afterwards outages are waited out, ever less often asking, and show in the
-metrics and the readiness. It decides nothing and changes nothing.
+A collector is made once the cluster answers. After that it waits outages out, asks less and less often, and shows them in
+the metrics and the readiness. It decides nothing and changes nothing.
 """
 
 import logging
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaCollector(Collector):
-    """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``ClusterError`` at once, or never."""
+    """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``ClusterError`` only when it is made."""
 
     def __init__(
         self,
@@ -104,6 +104,6 @@ class KafkaCollector(Collector):
         return self._kafka
 
     def _disconnect(self) -> None:
-        """A broken connection is made anew in the next sweep."""
+        """Close a broken connection; the next sweep makes a new one."""
         self._kafka = None
         self._connection.close()

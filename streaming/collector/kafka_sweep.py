@@ -1,8 +1,8 @@
-"""One sweep of a Kafka cluster: what moves, every broker's logs of it and its throttle, then a tick.
+"""One sweep of a Kafka cluster: the moving partitions, every broker's logs of them and its throttle, then a tick.
 
-Invariants: what could not be read is absent and named in the tick, never 0; a dead broker costs its own numbers only; a
-report's time is when its broker's answer was complete here. A broker's traffic is what its metrics page said last, for
-which nobody waits. Changes nothing.
+Invariants: what could not be read is absent and named in the tick, never 0; if a broker is dead, only its own numbers are
+missing; a report's time is when its broker's answer was complete here. A broker's traffic is the last reading of its metrics
+page; the sweep does not wait for the page. A sweep changes nothing.
 """
 
 import logging
@@ -46,7 +46,7 @@ EVENTS = ("load-report", "reassignment", "tick")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep came to: brokers asked, and those that failed with the reason."""
+    """The result of a sweep: brokers asked, and those that failed with the reason."""
 
     asked: tuple[int, ...]
     failed: Mapping[int, str]
@@ -103,7 +103,7 @@ class KafkaSweeper:
         return Swept(asked=tuple(wanted), failed=failed, moving_count=len(moves))
 
     def _moves(self, kafka: KafkaCluster, alive: Collection[int]) -> dict[Partition, Move]:
-        """What runs, and what is planned of it that does not run; in order."""
+        """The running moves, and the planned ones that do not run yet, in order."""
         running, planned = kafka.reassignments(), read_planned(self._planned_file)
         states = kafka.partitions({topic for topic, _ in (*running, *planned)})
         self._warn_of(list(find_conflicts(planned, states, running, alive)))
@@ -118,7 +118,7 @@ class KafkaSweeper:
         return dict(sorted(found.items()))
 
     def _warn_of(self, lines: list[str]) -> None:
-        """Once, until it is something else."""
+        """Log the lines, once until they change."""
         if lines != self._warned:
             for line in lines:
                 _LOG.warning("planned_file: %s", line)
@@ -141,7 +141,7 @@ class KafkaSweeper:
         offsets: Mapping[Partition, int],
         throttle: ThrottlesFound,
     ) -> str | None:
-        """Report one broker, or say why not."""
+        """Report one broker; returns why that failed, None if it did not."""
         mine = [where for where, move in moves.items() if broker in (*move.replicas, *move.adding)]
         found = kafka.log_sizes(mine, [broker]) if mine else None
         why = throttle.failed.get(broker) or (None if found is None else found.failed.get(broker))
@@ -196,7 +196,7 @@ class KafkaSweeper:
 
 
 def _end_offsets(kafka: KafkaCluster, moves: Mapping[Partition, Move]) -> dict[Partition, int]:
-    """End offsets of the partitions that have a leader; they only tell a log that shrank from one nobody wrote to."""
+    """End offsets of the partitions that have a leader; they only show whether a log shrank or no producer wrote to it."""
     led = [where for where, move in moves.items() if move.leader != NO_LEADER]
     try:
         return kafka.end_offsets(led)
@@ -216,7 +216,7 @@ def _replica(move: Move, broker: int, size: int, offset: int | None) -> Replica:
 
 
 def _move(where: Partition, move: RunningMove, state: PartitionState) -> Move:
-    """A leader that is none of the replicas is that of a moment ago."""
+    """The move as it is reported. A leader that is not among the replicas is out of date, and counts as none."""
     return Move(
         topic=where[0],
         partition=where[1],

@@ -1,7 +1,7 @@
-"""Which load manager each broker of a cluster runs, noticed anew when it changes.
+"""Which load manager each broker of a cluster runs, and when that changes.
 
 A cluster is switched from one manager to the other by its dynamic configuration, all brokers at once, or by restarts, one broker
-after the other. So every sweep asks one broker, and a broker that cannot be read is asked itself.
+after the other. So every sweep asks one broker for its manager, and also each broker whose load cannot be read.
 """
 
 import logging
@@ -39,10 +39,10 @@ def require_reports(found: BrokerConfiguration, *, cluster: str) -> None:
 
 
 class LoadManagers:
-    """Of one cluster. Thread-safe."""
+    """The load managers of one cluster's brokers. Thread-safe."""
 
     def __init__(self, admin: PulsarAdmin, metrics: CollectorMetrics, *, cluster: str, first: str) -> None:
-        """``first`` is what any broker answered at the start; until it is known better, it is every broker's."""
+        """``first`` is what one broker answered at the start; it counts for each broker that has not answered otherwise."""
         self._admin = admin
         self._metrics = metrics
         self._cluster = cluster
@@ -63,7 +63,7 @@ class LoadManagers:
         return self.of(broker) == EXTENSIBLE
 
     def begin_sweep(self, brokers: Sequence[str]) -> None:
-        """One of the brokers, the next one each time, is due to be asked; all of them after one has changed."""
+        """Choose the brokers to ask in this sweep: one, the next one each time, or all after one has changed."""
         with self._lock:
             self._next += 1
             self._due = (
@@ -77,7 +77,7 @@ class LoadManagers:
         self._metrics.show_load_managers(Counter(map(self.of, brokers)))
 
     def ask_if_due(self, broker: str) -> None:
-        """Ask a broker itself where it is due in this sweep."""
+        """Ask a broker for its manager if it is due in this sweep."""
         with self._lock:
             is_due = broker in self._due
             self._due.discard(broker)
@@ -85,7 +85,7 @@ class LoadManagers:
             self.ask(broker)
 
     def ask(self, broker: str) -> bool:
-        """Ask a broker itself; whether it runs another manager than was thought. One that does not answer says nothing."""
+        """Ask a broker for its manager; returns whether it is another than before. False if the broker does not answer."""
         try:
             found = self._admin.configuration(broker).load_manager
         except AdminError:
@@ -93,7 +93,7 @@ class LoadManagers:
         return self._note(broker, found)
 
     def note(self, found: Mapping[str, str | None]) -> None:
-        """What brokers said of themselves; None: nothing."""
+        """Note the managers that brokers reported; None: not reported."""
         for broker, manager in found.items():
             if manager is not None:
                 self._note(broker, manager)

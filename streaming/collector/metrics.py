@@ -58,12 +58,12 @@ class CollectorMetrics:
         self._sweeps.labels(self._cluster, result).inc()
 
     def show_load_managers(self, counts: Mapping[str, int]) -> None:
-        """How many brokers run each load manager, by its class; one that nobody runs any more is 0."""
+        """How many brokers run each load manager, by its class; one that no broker runs any more is 0."""
         self._managers_seen |= counts.keys()
         for manager in self._managers_seen:
             self._managers.labels(self._cluster, manager).set(counts.get(manager, 0))
 
     def show_balancers(self, *, shedding_count: int, splitting_count: int) -> None:
-        """At how many brokers Pulsar balances by itself."""
+        """How many brokers have Pulsar's own shedding and bundle splitting switched on."""
         self._balancers.labels(self._cluster, "shedding").set(shedding_count)
         self._balancers.labels(self._cluster, "auto-split").set(splitting_count)

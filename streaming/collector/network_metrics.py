@@ -1,10 +1,10 @@
-"""What each broker's network carries, from the counters on a metrics page of its own (Prometheus' text format).
+"""Each broker's network traffic, from the counters on the broker's own metrics page (Prometheus' text format).
 
 A rate is the growth of the counters over the last half minute. A page that does not answer, lacks a counter or shows one
-that shrank (its broker began anew) leaves that broker's traffic unknown, never 0.
+that shrank (its broker was restarted) leaves that broker's traffic unknown, never 0.
 
-Invariants: nobody waits for a page: they are asked in threads, and who wants to know gets what was read last; a page takes
-``timeout_s`` at most, however slowly it trickles; of a large page only the lines of wanted counters are kept.
+Invariants: no caller waits for a page: pages are read in threads, and callers get the last reading; a page takes
+``timeout_s`` at most, however slowly it comes; of a large page only the lines of wanted counters are kept.
 """
 
 import logging
@@ -25,16 +25,16 @@ __all__ = ["NetworkMeter"]
 
 _LOG = logging.getLogger(__name__)
 _WINDOW_S = 30.0
-"""Three rounds: steadier than one, and shorter than the rest between two changes of a rate (``min_change_interval_s``), so that
-a new rate is all that is in it when the next is decided."""
+"""Three rounds: steadier than one, and shorter than the pause between two changes of a rate (``min_change_interval_s``), so
+that it only holds traffic under the new rate when the next one is decided."""
 _FRESH_INTERVALS = 1.5
-"""Sweeps after which a reading says nothing of now: one, and a page that took its time."""
+"""Age in sweep intervals above which a reading is out of date: one interval, and half of one for a slow page."""
 _APART_S_MIN = 1.0
 _PAGE_BYTES_MAX = 64 * 1024 * 1024
-"""Half a million samples; more is no page of a broker."""
+"""Half a million samples; a larger page is not a broker's."""
 _THREADS_COUNT = 16
 _TOPIC = "topic"
-"""Label of the counters of one topic; the one without it is their sum already."""
+"""Label of the counters of one topic; the counter without it is their sum already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Counter:
 
 
 _Values = tuple[float | None, ...]
-"""Of each counter, in order; None: not on the page."""
+"""The value of each counter, in order; None: not on the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class _Page:
-    """One broker's page: what was read, the oldest first, and whether somebody is at it."""
+    """One broker's page: what was read, the oldest first, and the read that runs or was last."""
 
     readings: list[_Reading] = field(default_factory=list)
     asked: Future[None] | None = None
@@ -105,7 +105,7 @@ class NetworkMeter:
         self._client = httpx.Client(trust_env=False, follow_redirects=False, timeout=target.timeout_s)
 
     def begin(self, hosts: Mapping[int, str]) -> None:
-        """Ask the pages of these brokers, save those still being asked; returns at once. Others are forgotten."""
+        """Begin to read the pages of these brokers, except those still being read; returns at once. Other brokers are forgotten."""
         with self._lock:
             self._pages = {broker: self._pages.get(broker, _Page()) for broker in hosts}
             for broker, page in self._pages.items():
@@ -113,7 +113,7 @@ class NetworkMeter:
                     page.asked = self._pool.submit(self._read, broker, hosts[broker], page)
 
     def traffic(self, broker: int) -> Network:
-        """What it receives and sends, replication included, as far as it is known now."""
+        """What the broker receives and sends, replication included, as far as it is known now."""
         with self._lock:
             page = self._pages.get(broker)
             readings = [] if page is None else list(page.readings)
@@ -125,7 +125,7 @@ class NetworkMeter:
         )
 
     def close(self) -> None:
-        """Read no more; pages being asked are let go."""
+        """Stop reading; does not wait for pages that are being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -170,7 +170,7 @@ class NetworkMeter:
         return f"{url} shows no {', '.join(names)}" if names else ""
 
     def _say(self, broker: int, page: _Page, problem: str) -> None:
-        """Once, when it begins."""
+        """Note the problem, and log it once, when it begins."""
         if problem and not page.problem:
             _LOG.warning("traffic of broker %d is unknown: %s", broker, problem)
         page.problem = problem
@@ -187,7 +187,10 @@ def _sum(values: Sequence[float]) -> float | None:
 
 
 def _rate(readings: Sequence[tuple[float, _Values]]) -> int | None:
-    """Growth a second from the oldest reading since which no counter shrank or was missing; rounded up."""
+    """Growth per second since the oldest reading after which no counter shrank or was missing; rounded up.
+
+    None if that reading is less than ``_APART_S_MIN`` before the last one.
+    """
     at_s, last = readings[-1]
     since_s, first = at_s, last
     for before_s, before in reversed(readings[:-1]):

@@ -1,7 +1,7 @@
 """Where trimtab's own topics are on the cluster that is collected from, and what they carry.
 
-They are known by their names in the namespaces that the settings put them in, whichever controller they are of. Whether the
-settings' Pulsar is the collected one is not asked: where it is another, there are no such topics here.
+They are recognized by their names in the namespaces of the settings, whichever controller they belong to. It is not checked
+whether the settings' Pulsar is the collected cluster: if it is another one, there are no such topics here.
 """
 
 import re
@@ -24,7 +24,7 @@ _PARTITION = re.compile(r"-partition-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class OwnTopics:
-    """How trimtab's topics on Pulsar are told from others."""
+    """How to tell trimtab's topics on Pulsar from others."""
 
     namespaces: frozenset[str]
     names: frozenset[str]
@@ -33,7 +33,7 @@ class OwnTopics:
 
     @staticmethod
     def of(settings: Settings) -> "OwnTopics":
-        """Without a namespace where everything is on Kafka."""
+        """Those of the settings; without a namespace if everything is on Kafka."""
         links = (input_on_pulsar(settings), output_on_pulsar(settings))
         return OwnTopics(
             namespaces=frozenset(link.place.namespace for link in links if link is not None),
@@ -48,7 +48,7 @@ class OwnTopics:
 
 
 def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[str, dict[str, Traffic]]:
-    """Traffic by bundle and topic. A topic that nobody serves carries nothing. Raises ``AdminError``."""
+    """Traffic by bundle and topic. A topic that no broker serves is left out. Raises ``AdminError``."""
     found: dict[str, dict[str, Traffic]] = defaultdict(dict)
     for namespace in sorted(own.namespaces):
         topics = [topic for topic in _topics(admin, namespace) if own.holds(topic)]
@@ -61,7 +61,7 @@ def read_own_topics(admin: PulsarAdmin, pool: Executor, own: OwnTopics) -> dict[
 
 
 def _topics(admin: PulsarAdmin, namespace: str) -> list[str]:
-    """None where the cluster has no such namespace."""
+    """Names of the namespace's topics; empty if the cluster has no such namespace."""
     try:
         return sorted(admin.read(f"/admin/v2/persistent/{quote(namespace)}", list[str]))
     except AdminError as error:

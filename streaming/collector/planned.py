@@ -1,6 +1,6 @@
-"""Moves that somebody means to start: Kafka's own ``reassignment.json``, held against where the replicas are.
+"""Moves that somebody plans to start: Kafka's own ``reassignment.json``, compared with where the replicas are.
 
-What of it cannot be is refused or named, never dropped without a word.
+A move that is not possible is refused or named, never dropped silently.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -27,11 +27,11 @@ class BadPlan(Exception):
 
 
 Planned = Mapping[Partition, tuple[int, ...]]
-"""Replicas in the end of each partition."""
+"""Each partition's replicas after its move."""
 
 
 def read_planned(path: str | None) -> Planned:
-    """Empty where there is no file. Raises ``BadPlan``."""
+    """The planned moves; empty if there is no file. Raises ``BadPlan``."""
     if path is None:
         return {}
     try:
@@ -57,7 +57,7 @@ def find_conflicts(
     running: Mapping[Partition, RunningMove],
     brokers: Collection[int],
 ) -> Iterator[str]:
-    """What of a plan cannot come true as it stands, in order, a sentence each."""
+    """One sentence for each planned move that cannot happen as planned, in order."""
     for where, target in sorted(planned.items()):
         name = f"{where[0]}-{where[1]}"
         strangers = sorted(set(target) - set(brokers))
@@ -71,7 +71,7 @@ def find_conflicts(
 
 
 def planned_move(where: Partition, target: tuple[int, ...], state: PartitionState) -> Move | None:
-    """The move as it would start now; None where it gains no replica, as when it is over."""
+    """The move as it would start now; None if it adds no replica, for example because it is over."""
     adding = [broker for broker in target if broker not in state.replicas]
     if not adding:
         return None

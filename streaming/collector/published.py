@@ -19,13 +19,13 @@ class _Top(msgspec.Struct, frozen=True):
 
 
 class PublishedAnswer(msgspec.Struct, frozen=True):
-    """What a collector reads of it."""
+    """The part of a broker's published load that a collector reads."""
 
     load: dict[str, msgspec.Raw]
     top_bundles: msgspec.Raw
     """A JSON list."""
     bundles: dict[str, BundleLoad]
-    """The heaviest ones."""
+    """The broker's heaviest bundles, by name."""
 
 
 _load = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -33,7 +33,7 @@ _top_bundles = msgspec.json.Decoder(list[_Top])
 
 
 def read_published(published: PublishedLoad) -> PublishedAnswer:
-    """Raises ``NoLoadData`` for what is not JSON; numbers that cannot be read are the controller's to refuse, by name."""
+    """Raises ``NoLoadData`` for what is not JSON; the controller refuses numbers that cannot be read, by name."""
     try:
         load = _load.decode(published.load)
         fields = _load.decode(published.top_bundles or b"{}")

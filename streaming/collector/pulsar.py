@@ -1,6 +1,7 @@
 """``trimtab collect pulsar``: sweeps one cluster for as long as it runs.
 
-A collector is made once the cluster answers and all is right; afterwards outages are waited out, ever less often asking, and show in the metrics and the readiness. It decides nothing and changes nothing.
+A collector is made once the cluster answers and all is right. After that it waits outages out, asks less and less often, and
+shows them in the metrics and the readiness. It decides nothing and changes nothing.
 """
 
 import logging
@@ -30,7 +31,7 @@ _PATIENCE_RATIO = 0.8
 """Part of the time between sweeps that a sweep waits for slow brokers: the tick must not be late for the next one."""
 _FACTS_THREADS = 8
 _FACTS_WAIT_S = 600.0
-"""Of `--once`: thousands of namespaces are asked in a minute or two."""
+"""How long `--once` waits for the facts: thousands of namespaces are asked in a minute or two."""
 
 
 class StartRefused(Exception):
@@ -38,7 +39,7 @@ class StartRefused(Exception):
 
 
 class PulsarCollector(Collector):
-    """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``StartRefused`` at once, or never."""
+    """Collects from the cluster ``cluster`` behind ``target`` into ``sink``. Raises ``StartRefused``, when made or in ``run``."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""What a broker answers, checked as far as a collector has to, and which of its bundles' topics are worth reporting.
+"""Checks a broker's answers as far as a collector has to, and chooses the bundles whose topics are worth reporting.
 
-A load report goes on verbatim: whether its numbers can be used is the controller's to say. Here only reports are
-refused that are none, or another load manager's, because they would look like brokers without load.
+A load report goes on verbatim: the controller decides whether its numbers can be used. Here only answers are refused
+that are no load report, or another load manager's, because they would look like brokers without load.
 """
 
 import msgspec
@@ -32,22 +32,22 @@ class BundleLoad(msgspec.Struct, frozen=True):
 
     @property
     def messages_per_s(self) -> float:
-        """In and out."""
+        """Messages per second, in + out."""
         return (self.msgRateIn or 0.0) + (self.msgRateOut or 0.0)
 
     @property
     def bytes_per_s(self) -> float:
-        """In and out."""
+        """Bytes per second, in + out."""
         return (self.msgThroughputIn or 0.0) + (self.msgThroughputOut or 0.0)
 
     @property
     def sessions_count(self) -> float:
-        """Producers and consumers."""
+        """Number of producers and consumers."""
         return (self.producerCount or 0.0) + (self.consumerCount or 0.0)
 
 
 class LoadReportAnswer(msgspec.Struct, frozen=True):
-    """What a collector reads of a load report."""
+    """The part of a load report that a collector reads."""
 
     loadReportType: str | None = None  # noqa: N815
     loadManagerClassName: str | None = None  # noqa: N815
@@ -61,7 +61,7 @@ _stats = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, Traffic]]]
 def read_report(answer: bytes) -> LoadReportAnswer:
     """Raises ``ForeignReport`` for an empty answer, one that is not JSON, and one of another load manager.
 
-    Numbers that cannot be read are the controller's to refuse, by name: such a report counts as one without bundles.
+    A report with numbers that cannot be read counts as one without bundles here: the controller refuses it, by name.
     """
     if answer.strip() in {b"", b"null"}:
         raise ForeignReport("no load report: its load manager makes none")
@@ -84,8 +84,8 @@ def wanted_bundles(
 ) -> set[str] | None:
     """Bundles whose topics are reported; None for all.
 
-    Hot are those at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: one that alone
-    overloads its broker is cut although it is below every limit. A limit of 0 is no limit.
+    These are the bundles at ``ratio`` of a split limit, and the broker's heaviest by rate and by throughput: a bundle that
+    alone overloads its broker is split although it is below every limit. A limit of 0 is no limit.
     """
     bundles = report.lastStats or {}
     if wanted == "all":
@@ -110,7 +110,7 @@ def _is_near(load: BundleLoad, ratio: float, limits: SplitSettings) -> bool:
 
 
 def topic_traffic(answer: bytes, wanted: set[str] | None) -> dict[str, dict[str, Traffic]]:
-    """Traffic by bundle and topic out of a broker's ``broker-stats/topics``. Raises ``ForeignReport``."""
+    """Traffic by bundle and topic from a broker's ``broker-stats/topics``. Raises ``ForeignReport``."""
     try:
         stats = _stats.decode(answer)
     except msgspec.DecodeError as error:

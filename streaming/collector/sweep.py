@@ -42,19 +42,19 @@ __all__ = ["Speaker", "Sweep", "Sweeper"]
 
 _LOG = logging.getLogger(__name__)
 _PUBLISHED_RATIO = 0.5
-"""Part of a sweep's patience for a broker to publish its load again, after a move or at the start."""
+"""Part of a sweep's time in which it waits for a broker to publish its load again, after a move or at the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a sweep came to: brokers asked, and those that failed with the reason."""
+    """The result of a sweep: brokers asked, and those that failed with the reason."""
 
     asked: tuple[str, ...]
     failed: Mapping[str, str]
 
 
 class Speaker(EventWriter):
-    """Says what a collector of one cluster has to say. Thread-safe. Every method raises ``PublishError``."""
+    """Writes the events of one Pulsar cluster's collector. Thread-safe. Every method raises ``PublishError``."""
 
     def load_report(self, broker: str, report: bytes) -> None:
         """A broker's load report, verbatim."""
@@ -69,7 +69,7 @@ class Speaker(EventWriter):
         self.say("topic-stats", type_of(TopicStatsMessage), broker, msgspec.json.encode(traffic))
 
     def facts(self, data: PulsarClusterData) -> None:
-        """What the cluster is besides its load."""
+        """Facts of the cluster besides its load."""
         self.say("cluster", type_of(PulsarClusterMessage), "cluster", msgspec.json.encode(data))
 
 
@@ -104,7 +104,7 @@ class Sweeper:
         self._running: dict[str, Future[str | None]] = {}
 
     def sweep(self, *, within_s: float) -> Sweep:
-        """Ask every broker, wait at most ``within_s``, say the tick. Raises ``AdminError`` without a broker list.
+        """Ask every broker, wait at most ``within_s``, write the tick. Raises ``AdminError`` if there is no broker list.
 
         Raises ``PublishError`` when something could not be written.
         """
@@ -126,11 +126,11 @@ class Sweeper:
         return Sweep(asked=tuple(brokers), failed=failed)
 
     def close(self) -> None:
-        """Do not wait for brokers that are still being read."""
+        """Stop reading; does not wait for brokers that are still being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _follow(self, brokers: Sequence[str]) -> None:
-        """Follow what the brokers publish, where one of them does, beside the sweep: to connect may take long."""
+        """If a broker publishes its load, follow it in another thread beside the sweep: connecting may take long."""
         if not self._following.done():
             return
         publishing = [broker for broker in brokers if self._managers.is_extensible(broker)]
@@ -147,7 +147,7 @@ class Sweeper:
         return running
 
     def _outcome(self, broker: str, future: "Future[str | None]") -> str | None:
-        """Why a broker failed; None where it did not. Raises what must not be survived."""
+        """Why a broker failed; None where it did not. Raises the errors that end the sweep, such as ``PublishError``."""
         if not future.done():
             self._metrics.count_read("unfinished")
             return "no complete answer yet"
@@ -161,7 +161,7 @@ class Sweeper:
         return reason
 
     def _read(self, broker: str) -> str | None:
-        """Read one broker and say it; returns why that failed. Raises ``PublishError``."""
+        """Read one broker and write its events; returns why that failed, None if it did not. Raises ``PublishError``."""
         try:
             self._managers.ask_if_due(broker)
             self._read_and_say(broker)
@@ -175,7 +175,7 @@ class Sweeper:
         return None
 
     def _failed(self, broker: str, result: str, error: Exception) -> str:
-        """Why a broker failed; one whose load manager was changed fails once, because it was read in the wrong way."""
+        """Why a broker failed; a broker whose load manager has changed fails once, because it was read in the wrong way."""
         self._metrics.count_read(result)
         if self._managers.ask(broker):
             return f"its load manager has changed to {self._managers.of(broker)}; it is read so from the next sweep on"

@@ -1,7 +1,7 @@
-"""What controllers write on the topic of beats: who runs, who leads, and how far. It decides nothing.
+"""What controllers write on the topic of beats: which of them run, which one leads, and how far it is. It decides nothing.
 
-The beat says who tries to lead. Who may is decided by the publisher: transactional id (on Pulsar the exclusive producer),
-epoch and marker.
+A beat says which controller tries to lead. Which one may lead is decided by the publisher: transactional id (on Pulsar the
+exclusive producer), epoch and marker.
 """
 
 from typing import Literal
@@ -12,7 +12,7 @@ __all__ = ["Beat", "HandOver", "Role", "Unreadable", "decode", "encode", "every_
 
 _BEATS_A_SESSION = 5
 _SESSION_S_BEFORE = 25.0
-"""Of a beat that names none: its version beat every 5 s."""
+"""``session_s`` of a beat without one: the versions from before that field sent a beat every 5 s."""
 
 Role = Literal["leader", "standby"]
 
@@ -23,25 +23,25 @@ def every_s(session_s: float) -> float:
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """Its record's key is the controller's name; when it was appended says how old it is."""
+    """A beat. The record's key is the controller's name; the record's append time says how old the beat is."""
 
     name: str
-    """The controller's."""
+    """Name of the controller."""
     instance: str
     """``host:pid`` of its process."""
     epoch: int
-    """Of its last start as a leader; 0 for a standby that has not led."""
+    """Epoch of its last start as a leader; 0 for a standby that has not led."""
     batch: int | None
     """The newest micro-batch that this process has begun; None before its first."""
     at: str
-    """RFC 3339, by the process's own clock."""
+    """When it was sent, RFC 3339, by the process's own clock."""
     version: str
-    """Of trimtab."""
+    """Version of trimtab."""
     role: Role = "leader"
     session_s: float = _SESSION_S_BEFORE
-    """``controller.session_s``: without a beat for so long, another one may try to lead."""
+    """``controller.session_s``: if no beat comes for so long, another controller may try to lead."""
     is_leaving: bool = False
-    """Whether this is its last beat: it has ended in good order, and nobody has to wait for the session's end."""
+    """Whether this is its last beat: it has ended in good order, and no standby has to wait for the session's end."""
     problem: str = ""
     """Why a standby could not lead now; empty where it could."""
 
@@ -50,16 +50,16 @@ class HandOver(msgspec.Struct, frozen=True, kw_only=True):
     """A person asks a standby to take over from the leader of this epoch. It counts for no other leader."""
 
     name: str
-    """The controller's."""
+    """Name of the controller."""
     to: str
     """``host:pid`` of the standby."""
     leader_epoch: int
     at: str
-    """RFC 3339, by the clock of who asks."""
+    """When the person asked, RFC 3339, by the clock of that person's machine."""
 
 
 class Unreadable(ValueError):
-    """A record of the topic that is neither."""
+    """A record of the topic that is neither a beat nor a hand-over."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -68,12 +68,12 @@ _hand_over = msgspec.json.Decoder(HandOver)
 
 
 def encode(said: Beat | HandOver) -> bytes:
-    """As JSON."""
+    """A beat or a hand-over as JSON."""
     return _encoder.encode(said)
 
 
 def decode(value: bytes) -> Beat | HandOver:
-    """Read one back; raises ``Unreadable``."""
+    """The beat or hand-over of a record; raises ``Unreadable``."""
     try:
         return _beat.decode(value)
     except msgspec.MsgspecError as error:

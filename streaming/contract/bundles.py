@@ -1,8 +1,8 @@
-"""Which bundles a load report is about: their names checked, ascending, and where the numbers of each are.
+"""Which bundles a load report is about: their checked names, ascending, and where the numbers of each are.
 
 A broker reports the same names in the same order round after round, so what follows from the names alone is worked out
-once and kept with the broker; a report with other names is worked out anew. What is kept makes an answer quick, it
-never changes it. Kept lists and columns are shared between reports: nobody may change them.
+once and kept with the broker; a report with other names is worked out anew. What is kept makes the answer faster, but
+never different. Kept lists and columns are shared between reports and must not be changed.
 """
 
 import re
@@ -19,12 +19,12 @@ from streaming.contract.messages import MAX_NAME_CHARACTERS, SHOWN_CHARACTERS
 
 BUNDLE = re.compile(r"[^/\s]+/(?:[^/\s]+/)?[^/\s]+/0x[0-9a-fA-F]{1,8}_0x[0-9a-fA-F]{1,8}")
 MAX_NAMES = 1_000_000
-"""Names kept, and names in listings kept: about 100 bytes for each of the ones and 30 of the others, so that the
-memory this may take stays near 130 MB. Past it, what is known is forgotten and learned again."""
+"""Most names that are kept, and most names in the listings that are kept: a name takes about 100 bytes, a name in a
+listing about 30, so together at most about 130 MB. Above the limit they are forgotten and learned again."""
 
 
 class BadBundleName(Exception):
-    """A name that is no bundle's; ``name`` says which."""
+    """A name that is not the name of a bundle; the message quotes it."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class BadBundleName(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Listing:
-    """What the names in one report come to."""
+    """What follows from the names in one report."""
 
     with_stats: list[str]
     """Keys of ``lastStats``, in the report's order."""
@@ -44,15 +44,15 @@ class Listing:
     listed_count: int
     """Different bundles listed, system bundles included."""
     bundles: list[str]
-    """Those listed without system bundles, ascending, each once."""
+    """The listed bundles without system bundles, ascending, each once."""
     stats_rows: Ints
-    """Row in ``with_stats`` of each of ``bundles``, -1 where there is none."""
+    """For each of ``bundles`` its row in ``with_stats``, -1 where it has none."""
     has_stats: Bools
-    """Whether there is one."""
+    """For each of ``bundles`` whether it has such a row."""
 
     @property
     def size(self) -> int:
-        """Names held."""
+        """How many names it holds."""
         return len(self.with_stats) + len(self.listed or ())
 
 
@@ -82,7 +82,7 @@ class KnownBundles:
         return new
 
     def check(self, names: AbstractSet[str]) -> None:
-        """Raise ``BadBundleName`` for the first name, ascending, that is no bundle's; remember the valid ones."""
+        """Raise ``BadBundleName`` for the first name, ascending, that is not the name of a bundle; remember the valid ones."""
         new = set(filterfalse(self._names.__contains__, names))
         for name in sorted(new):
             if len(name) > MAX_NAME_CHARACTERS or BUNDLE.fullmatch(name) is None:
@@ -108,7 +108,7 @@ class KnownBundles:
         )
 
     def _interned(self, names: list[str]) -> list[str]:
-        """The same names as the very strings kept, so that each is in memory once and compares at once."""
+        """The same names as the string objects that are kept, so that each is in memory once and is compared quickly."""
         return [self._names[name] for name in names]
 
     def _keep(self, broker: tuple[str, str], listing: Listing) -> None:

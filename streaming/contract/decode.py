@@ -1,4 +1,4 @@
-"""From a record's bytes to an event, or to the reason why not; one pass over the JSON, numbers straight to columns.
+"""From a record's bytes to an event, or to the reason for refusing it; one pass over the JSON, numbers straight to columns.
 
 Nothing here raises for a bad record. The good path is one typed decode; only a record that fails it is looked at
 again (``diagnose``) to name what is wrong.
@@ -53,7 +53,7 @@ from streaming.contract.pulsar_report import Refusal, broker_report, topic_traff
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_YEAR = 9000
-"""Events beyond it are refused: ends and expiries computed from them would leave the calendar."""
+"""Events from this year on are refused: round ends and expiry times computed from them would be outside the calendar."""
 
 _decoder = msgspec.json.Decoder(Message)
 
@@ -71,9 +71,9 @@ def decode(
     appended_ms: int | None = None,
     partition: int | None = None,
 ) -> tuple[str, Event | Rejection]:
-    """The cluster of a record with its event, or with why it is refused.
+    """The cluster of a record with its event, or with the reason why it is refused.
 
-    ``key`` is the record's key, None where there is none to compare (files); ``appended_ms`` the log's time. The
+    ``key`` is the record's key, None where there is none to compare (files); ``appended_ms`` is the log's time. The
     cluster of a refused record is empty unless it is valid and equal to the key.
     """
     if value is None:
@@ -164,7 +164,7 @@ def _event(message: PulsarMessage | CommonMessage, appended_ms: int | None, part
 def _word(
     message: ApprovalMessage | ControlMessage, appended_ms: int | None, partition: int | None
 ) -> Approval | Control:
-    """What a person asks for."""
+    """The event of a message that a person sent."""
     id_, time_ms = message.id, to_ms(message.time)
     match message:
         case ApprovalMessage(data=word):
@@ -269,7 +269,7 @@ def _spell(name: str, spell: SpellData) -> Spell:
 def _kafka_event(
     message: KafkaMessage, appended_ms: int | None, partition: int | None
 ) -> KafkaLoadReport | Reassignment:
-    """Raises ``BadReport``."""
+    """The event of a message about a Kafka cluster. Raises ``BadReport``."""
     id_, time_ms = message.id, to_ms(message.time)
     if isinstance(message, KafkaLoadReportMessage):
         return KafkaLoadReport(

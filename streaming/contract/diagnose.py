@@ -1,4 +1,4 @@
-"""Why a record could not be decoded: the slow, patient look at a record that the typed decoder refused.
+"""Why a record could not be decoded: a slow and thorough look at a record that the typed decoder refused.
 
 The first thing wrong is named, from the outside in: JSON, envelope, type, cluster, subject, time, data.
 """
@@ -37,13 +37,13 @@ _NUMBER_FIELDS = frozenset(
 )
 _KNOWN_TYPES = frozenset(map(type_of, MESSAGE_TYPES))
 _MOST_DIGITS = 310
-"""Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
+"""A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
 
 
 def diagnose(value: bytes, key: str | None, error: Exception) -> tuple[str, Rejection]:
     """The record's cluster (empty unless valid and the record's key) and what is wrong with it.
 
-    ``error`` is what the typed decoder said.
+    ``error`` is what the typed decoder raised.
     """
     try:
         event = json.loads(value.decode(), parse_int=_whole)
@@ -74,7 +74,7 @@ def _not_json(detail: str) -> tuple[str, Rejection]:
 
 
 def _whole(digits: str) -> int | float:
-    """A whole number; one that no double holds is infinite, as ``1e999`` is."""
+    """A whole number; one that is too large for a double becomes infinite, as ``1e999`` does."""
     return int(digits) if len(digits) < _MOST_DIGITS else float(digits)
 
 
@@ -161,7 +161,8 @@ def _not_finite_problem(event: dict[str, object]) -> Rejection | None:
 
 
 _Place = tuple["_Place | None", str | int]
-"""Where a value is: what it is in, and its name or number there. A path as text would take the square of the depth."""
+"""Where a value is: the place of the object or list that holds it, and its name or number there. Paths as text would take
+memory that grows with the square of the depth."""
 
 
 def _path(place: _Place) -> str:
@@ -174,7 +175,7 @@ def _path(place: _Place) -> str:
 
 
 def _numbers(data: object) -> Iterator[tuple[_Place, object]]:
-    """Numbers of ``data`` with their places, and texts where a number belongs; not recursive, whatever the depth."""
+    """Numbers of ``data`` with their places, and texts where a number belongs; not recursive, so that any depth works."""
     waiting: list[tuple[_Place, object, bool]] = [((None, "data"), data, False)]
     while waiting:
         place, value, is_number = waiting.pop()

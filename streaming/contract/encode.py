@@ -11,7 +11,7 @@ from streaming.contract.origin import Origin
 
 REJECTED_TYPE = "trimtab.rejected.v1"
 MAX_QUOTED_BYTES = 64 * 1024
-"""How much of a refused record is kept on the dead letter."""
+"""How many bytes of a refused record are kept in the dead letter."""
 
 
 class _Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,17 +34,17 @@ class RejectedData(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     """What is wrong, with the value found, what was expected and what to do."""
     topic: str
-    """Topic it came on."""
+    """Topic of the record."""
     partition: int
-    """Partition it came on."""
+    """Partition of the record."""
     offset: int
-    """Its offset."""
+    """Offset of the record."""
     size_bytes: int
-    """Size of the whole value."""
+    """Size of the record's whole value."""
     sha256: str
     """SHA-256 of the whole value, in hex."""
     head_base64: str
-    """The record's first 64 KiB."""
+    """The first 64 KiB of the value, in Base64."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,15 +53,15 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     rejection: Rejection
     head: bytes
-    """Its first bytes, at least 64 KiB where it has them."""
+    """Its first bytes, at least 64 KiB if it has so many."""
     size_bytes: int
     sha256: str
     cluster: str
-    """Its cluster, empty where the record's is not valid or not its key."""
+    """The record's cluster; empty where it is not valid or not equal to the record's key."""
     appended_ms: int | None
 
     def of_size(self, size_bytes: int, sha256: str) -> "Refused":
-        """The same, of a record that is only here in part."""
+        """The same with the size and the hash of the whole record, of which only a part is here."""
         return msgspec.structs.replace(self, size_bytes=size_bytes, sha256=sha256)
 
 
@@ -69,7 +69,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def source_of(name: str) -> str:
-    """CloudEvents source of everything the controller of that name says."""
+    """CloudEvents source of everything that the controller of that name publishes."""
     return f"/trimtab/{name}"
 
 
@@ -89,7 +89,7 @@ def encode(output: Output, source: str) -> bytes:
 def encode_event(
     *, type_: str, id_: str, source: str, subject: str, time_ms: int | None, cluster: str, data: bytes
 ) -> bytes:
-    """A CloudEvent; ``data`` is JSON and embedded as it is, a time that nobody knows is left out."""
+    """A CloudEvent; ``data`` is JSON and embedded as it is, an unknown time is left out."""
     return _encoder.encode(
         _Out(
             specversion="1.0",
@@ -121,7 +121,7 @@ def encode_refused_event(
 
 
 def encode_refused(record: Refused, source: str) -> bytes:
-    """A refused record as a CloudEvent for the dead letter; its id is made of its coordinates."""
+    """A refused record as a CloudEvent for the dead letter; its id is computed from its coordinates."""
     origin = record.origin
     data = RejectedData(
         reason=record.rejection.reason,

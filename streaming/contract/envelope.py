@@ -1,4 +1,4 @@
-"""What stands around the data of every event that the controller publishes, as far as a reader of its topics needs it."""
+"""The envelope of every event that the controller publishes: the fields that a reader of its topics needs."""
 
 from typing import Generic, TypeVar
 
@@ -7,17 +7,17 @@ import msgspec
 __all__ = ["EPOCH_HEADER", "LARGEST_RECORD_BYTES", "ReadEnvelope", "read_envelope"]
 
 EPOCH_HEADER = "trimtab-epoch"
-"""Record header that rises by one at every start of the controller of a source."""
+"""Record header with the epoch, which rises at every start of the controller of a source."""
 
 LARGEST_RECORD_BYTES = 8 * 1024 * 1024
-"""What a topic of actions has room for, and a producer sends: the throttled replica lists of 100,000 moving partitions
-are some 5 MB."""
+"""Largest record that a topic of actions accepts and a producer sends: the throttled replica lists of 100,000 moving
+partitions are about 5 MB."""
 
 DataT = TypeVar("DataT")
 
 
 class ReadEnvelope(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
-    """An event of any type, of this version or another; its data is read as far as ``DataT`` asks."""
+    """An event of any type, of this version or another; of its data, only what ``DataT`` declares is read."""
 
     id: str
     source: str
@@ -29,4 +29,4 @@ class ReadEnvelope(msgspec.Struct, Generic[DataT], frozen=True, kw_only=True):
 
 
 read_envelope = msgspec.json.Decoder(ReadEnvelope[msgspec.Raw]).decode
-"""Raises ``msgspec.MsgspecError`` for what is no event."""
+"""Reads an event and leaves its data as raw JSON. Raises ``msgspec.MsgspecError`` for anything that is not an event."""

@@ -1,8 +1,8 @@
 """The catalogue of metric families: name, kind, labels and meaning of everything on `/metrics`.
 
-Pure declarations, so that dashboards, rules and pages of documentation name metrics without loading what serves them.
-Invariants: names are those that Prometheus scrapes; bundles and topics are never labels, brokers only
-while a reassignment moves replicas of theirs.
+These are pure declarations, so that dashboards, alert rules and documentation can name metrics without loading the code
+that serves them. Invariants: names are those that Prometheus scrapes; bundles and topics are never labels; brokers are
+labels only while a reassignment moves their replicas.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Family:
 
     kind: Literal["counter", "gauge", "histogram"]
     stem: str
-    """Its name without prefix and without what a counter's name ends in."""
+    """Its name without the prefix and without the `_total` of a counter."""
     text: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
@@ -32,7 +32,7 @@ class Family:
 
     @property
     def name(self) -> str:
-        """As it is scraped; a histogram's samples add `_bucket`, `_sum` and `_count`."""
+        """The name as it is scraped; a histogram's samples add `_bucket`, `_sum` and `_count`."""
         return f"{PREFIX}{self.stem}_total" if self.kind == "counter" else f"{PREFIX}{self.stem}"
 
     @property
@@ -338,4 +338,4 @@ NOTIFIER_LAST_POLL = _gauge(
 )
 
 FAMILIES: tuple[Family, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Family))
-"""All of them, in the order they are declared."""
+"""All families, in the order of their declaration."""

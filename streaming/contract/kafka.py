@@ -1,7 +1,7 @@
-"""What is said of a Kafka cluster: a broker's replicas that move, and what moves in the whole cluster.
+"""Reports about a Kafka cluster: a broker's replicas that move, and everything that moves in the whole cluster.
 
-Only partitions that move, or are planned to, are reported. Null is unknown, and never counts as 0. Unknown fields are
-ignored. A reassignment that cannot be one is refused here, so that nothing after has to look again.
+Only partitions that move, or are planned to move, are reported. Null means unknown and never counts as 0. Unknown fields
+are ignored. An impossible reassignment is refused here, so that later code does not have to check again.
 """
 
 from itertools import pairwise
@@ -25,16 +25,16 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST_NUMBER)]
 
 
 class ThrottleRates(msgspec.Struct, frozen=True):
-    """The throttle set on a broker; null: none, or not known."""
+    """The throttle that is set on a broker; null: none, or not known."""
 
     leader_bytes_per_s: Count | None = None
     """Dynamic setting `leader.replication.throttled.rate` of this broker."""
     follower_bytes_per_s: Count | None = None
     """Dynamic setting `follower.replication.throttled.rate` of this broker."""
     leader_default_bytes_per_s: Count | None = None
-    """The same setting as the default of all brokers, which a broker's own goes before."""
+    """The same setting as the default of all brokers; a broker's own setting takes precedence."""
     follower_default_bytes_per_s: Count | None = None
-    """The same for followers."""
+    """The default of all brokers for followers."""
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -54,15 +54,15 @@ class Replica(msgspec.Struct, frozen=True, gc=False):
     partition: PartitionNumber
     """Partition."""
     leader: bool
-    """Whether the broker leads it."""
+    """Whether the broker leads the partition."""
     log_size_bytes: Count
-    """Size of the log there."""
+    """Size of the replica's log on this broker."""
     log_end_offset: Count | None = None
     """End offset; null: not read."""
 
 
 class KafkaBrokerData(msgspec.Struct, frozen=True):
-    """A Kafka broker's load, as far as reassignments go."""
+    """A Kafka broker's load, as far as it matters for reassignments."""
 
     broker: Broker
     """Its id, the same as the subject."""
@@ -71,18 +71,18 @@ class KafkaBrokerData(msgspec.Struct, frozen=True):
     network: Network = Network()
     """Traffic of its network."""
     replicas: list[Replica] = []
-    """Its replicas of partitions that move or are planned to."""
+    """Its replicas of partitions that move or are planned to move."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A partition that moves or is planned to."""
+    """A partition that moves or is planned to move."""
 
     topic: Topic
     """Topic."""
     partition: PartitionNumber
     """Partition."""
     replicas: list[Broker]
-    """Replicas now; of a move that runs the old and the new ones together."""
+    """Replicas now; while the move runs, the old and the new ones together."""
     leader: MaybeBroker
     """Live leader; -1: none."""
     adding: list[Broker] = []
@@ -103,16 +103,16 @@ class Throttled(msgspec.Struct, frozen=True):
 
 
 class ReassignmentData(msgspec.Struct, frozen=True):
-    """All reassignments of a cluster at a moment; no moves: nothing moves, whether completed or cancelled."""
+    """All reassignments of a cluster at one moment. Without moves, nothing moves: all are completed or cancelled."""
 
     moves: list[Move]
-    """Partitions."""
+    """Partitions that move or are planned to move."""
     throttled: Throttled = Throttled()
-    """Throttled replica lists there."""
+    """Throttled replica lists of the topics that move."""
 
 
 class BadReport(ValueError):
-    """What a report says cannot be so; the message names it."""
+    """A report has impossible contents; the message names what is wrong."""
 
 
 def broker_logs(data: KafkaBrokerData, *, subject: str) -> BrokerLogs:

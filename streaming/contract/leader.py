@@ -1,4 +1,4 @@
-"""What a controller says on the topic of actions when it has taken over, before anything else: whose actions count from here on."""
+"""The first event of a controller on the topic of actions after it has taken over; it says whose actions count from here on."""
 
 import msgspec
 
@@ -16,11 +16,11 @@ class LeaderData(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
     """Name of the controller."""
     epoch: int
-    """Its epoch from now on, which its `trimtab-epoch` header says as well."""
+    """Its epoch from now on; the `trimtab-epoch` header of the record has the same number."""
 
 
 def encode_leader(name: str, *, epoch: int, time_ms: int) -> bytes:
-    """The statement of the controller of that name as a CloudEvent; it is the same for every partition of the topic."""
+    """The event of the controller of that name as a CloudEvent; it is the same for every partition of the topic."""
     data = canonical(LeaderData(controller=name, epoch=epoch))
     return encode_event(
         type_=LEADER_TYPE,

@@ -1,4 +1,4 @@
-"""Every message trimtab reads, as typed structs; the JSON Schemas in ``docs/`` are generated from them.
+"""Every message that trimtab reads, as typed structs; the JSON Schemas in ``docs/`` are generated from them.
 
 The envelope is decoded strictly; unknown fields of ``data`` are ignored, because Pulsar adds some in every release.
 Field names inside ``data`` of load reports are Pulsar's own.
@@ -13,16 +13,16 @@ from msgspec import Meta
 from streaming.contract.kafka import KafkaBrokerData, ReassignmentData
 
 CLUSTER_PATTERN = r"^[A-Za-z0-9._-]{1,100}(?![\s\S])"
-"""A valid cluster name; the look-ahead is an end that no trailing newline slips past."""
+"""A valid cluster name; it ends in the look-ahead because `$` would allow a trailing newline."""
 
 MAX_NUMBER = 1e18
-"""Largest rate or usage taken: a million times what any broker reaches, and far from overflowing single precision."""
+"""Largest rate or usage that is accepted: a million times what any broker reaches, and far from overflowing single precision."""
 
 MAX_NAME_CHARACTERS = 2048
-"""Longest name, id or subject taken: whatever is said of it has to fit in a record."""
+"""Longest name, id or subject that is accepted, because every message about it has to fit in a record."""
 
 SHOWN_CHARACTERS = 200
-"""How much of what a stranger sent is shown in a message about it."""
+"""How many characters of foreign input a message about it shows."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Cluster = Annotated[str, Meta(pattern=CLUSTER_PATTERN)]
@@ -55,18 +55,18 @@ class BundleStats(Traffic, frozen=True, gc=False):
     """What trimtab reads of Pulsar's `NamespaceBundleStats`."""
 
     topics: float | None = 0.0
-    """How many; a whole number."""
+    """Number of topics; a whole number."""
     producerCount: float | None = 0.0  # noqa: N815
-    """How many; a whole number."""
+    """Number of producers; a whole number."""
     consumerCount: float | None = 0.0  # noqa: N815
-    """How many; a whole number."""
+    """Number of consumers; a whole number."""
 
 
 class LocalBrokerData(msgspec.Struct, frozen=True):
     """What trimtab reads of Pulsar's `LocalBrokerData`; every field is optional."""
 
     cpu: Resource | None = None
-    """Percent of one core, summed; limit 100 x cores."""
+    """Percent of one core, summed over all cores; the limit is 100 x cores."""
     bandwidthIn: Resource | None = None  # noqa: N815
     """Kbit/s."""
     bandwidthOut: Resource | None = None  # noqa: N815
@@ -86,7 +86,7 @@ class LocalBrokerData(msgspec.Struct, frozen=True):
     lastStats: dict[str, BundleStats] | None = None  # noqa: N815
     """Traffic, topics and clients by bundle."""
     bundles: list[str] | None = None
-    """What the broker lists; absent: the keys of `lastStats`."""
+    """Bundles that the broker lists; absent: the keys of `lastStats`."""
 
 
 class TopBundle(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ class TopBundle(msgspec.Struct, frozen=True):
 
 
 class BrokerLoadData(msgspec.Struct, frozen=True):
-    """What a broker publishes where Pulsar's extensible load manager (PIP-192) runs, and what it owns.
+    """What a broker publishes where Pulsar's extensible load manager (PIP-192) runs, and the bundles that it owns.
 
     The fields up to `updatedAt` are those of Pulsar's `BrokerLoadData`, as the broker last published them.
     """
@@ -109,10 +109,10 @@ class BrokerLoadData(msgspec.Struct, frozen=True):
     msgThroughputEMA: float  # noqa: N815
     """Bytes/s in and out, smoothed by the broker."""
     updatedAt: int  # noqa: N815
-    """When the broker last worked its numbers out, milliseconds since 1970. It may be a quarter of an hour before the event's
-    time: a broker whose load is steady publishes no sooner."""
+    """When the broker last computed its numbers, in milliseconds since 1970. It may be a quarter of an hour before the event's
+    time, because a broker with a steady load publishes no sooner."""
     cpu: Resource | None = None
-    """Percent of one core, summed; limit 100 x cores."""
+    """Percent of one core, summed over all cores; the limit is 100 x cores."""
     bandwidthIn: Resource | None = None  # noqa: N815
     """Kbit/s."""
     bandwidthOut: Resource | None = None  # noqa: N815
@@ -134,53 +134,53 @@ class BrokerLoadData(msgspec.Struct, frozen=True):
     otherBundles: dict[str, BundleStats] = {}  # noqa: N815
     """Traffic and topics of other bundles, summed up from the statistics of their topics; empty where those are not collected."""
     bundles: list[str] | None = None
-    """Everything the broker owns; absent: the bundles above."""
+    """All bundles that the broker owns; absent: the bundles above."""
 
 
 class TickData(msgspec.Struct, frozen=True):
     """A collector's sweep is complete."""
 
     asked: list[str] = []
-    """Brokers the collector asked."""
+    """Brokers that the collector tried to read."""
     failed: dict[str, str] = {}
-    """Broker to reason."""
+    """Brokers that could not be read, each with the reason."""
 
 
 PAUSED_REASON: Final = "paused: the cluster is paused"
-"""What the reason of a result begins with where the action was skipped because the cluster is paused."""
+"""The beginning of a result's reason where the action was skipped because the cluster is paused."""
 
 
 class ActionResultData(msgspec.Struct, frozen=True):
     """What became of an action; the subject is the action's id."""
 
     outcome: Literal["succeeded", "failed", "skipped"]
-    """`failed` ends the cooldown of its target, so that it may be tried again."""
+    """`failed` ends the cooldown of the action's target, so that the action may be tried again."""
     reason: str | None = None
-    """Why it failed or was skipped, for a person; also where a bundle landed instead of its destination. It begins with
-    `paused: the cluster is paused` where that is why it was skipped."""
+    """Why it failed or was skipped, as text for people; also where a bundle landed instead of its destination. The text begins
+    with `paused: the cluster is paused` if the action was skipped because of a pause."""
     broker: str | None = None
-    """Owner of the bundle after an unload; null: not looked at, or nobody."""
+    """Owner of the bundle after an unload; null: not looked up, or no owner."""
     bundles: list[str] = []
     """Bundles that a split made, ascending."""
     was_done_before: bool = False
-    """Whether its aim was found reached already, so that nothing was called."""
+    """Whether the aim of the action was reached already, so that no call was made."""
     took_s: float | None = None
-    """From taking it up to having seen what became of it."""
+    """Seconds from taking up the action until its result was seen."""
 
 
 class ApprovalData(msgspec.Struct, frozen=True):
-    """A person's word on a proposal; the subject is the proposal's id."""
+    """A person's answer to a proposal; the subject is the proposal's id."""
 
     verdict: Literal["approved", "rejected"]
-    """`approved`: the action goes out if nothing is against it when the round closes; `rejected`: the proposal is dropped."""
+    """`approved`: the action is published if nothing prevents it when the round closes; `rejected`: the proposal is dropped."""
     who: str | None = None
-    """Who says so; shown in the round summary."""
+    """Who answered; shown in the round summary."""
     why: str | None = None
-    """For which reason; shown there too."""
+    """The reason; shown there too."""
 
 
 class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one broker is configured to do by itself; null: it could not be asked."""
+    """What one broker is configured to do by itself; null: it could not be read."""
 
     load_manager: str | None = None
     """Class name without its package."""
@@ -189,29 +189,29 @@ class PulsarBrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
     auto_split_enabled: bool | None = None
     """Whether Pulsar's own splitting is on there. Pulsar: ``loadBalancerAutoBundleSplitEnabled``."""
     split_algorithms: list[str] | None = None
-    """Algorithms it allows a split to ask for. Pulsar: ``supportedNamespaceBundleSplitAlgorithms``."""
+    """Algorithms that the broker allows for a split. Pulsar: ``supportedNamespaceBundleSplitAlgorithms``."""
 
 
 class IsolationPolicyFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One of Pulsar's namespace isolation policies; all are regular expressions that must match whole names."""
 
     namespaces: list[str]
-    """Namespaces it is about."""
+    """Namespaces that the policy applies to."""
     primary: list[str]
-    """Hosts of the brokers they belong on."""
+    """Hosts of the brokers that these namespaces belong on."""
     secondary: list[str]
     """Hosts of the brokers they may use when too few primary ones are left."""
 
 
 class PulsarClusterData(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` of a `trimtab.pulsar.cluster.v1`: replaces what the one before it said."""
+    """`data` of a `trimtab.pulsar.cluster.v1`; it replaces the data of the event before it."""
 
     pulsar_cluster: str
     """Pulsar's own name of the cluster."""
     brokers: dict[str, PulsarBrokerFacts]
-    """By broker id."""
+    """Configuration of each broker, by broker id."""
     isolation_policies: dict[str, IsolationPolicyFacts]
-    """By name; empty where there are none."""
+    """Isolation policies by name; empty where there are none."""
     anti_affinity_groups: dict[str, list[str]]
     """Namespaces of each group, ascending. Pulsar spreads them over brokers and failure domains."""
     failure_domains: dict[str, list[str]] = {}
@@ -226,49 +226,50 @@ class SpellData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since: Time
     """When it was asked for."""
     until: Time | None = None
-    """When it ends by itself: it holds the rounds that begin before, and executors until then. Null: a person ends it."""
+    """When it ends by itself: it applies to rounds that begin before, and to executors until then. Null: a person ends it."""
     who: str | None = None
     """Who asked for it."""
     why: str | None = None
-    """For which reason."""
+    """The reason."""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it holds then."""
+        """Whether it applies at that time."""
         return self.until is None or now < self.until
 
 
 class ControlData(msgspec.Struct, frozen=True):
-    """The whole overlay of one cluster; a newer event replaces it whole."""
+    """The whole overlay of one cluster; a newer event replaces all of it."""
 
     paused: bool = False
     """Hold every action; the policies go on counting."""
     mode: Literal["dry-run", "act"] | None = None
     """Overrides `controller.mode`; null: as configured."""
     settings: dict[str, object] = {}
-    """Overlay over any key of the cluster's settings but the rounds, e.g. `{"pulsar": {"avg_shedder": {…}}}`."""
+    """Values for any keys of the cluster's settings except the rounds, e.g. `{"pulsar": {"avg_shedder": {…}}}`."""
     who: str | None = None
     """Who asked for it; shown in the round summaries."""
     why: str | None = None
-    """For which reason; shown there too."""
+    """The reason; shown there too."""
     resumed_at: Time | None = None
-    """When a person said that what made actions fail is mended, at most the event's own time: a cluster held `failing`
-    since before acts again. Later events keep it: said again it changes nothing."""
+    """When a person confirmed that the cause of failed actions is fixed; not after the event's own time. A cluster that has
+    been held as `failing` since before this time acts again. Later events repeat the value, which changes nothing."""
     until: Time | None = None
-    """When the pause ends by itself: it holds the rounds that begin before, and executors until then. Null: a person ends it."""
+    """When the pause ends by itself: it applies to rounds that begin before, and to executors until then. Null: a person ends it."""
     forget: bool = False
-    """Begin anew with the cluster's memory: with the first round the event holds for, or at once where the cluster has been
-    silent for longer than `max_report_age_s`. The rest of the event holds as ever; later events do not repeat it."""
+    """Start again with an empty memory of the cluster: with the first round that the event applies to, or at once if the cluster
+    has been silent for longer than `max_report_age_s`. The rest of the event applies as usual; later events do not repeat it."""
     maintenance_brokers: dict[Text, SpellData] = {}
-    """By broker id, brokers under maintenance: neither source nor destination, and not missed. Of a Pulsar cluster; so for the next two."""
+    """Brokers under maintenance, by broker id: they are neither source nor destination, and their reports are not missed. Only for
+    Pulsar clusters, like the next two fields."""
     maintenance_namespaces: dict[Text, SpellData] = {}
-    """By `tenant/namespace`, namespaces under maintenance: their bundles stay where they are."""
+    """Namespaces under maintenance, by `tenant/namespace`: their bundles stay where they are."""
     drained_brokers: dict[Text, SpellData] = {}
-    """By broker id, brokers that are emptied, and as under maintenance when they are empty."""
+    """Brokers that are emptied, by broker id; when they are empty, they are treated as under maintenance."""
     approval: Literal["none", "required"] | None = None
-    """Overrides `controller.approval`; null: as configured. Left out by those who do not know of it."""
+    """Overrides `controller.approval`; null: as configured. Senders that do not know this field leave it out."""
 
     def is_paused_at(self, now: datetime) -> bool:
-        """Whether nothing may be carried out then."""
+        """Whether no action may be carried out at that time."""
         return self.paused and (self.until is None or now < self.until)
 
 
@@ -277,18 +278,18 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
     specversion: Literal["1.0"]
     id: Text
-    """Unique for its source; of two reports of one broker and time the greater one counts."""
+    """Unique for its source. If a broker has two reports with the same time, the one with the greater id counts."""
     source: Text
-    """Who says it."""
+    """Sender of the event."""
     subject: Text
-    """What it is about."""
+    """What the event is about."""
     time: Time
-    """When it was so: event time, the only clock there is."""
+    """Event time: when `data` was true. Decisions use no other clock."""
     cluster: Cluster
-    """The record's key, too."""
+    """Name of the cluster; it is the record's key, too."""
     datacontenttype: str | None = "application/json"
     recordedtime: Time | None = None
-    """When a log took the event; only in recordings, where no log says so."""
+    """When the event was appended to a log; only in recordings, which have no append times of their own."""
 
 
 class LoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.load-report.v1"):
@@ -316,13 +317,13 @@ class KafkaLoadReportMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.k
 
 
 class ReassignmentMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.kafka.reassignment.v1"):
-    """All that moves in a Kafka cluster, sent every sweep, also when nothing does; the subject is `reassignments`."""
+    """All that moves in a Kafka cluster, sent in every sweep, even when nothing moves; the subject is `reassignments`."""
 
     data: ReassignmentData
 
 
 class TickMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.tick.v1"):
-    """A collector's sweep is complete: it moves the cluster's clock."""
+    """A collector's sweep is complete: this event moves the cluster's clock."""
 
     data: TickData = TickData()
 
@@ -334,13 +335,13 @@ class ActionResultMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.acti
 
 
 class ApprovalMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.approval.v1"):
-    """A person approves or rejects a proposal. It moves no clock and is never late, whatever its `time` says."""
+    """A person approves or rejects a proposal. It does not move the cluster's clock and is never late, whatever its `time` is."""
 
     data: ApprovalData
 
 
 class PulsarClusterMessage(Envelope, frozen=True, kw_only=True, tag="trimtab.pulsar.cluster.v1"):
-    """Who else balances a Pulsar cluster, and what must stay where; the subject is `cluster`."""
+    """What else balances a Pulsar cluster, and which rules limit where bundles may be; the subject is `cluster`."""
 
     data: PulsarClusterData
 

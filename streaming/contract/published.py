@@ -1,6 +1,6 @@
-"""Every event trimtab publishes, as one typed struct with its envelope: to read it again, and to generate schemas from.
+"""Every event that trimtab publishes, as one typed struct with its envelope: to read it back and to generate schemas.
 
-``streaming.contract.encode`` embeds `data` that is already JSON, so these structs publish nothing themselves; a test holds
+``streaming.contract.encode`` embeds `data` that is already JSON, so these structs publish nothing themselves; a test checks
 every event of a replay against them, unknown fields included.
 """
 
@@ -31,13 +31,13 @@ MaybeCluster = Annotated[str, Meta(pattern=f"{CLUSTER_PATTERN}|^$")]
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """CloudEvents 1.0 attributes of what trimtab says."""
+    """CloudEvents 1.0 attributes of the events that trimtab publishes."""
 
     specversion: Literal["1.0"]
     id: Id
     """Hash of the canonical `data`: the same decision has the same id, wherever and whenever it is computed."""
     source: Source
-    """`/trimtab/` and the controller's name. Keep the highest `trimtab-epoch` of each source in each partition."""
+    """`/trimtab/` and the controller's name. A consumer keeps the highest `trimtab-epoch` of each source in each partition."""
     datacontenttype: Literal["application/json"]
 
 
@@ -64,10 +64,10 @@ class SplitMessage(Published, frozen=True, kw_only=True, tag=SPLIT_TYPE):
 
 
 class ThrottleMessage(Published, frozen=True, kw_only=True, tag=THROTTLE_TYPE):
-    """Pace the reassignments of a Kafka cluster, or take off what paced them; an executor carries it out unless it expired."""
+    """Throttle the reassignments of a Kafka cluster, or remove the throttle; an executor carries it out unless it expired."""
 
     subject: Literal["reassignments"]
-    """Always: a cluster has one throttle."""
+    """Always `reassignments`, because a cluster has one throttle."""
     time: Time
     """End of the round that decided it."""
     cluster: Cluster
@@ -85,37 +85,37 @@ class RoundMessage(Published, frozen=True, kw_only=True, tag=ROUND_TYPE):
 
 
 class RejectedMessage(Published, frozen=True, kw_only=True, tag=REJECTED_TYPE):
-    """A record that could not be used, with the reason; its `id` is made of its coordinates."""
+    """A record that could not be used, with the reason; the `id` is computed from the record's coordinates."""
 
     subject: Text
     """The reason, as in `data`."""
     time: Time | msgspec.UnsetType = msgspec.UNSET
-    """When the log took the record; absent where no log said so."""
+    """When the record was appended to its log; absent where that is not known."""
     cluster: MaybeCluster
-    """The record's cluster; empty where it is not valid or not the record's key."""
+    """The record's cluster; empty where it is not valid or not equal to the record's key."""
     data: RejectedData
 
 
 class SkippedMessage(Published, frozen=True, kw_only=True, tag=SKIPPED_TYPE):
-    """Input that was gone before it was read, which the controller passed over because `--skip-lost` told it to."""
+    """Input that was deleted before it was read, and that the controller skipped because of `--skip-lost`."""
 
     subject: Literal["input"]
     time: Time
-    """When it was said."""
+    """When the controller published it."""
     cluster: Literal[""]
-    """Always empty, and so is the record's key: nobody knows whose records they were."""
+    """Always empty, and so is the record's key: the clusters of the skipped records are not known."""
     data: SkippedData
 
 
 class LeaderMessage(Published, frozen=True, kw_only=True, tag=LEADER_TYPE):
-    """A controller has taken over: in each partition, actions of its source with a lower epoch that follow are not to be obeyed.
+    """A controller has taken over: in each partition, executors must not obey later actions of its source with a lower epoch.
 
-    It is no decision, and those that came before it stay valid.
+    This event is not a decision, and actions that came before it stay valid.
     """
 
     subject: Literal["leader"]
     time: Time
     """When it took over."""
     cluster: Literal[""]
-    """Always empty, and so is the record's key: it is said in every partition, for all clusters."""
+    """Always empty, and so is the record's key: the event is in every partition, for all clusters."""
     data: LeaderData

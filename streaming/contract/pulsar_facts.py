@@ -1,4 +1,4 @@
-"""What a Pulsar cluster is besides its load: other balancers, isolation, anti-affinity, restricted splits, own topics."""
+"""Facts of a Pulsar cluster besides its load: other balancers, isolation, anti-affinity, restricted splits, own topics."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a broker publishes where the extensible load manager runs: the report that the state reads, or the reason why not."""
+"""What a broker publishes where the extensible load manager runs, turned into the report that the state reads, or refused."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS, BrokerLoad
 from streaming.contract.pulsar_report import Refusal, broker_report
 
 _LAST_MS = 221_845_392_000_000
-"""Year 9000, as for the time of an event."""
+"""Year 9000, the same limit as for the time of an event."""
 
 
 def published_report(data: BrokerLoadData, broker: tuple[str, str]) -> BrokerReport:

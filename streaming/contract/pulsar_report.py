@@ -1,4 +1,4 @@
-"""A Pulsar broker's load report and the statistics of its topics: numbers straight to columns, or the reason why not."""
+"""A Pulsar broker's load report and the statistics of its topics: their numbers as columns, or the reason for refusing them."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,13 +41,13 @@ RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
 _rates = attrgetter(*RATES)
 _COUNTS = ("topics", "producerCount", "consumerCount")
 _MAX_COUNT = 2**31 - 1
-"""Largest count taken: Pulsar's own are 32 bits wide."""
+"""Largest count that is accepted: Pulsar's own counts are 32 bits wide."""
 
 
 def _packed_row(struct: type[msgspec.Struct]) -> "np.dtype[np.void]":
     """Where the numbers are in a packed struct of floats.
 
-    A mark, then each field's name, a mark and a big-endian double.
+    The struct begins with a mark. For each field follow its name, a mark and a big-endian double.
     """
     names, offsets, at = struct.__struct_fields__, [], 1
     for name in names:
@@ -92,7 +92,7 @@ def broker_report(data: LocalBrokerData, broker: tuple[str, str]) -> BrokerRepor
 
 
 def _topics_and_sessions(counts: Floats) -> Ints:
-    """(n, 2) of (n, 3): producers and consumers are both sessions."""
+    """From (n, 3) to (n, 2): producers and consumers are added up to sessions."""
     found = np.empty((len(counts), 2), dtype=np.int64)
     found[:, TOPICS] = counts[:, 0]
     found[:, SESSIONS] = counts[:, 1] + counts[:, 2]
@@ -104,10 +104,10 @@ def _refused_name(error: BadBundleName) -> Refusal:
 
 
 def _columns(rows: Collection[Traffic], packed_row: "np.dtype[np.void]") -> Floats:
-    """(n + 1, fields); the last row is 0, for bundles without any; null counts as 0, as an absent field does.
+    """Columns (n + 1, fields). The last row is 0, for bundles without numbers; null counts as 0, as an absent field does.
 
-    Packed by msgspec, rows without null are of one size, and their numbers are read as columns with no Python object
-    between: a sixth of the time of a list of tuples.
+    Rows without null have the same size when msgspec packs them, so their numbers are read as columns without a Python
+    object for each. This takes a sixth of the time of a list of tuples.
     """
     names = packed_row.names
     assert names is not None
@@ -126,7 +126,7 @@ def _columns(rows: Collection[Traffic], packed_row: "np.dtype[np.void]") -> Floa
 
 
 def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
-    """``names`` are those of all rows but the last."""
+    """Raise ``Refusal`` for a bad number; ``names`` are those of all rows but the last."""
     if traffic.min() >= 0 and traffic.max() <= MAX_NUMBER:
         return
     row = int(np.argmax(((traffic < 0) | (traffic > MAX_NUMBER)).any(axis=1)))
@@ -135,7 +135,7 @@ def check_traffic(traffic: Floats, names: Sequence[str]) -> None:
 
 
 def _check_stats(columns: Floats, names: Sequence[str]) -> None:
-    """``names`` are those of all rows but the last."""
+    """Raise ``Refusal`` for a bad number; ``names`` are those of all rows but the last."""
     if columns.min() >= 0 and columns.max() <= _MAX_COUNT:
         return
     traffic, counts = columns[:, : len(RATES)], columns[:, len(RATES) :]
@@ -165,7 +165,7 @@ def _broker_rates(data: LocalBrokerData, stats: Mapping[str, Traffic]) -> list[f
 
 
 def _resources(data: LocalBrokerData) -> Floats:
-    """(4, 2) usage and limit; heap memory is checked like the others and left out."""
+    """Usage and limit, (4, 2); heap memory is checked like the others and left out."""
     found = []
     for name, resource in (
         ("cpu", data.cpu),
@@ -182,7 +182,7 @@ def _resources(data: LocalBrokerData) -> Floats:
 
 
 def _measurement(resource: Resource | None) -> tuple[float, float]:
-    """Usage and limit; a limit without a usage says nothing, a usage without a limit cannot be judged."""
+    """Usage and limit. Without a usage both count as not measured; without a limit the usage cannot be judged."""
     if resource is None or resource.usage is None:
         return NOT_MEASURED, NOT_MEASURED
     return resource.usage, NOT_MEASURED if resource.limit is None else resource.limit
@@ -216,7 +216,7 @@ def topic_traffic(data: dict[str, dict[str, Traffic]]) -> TopicTraffic:
 
 
 def check_lengths(what: str, names: Iterable[str]) -> None:
-    """What is said of a bundle, such as why it stays, may name one of them; a round says it of a hundred bundles."""
+    """Raise ``BadReport`` for a name that is too long: a round summary may quote such names for a hundred bundles."""
     longest = max(names, key=len, default="")
     if len(longest) > MAX_NAME_CHARACTERS:
         raise BadReport(

@@ -1,4 +1,4 @@
-"""What a controller says of input that was gone before it read it, and that a person let it pass over."""
+"""The event about input that was deleted before the controller read it, and that a person allowed it to skip."""
 
 import msgspec
 
@@ -11,10 +11,10 @@ SKIPPED_TYPE = "trimtab.input-skipped.v1"
 
 
 class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of one partition that nobody has any more."""
+    """Records of one partition that do not exist any more."""
 
     topic: str
-    """Topic of the input's side; on Pulsar its full name."""
+    """Topic on the input's side; on Pulsar its full name."""
     partition: int
     """Its number; 0 for a topic without partitions."""
     read_until: str
@@ -22,7 +22,7 @@ class SkippedRange(msgspec.Struct, frozen=True, kw_only=True):
     goes_on_from: str
     """Where reading goes on, in the same terms."""
     records_count: int | None = None
-    """How many are missing; null where nobody can know."""
+    """How many records are missing; null where the number cannot be known."""
 
     @property
     def where(self) -> tuple[str, int]:
@@ -34,11 +34,11 @@ class SkippedData(msgspec.Struct, frozen=True, kw_only=True):
     """`data` of a `trimtab.input-skipped.v1`."""
 
     ranges: list[SkippedRange]
-    """What was passed over, by topic and partition."""
+    """The skipped records, in the order of topic and partition."""
 
 
 def encode_skipped(ranges: list[SkippedRange], *, name: str, time_ms: int) -> bytes:
-    """The statement of the controller of that name as a CloudEvent; the same ranges have the same id."""
+    """The event of the controller of that name as a CloudEvent; the same ranges have the same id."""
     data = canonical(SkippedData(ranges=ranges))
     return encode_event(
         type_=SKIPPED_TYPE,

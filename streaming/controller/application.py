@@ -1,9 +1,9 @@
 """``trimtab run``: everything is checked, then the query runs until it is told to stop, fenced, or found misconfigured.
 
 The order at start is fixed: topics, Spark, taking over (``take_over``), query (``query_loop``); a standby waits between Spark
-and taking over (``standing_by``). Brokers that do not answer are waited for at the start, and so is the checkpoint's store.
-Only fencing, configuration errors and damaged data end the process
-afterwards; on SIGTERM or SIGINT the batch in progress is finished before the query stops.
+and taking over (``standing_by``). At the start the process waits for brokers that do not answer, and for the checkpoint's store.
+Afterwards only fencing, configuration errors and damaged data end it; on SIGTERM or SIGINT the batch in progress is finished
+before the query stops.
 """
 
 import logging
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 _LOOK_S = 1
-"""How soon a stop that was asked for ends a wait."""
+"""A stop request ends a wait within this time."""
 
 
 class Application:
@@ -67,7 +67,7 @@ class Application:
         self._metrics.show_leader(settings.controller.name, leads=False)
         self._stopping = False
         self._start: session.Start | None = None
-        """Of Spark, while it is being started."""
+        """The start of Spark, while it is in progress."""
         self._watchdog = Watchdog()
         self._readiness = Readiness(trigger_interval_s=settings.spark.trigger_interval_s)
 
@@ -107,7 +107,7 @@ class Application:
                 spark.stop()
 
     def _explain_spark(self, error: SparkError) -> None:
-        """Raise what it means, or ``SparkEnded``. Whoever stops every process by itself stops Spark's JVM, too."""
+        """Raise the error, or ``SparkEnded`` if the JVM has ended. During a stop only log it: the JVM may have been stopped, too."""
         if self._stopping:
             _LOG.info(
                 "stopped; Spark's JVM was stopped as well, and a batch in progress is done at the next start"
@@ -121,7 +121,7 @@ class Application:
         raise error
 
     def _stay(self, error: Refused | FencedOff) -> None:
-        """Where a supervisor would start it again at once: stay, unready and saying why, until a stop is asked for."""
+        """Where a supervisor would restart the process at once: stay, unready and showing the reason, until a stop is requested."""
         if self._settings.controller.when_refused == "end" or self._stopping:
             return
         self._readiness.phase = error.message
@@ -144,7 +144,7 @@ class Application:
             raise Refused(str(error)) from error
 
     def _waiting_out(self, step: Callable[[], Value]) -> Value:
-        """What the step returns, waiting for whoever does not answer; raises ``NotReached`` after ``start_wait_s``."""
+        """What the step returns, once brokers and store answer; raises ``NotReached`` after ``start_wait_s``."""
         limit_s = self._settings.controller.start_wait_s
         wait = OutageWait(limit_s, outage_of=outage_of, pause=self._wait, show=self._show_phase)
         found = wait.through(step)
@@ -203,7 +203,7 @@ class Application:
                 self._lead(leading)
 
     def _lead(self, leading: Leading) -> None:
-        """Whoever comes after it ends this process."""
+        """Lead without standing by: a successor ends this process."""
         try:
             with leading.taken_over(self._waiting_out, self._start_with) as begun:
                 leading.lead(begun, self._waiting_out, skip_lost=self._skip_lost)
@@ -215,7 +215,7 @@ class Application:
         return all(check.ok for check in self._watchdog.checks())
 
     def _wait(self, seconds: float) -> bool:
-        """Whether to go on after so many seconds; False at once when a stop is asked for."""
+        """Wait so many seconds; returns whether to go on, False at once when a stop is requested."""
         deadline = Deadline(seconds)
         while not self._stopping and not deadline.is_over:
             time.sleep(min(_LOOK_S, deadline.left_s))

@@ -1,4 +1,4 @@
-"""Proposals that wait, and what became of answers."""
+"""Metrics of proposals: how many wait, and what became of the answers."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ OUTCOMES = ("acted", "rejected", "refused", "expired")
 
 
 class ApprovalMetrics:
-    """Of every Pulsar cluster."""
+    """Metrics of proposals in every Pulsar cluster."""
 
     def __init__(self, counter: Callable[[Family], Counter], gauge: Callable[[Family], Gauge]) -> None:
         self._open = gauge(families.PROPOSALS)
@@ -24,7 +24,7 @@ class ApprovalMetrics:
             self._answers.labels(cluster, outcome)
 
     def show(self, cluster: str, found: ApprovalSummary | None) -> None:
-        """Count what a round says; an answer to what is not open any more is none of them."""
+        """Show what a round reports; answers to proposals that are not open any more are not counted."""
         self._open.labels(cluster).set(0 if found is None else found.open_count)
         if found is None:
             return

@@ -1,8 +1,8 @@
 """What happens with each micro-batch in the driver: collect, publish once, then count.
 
-The whole frame is always consumed, also when the batch is skipped: Spark's state commit depends on it. An error is
-kept, because Spark wraps what a batch function raises beyond recognition. An error in what is only told of a published
-batch does not fail it (``telling``).
+The whole frame is always consumed, also when the batch is skipped: Spark's state commit depends on it. The error of
+a batch is kept, because Spark wraps it beyond recognition. An error in what is only reported about a published batch does
+not fail the batch (``telling``).
 """
 
 import logging
@@ -44,7 +44,7 @@ class BatchPublisher:
         """Batches that went through since the start, those skipped as already published included."""
 
     def publish_to(self, topics: TopicNames) -> None:
-        """Where outputs go from the next batch on."""
+        """Set the topics that outputs go to from the next batch on."""
         self._topic_of: Mapping[str, str] = {
             ACTION: topics.actions,
             DRY_RUN_ACTION: topics.actions_dry_run,
@@ -67,7 +67,7 @@ class BatchPublisher:
         self._metrics.observe_batch(duration_s=time.monotonic() - started)
 
     def take_raised(self) -> Exception | None:
-        """What a batch raised since the last call: Spark wraps it beyond recognition."""
+        """The error that a batch raised since the last call, which Spark wraps beyond recognition; None if there was none."""
         raised, self._raised = self._raised, None
         return raised
 

@@ -1,7 +1,7 @@
 """The controller's beat, every few seconds: it says that this process runs, whether it leads, and how far it is.
 
 A thread of its own writes it, so that brokers that do not answer hold nothing up. Without the topic, or the permission to
-write it, the controller runs all the same; a standby then takes over from it after each session.
+write to it, the controller runs all the same; a standby then takes over from it after each session.
 """
 
 import logging
@@ -26,7 +26,7 @@ __all__ = ["Beats", "Duty"]
 _LOG = logging.getLogger(__name__)
 
 _AGAIN_S = 30.0
-"""How soon a topic is tried again that is not there."""
+"""How soon a missing topic is tried again."""
 _CLOSE_S = 2.0
 """How long the end of the process waits for its last beat."""
 
@@ -39,7 +39,7 @@ class Duty:
     """What this process does now, as its beats say it. Written by the driver, read by the beats' thread."""
 
     def __init__(self, *, name: str, session_s: float, is_alive: Callable[[], bool]) -> None:
-        """A process that is not alive says nothing, so that a standby takes over from one that hangs."""
+        """A process that is not alive writes no beats, so that a standby takes over from one that hangs."""
         self._name, self._session_s, self._is_alive = name, session_s, is_alive
         self.instance = f"{socket.gethostname()}:{os.getpid()}"
         self._role: Role | None = None
@@ -48,20 +48,20 @@ class Duty:
         self._problem = ""
 
     def stand_by(self, problem: str = "") -> None:
-        """It waits for its turn to lead; ``problem`` says why it could not take it."""
+        """The process waits for its turn to lead; ``problem`` says why it could not lead."""
         self._role, self._problem, self._batch_id = "standby", problem, _no_batch
 
     def lead(self, epoch: int, batch_id: Callable[[], int | None]) -> None:
-        """It leads; ``batch_id`` tells the newest batch it has begun."""
+        """The process leads; ``batch_id`` returns the newest batch it has begun."""
         self._epoch, self._batch_id, self._problem = epoch, batch_id, ""
         self._role = "leader"
 
     def be_silent(self) -> None:
-        """It was superseded and ends: its goodbye would call a standby to take over from the successor."""
+        """The process was superseded and ends without a goodbye, which would make a standby take over from the successor."""
         self._role = None
 
     def beat(self) -> Beat | None:
-        """None while there is nothing to say."""
+        """The beat to write now; None if there is none, or the process is not alive."""
         role = self._role
         if role is None or not self._is_alive():
             return None
@@ -79,7 +79,7 @@ class Duty:
 
 
 class Beats(Closing):
-    """Writes what ``beat`` returns from now on, until it is closed, and then once more as the last one."""
+    """Writes what ``beat`` returns, again and again until it is closed, and then a last time."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Beats(Closing):
         self._wake.set()
 
     def say_goodbye(self) -> None:
-        """Write one more beat, as the last one, so that a standby need not wait for the session's end. Does not wait for it."""
+        """Write one last beat, so that a standby need not wait for the session's end. Does not wait until it is written."""
         self._is_closed = True
         self._wake.set()
 
@@ -124,7 +124,7 @@ class Beats(Closing):
         self._disconnect()
 
     def _write(self, *, is_leaving: bool) -> float:
-        """Seconds until the next one."""
+        """Write a beat; returns the seconds until the next one."""
         try:
             self._send(is_leaving=is_leaving)
         except NoTopic as error:

@@ -1,8 +1,8 @@
-"""Dead letters of a batch that ended in the middle of being published, as it happens on Pulsar, for a rebuild that gives up the rest of it.
+"""Dead letters of a batch that was published only in part, which can happen on Pulsar, for a rebuild that drops the rest of the batch.
 
-What the batch has decided and not published was never decided, so its rounds go on from what is out. A record that it refused is
-refused whatever is out, and is in no later batch. Its dead letter would be lost, so it is published by itself. Its id is made of
-the place of the record: who sees it twice knows it.
+Decisions that the batch has not published do not count, so its rounds go on from what was published. A record that it refused stays
+refused in any case, and is in no later batch. Its dead letter would be lost, so the rebuild publishes it. Its id is made of the
+place of the record: a consumer that reads it twice recognizes the id.
 """
 
 import math
@@ -21,11 +21,11 @@ from streaming.systems.reading import input_reader, output_reader
 __all__ = ["CLOCKS_APART_MS", "CutBatch", "first_after"]
 
 CLOCKS_APART_MS = 600_000
-"""What is published bears the append time of another clock than the input."""
+"""How far apart two clocks may be: the append times of outputs come from another clock than those of the input."""
 
 
 def first_after(settings: Settings, place: Place) -> TopicRecord | None:
-    """The first record after a place of input or control; None where there is none, or it is a place of another topic.
+    """The first record after a place of input or control; None where there is none, or the place is in another topic.
 
     Raises ``exits.Refused``.
     """
@@ -37,7 +37,7 @@ def first_after(settings: Settings, place: Place) -> TopicRecord | None:
 
 
 class CutBatch:
-    """``read_from`` is how far input and control had been read before the batch; None: not at all. Raises ``exits.Refused``."""
+    """``read_from`` is how far input and control had been read before the batch; None if not at all. Raises ``exits.Refused``."""
 
     def __init__(self, settings: Settings, read_from: Progress | None) -> None:
         self._settings = settings
@@ -46,7 +46,7 @@ class CutBatch:
         self._refused: list[Refused] = []
 
     def take(self, refused: Refused) -> None:
-        """A record that the rebuild refused: of this batch, or of one before it."""
+        """Take a record that the rebuild refused, in this batch or an earlier one; only those of this batch are kept."""
         origin = refused.origin
         if origin.offset >= self._firsts.get((origin.topic, origin.partition), 0):
             self._refused.append(refused)
@@ -66,13 +66,13 @@ class CutBatch:
                 try:
                     envelope = read_envelope(record.value or b"")
                 except msgspec.MsgspecError:
-                    continue  # whoever wrote it, it is none of ours
+                    continue  # it is not one of our events
                 if envelope.source == self._source:
                     yield envelope.id
 
 
 def _first_offsets(settings: Settings, read_from: Progress) -> Mapping[tuple[str, int], float]:
-    """By topic and partition; infinite where nothing came after."""
+    """The first offset of the batch by topic and partition; infinite where nothing came after."""
     firsts = {where: first_after(settings, place) for where, place in read_from.by_partition().items()}
     return {where: math.inf if first is None else first.offset for where, first in firsts.items()}
 

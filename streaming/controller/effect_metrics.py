@@ -1,4 +1,4 @@
-"""The metrics of what unloads brought: of those judged last, and of those that have settled."""
+"""The metrics of what unloads achieved: those judged last, and those that have settled."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from streaming.contract import families
 from streaming.contract.families import Family
 
 _EFFECTS: Mapping[str, Literal["expected", "seen"]] = {"expected": "expected", "achieved": "seen"}
-"""Label, and the field of a judged unload that tells it."""
+"""Label, and the field of a judged unload that holds it."""
 _OUTCOMES = ("kept", "failed")
 
 
@@ -24,7 +24,7 @@ class EffectMetrics:
         self._gain, self._error = gauge(families.PROMISED_GAIN), gauge(families.PROMISE_ERROR)
 
     def introduce(self, cluster: str) -> None:
-        """The series of a new cluster."""
+        """Make the series of a new cluster."""
         for each in (*self._loads, self._gain):
             for effect in _EFFECTS:
                 each.labels(cluster, effect).set(math.nan)
@@ -33,7 +33,7 @@ class EffectMetrics:
             self._promises.labels(cluster, outcome)
 
     def show(self, observed: RoundSummary) -> None:
-        """What a round says; loads that no unload was judged by stay as they are."""
+        """Show what a round reports; without a judged unload the loads stay as they are."""
         if observed.judged is not None:
             self._show_loads(observed.cluster, observed.judged.heaviest)
         self._show_promises(observed.cluster, observed.promises)
@@ -44,7 +44,7 @@ class EffectMetrics:
             if "source" in row.seen:
                 sources.setdefault(
                     row.brokers["source"], row
-                )  # the oldest decision tells of the later ones as well
+                )  # the oldest decision covers the later ones as well
         if not sources:
             return
         for gauge, field in zip(self._loads, ("messages_per_s", "bytes_per_s"), strict=True):

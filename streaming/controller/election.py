@@ -1,8 +1,8 @@
 """When a standby may try to lead, by the beats that it hears. Pure: no topic, and the clock is passed in.
 
-Silence is counted between two reads in a row that reached the end of the topic. Brokers that do not answer are no silence of
-the leader: after a read that failed the count begins anew, for the leader has to find its brokers again, too. The beat only
-says who tries; the publisher decides who leads.
+Silence is counted only between two reads in a row that reached the end of the topic. Brokers that do not answer do not make the
+leader silent: after a failed read the count begins anew, because the leader has to find its brokers again, too. Beats only decide
+which standby tries to lead; the publisher decides which one leads.
 """
 
 from streaming.contract import beat as beats
@@ -21,20 +21,20 @@ class Election:
         self._counted_s = 0.0
         """Time that counts: between reads in a row that reached the end."""
         self._leader_at_s = 0.0
-        """When the leader was last heard, in that time."""
+        """When the leader was last heard, in counted time."""
         self._others: dict[str, float] = {}
-        """Other standbys that could lead: when each was last heard, in that time."""
+        """Other standbys that could lead: when each was last heard, in counted time."""
         self._read_s: float | None = None
         """When the last read began, if it reached the end."""
         self._has_read = False
 
     @property
     def leader(self) -> Beat | None:
-        """The newest beat of the leader with the highest epoch; None where nobody has led within the topic's hour."""
+        """The newest beat of the leader with the highest epoch; None if there was none in the hour that the topic keeps."""
         return self._leader
 
     def hear(self, value: bytes | None) -> None:
-        """Take a record of the topic. What is no beat, or another controller's, is passed over."""
+        """Take a record of the topic. One that is no beat, or another controller's, is ignored."""
         try:
             said = beats.decode(value or b"")
         except Unreadable:
@@ -49,9 +49,9 @@ class Election:
             self._hear_standby(said)
 
     def note_read(self, began_s: float) -> None:
-        """A read that began then has reached the end, and all it found was heard.
+        """Note that a read that began at ``began_s`` has reached the end, and that all its records were heard.
 
-        A step longer than half a session counts as that: whoever was frozen that long hears the others first.
+        A step longer than half a session counts as half a session: a standby that was frozen that long hears the others first.
         """
         if self._read_s is not None:
             self._counted_s += min(began_s - self._read_s, self._session_s / 2)
@@ -59,7 +59,7 @@ class Election:
         self._has_read = True
 
     def note_failure(self) -> None:
-        """A read did not reach the end."""
+        """Note that a read did not reach the end."""
         self._read_s = None
         self._leader_at_s = self._counted_s
 
@@ -71,7 +71,7 @@ class Election:
         if asked is not None and asked.to == self._instance and self._is_of_leader(asked):
             return "a hand-over to it was asked for"
         silent_s = self._counted_s - self._leader_at_s
-        # The first in line may take a session to be heard as the leader; the next one leaves it that time.
+        # The first in line may need a session until it is heard as the leader; the next one waits that long.
         session_s = max(self._session_s, 0.0 if leader is None else leader.session_s)
         patience_s = session_s * self._place()
         if leader is not None and leader.is_leaving and silent_s >= patience_s:
@@ -98,6 +98,6 @@ class Election:
         return self._leader is not None and asked.leader_epoch == self._leader.epoch
 
     def _place(self) -> int:
-        """How many standbys come before this one: by name, of those that were heard within a session."""
+        """How many standbys come before this one: those heard within a session whose names sort before its own."""
         since_s = self._counted_s - self._session_s
         return sum(1 for other, at_s in self._others.items() if other < self._instance and at_s > since_s)

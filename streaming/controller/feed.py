@@ -1,8 +1,8 @@
 """Events for ``trimtab feed``: those of a recording, moved to now and played at their own pace or faster.
 
-Faster than they came means that their times lie closer together, too: rounds of a minute become rounds of a few seconds, and
-the controller has to have rounds of that length. Only input is fed. Whatever cannot be read as an event is fed as it is, with
-the one before it: garbage belongs to a recording.
+At a faster pace the times of events are closer together, too: rounds of a minute become rounds of a few seconds, and the
+controller has to have rounds of that length. Only input is fed. A record that cannot be read as an event is fed as it is, at the
+time of the one before it, because garbage is part of a recording.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ class Fed:
     """A record to be written at a moment."""
 
     at_ms: int
-    """Since the epoch; for an event the time that it now bears."""
+    """Milliseconds since the epoch; for an event its new time."""
     key: str
     value: bytes
 
@@ -86,6 +86,6 @@ def _text(event: dict[str, Any], name: str) -> str:
 
 
 def _with_time(event: dict[str, Any], at_ms: int) -> bytes:
-    """The same event at another time; when a log took it is not known any more."""
+    """The same event at another time, without ``recordedtime``, which is not known any more."""
     kept = {name: value for name, value in event.items() if name != "recordedtime"}
     return msgspec.json.encode(kept | {"time": rfc3339(at_ms)})

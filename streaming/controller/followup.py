@@ -18,7 +18,7 @@ __all__ = ["FollowUp", "Repeat", "Source"]
 WINDOW_S = 6 * 3600
 """Far above the default cooldown of a bundle, 30 minutes, before which none is unloaded twice."""
 KEPT_COUNT = 10_000
-"""Bundles remembered of a cluster; the oldest go first. About 2 MB."""
+"""Bundles remembered for each cluster; the oldest are dropped first. About 2 MB."""
 
 Source = Literal["same", "other"]
 """Whether a bundle that is unloaded again is at the broker it was to leave before, or at another."""
@@ -40,11 +40,11 @@ class FollowUp:
         """By cluster and bundle, time of the last unload and the broker it was to leave; the oldest first."""
 
     def forget(self, cluster: str) -> None:
-        """What was published of a cluster is followed up no more."""
+        """Forget the unloads of a cluster: they are not followed up any more."""
         self._unloaded.pop(cluster, None)
 
     def observe(self, event: Published) -> Repeat | None:
-        """The repeat that a published event is, if it is one."""
+        """The repeat, if the published event is one; else None."""
         data, now_s = event.data, event.time_s
         if not isinstance(data, Unload) or data.dry_run:
             return None

@@ -1,4 +1,4 @@
-"""One time of leading: take over from whoever ran under this name, then run the query until it is to stop or superseded."""
+"""One turn as the leader: take over from the process that led under this name, then run the query until a stop or a successor."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -43,14 +43,14 @@ Value = TypeVar("Value")
 
 
 class WaitingOut(Protocol):
-    """What a step returns that is tried again while nobody answers; raises ``NotReached`` in the end."""
+    """What a step returns, which is tried again while brokers or store do not answer; raises ``NotReached`` in the end."""
 
     def __call__(self, step: Callable[[], Value], /) -> Value: ...
 
 
 @contextmanager
 def refused(settings: Settings) -> Iterator[None]:
-    """What does not allow a start, or going on, as ``Refused``."""
+    """Raise ``Refused`` for errors that do not allow a start, or going on."""
     try:
         yield
     except (CheckpointError, CheckpointMismatch, PublishError, Changed) as error:
@@ -61,7 +61,7 @@ def refused(settings: Settings) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What a take-over leads to."""
+    """The result of a take-over."""
 
     publisher: Publisher
     checkpoint: CheckpointDirectory
@@ -73,7 +73,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leading:
-    """``wait`` waits some seconds and says whether to go on."""
+    """Takes over and leads. ``wait`` waits some seconds and returns whether to go on."""
 
     settings: Settings
     begin: Begin
@@ -89,7 +89,7 @@ class Leading:
 
     @contextmanager
     def taken_over(self, waiting_out: WaitingOut, start_with: StartWith) -> Iterator[Begun]:
-        """Take over, to the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
+        """Take over, until the end of the block. Raises ``Refused``, ``NotReached`` or ``Fenced``."""
         settings = self.settings
         publisher = publisher_of(settings)
         try:
@@ -158,7 +158,7 @@ class Leading:
                 ).run()
 
     def _rebuilt(self, begun: Begun, waiting_out: WaitingOut) -> Rebuilt | None:
-        """Memory to begin with, where there is anything to rebuild it from; it beats as the leader meanwhile."""
+        """Memory to begin with; None without anything to rebuild it from. The process writes beats as the leader meanwhile."""
         settings, publisher = self.settings, begun.publisher
         marker = publisher.marker
         read_until = marker.read_until
@@ -183,7 +183,7 @@ class Leading:
         return rebuilt
 
     def _said_gaps(self, begun: Begun) -> list[SkippedRange]:
-        """What the input has lost since the checkpoint, once the audit topic says so."""
+        """What the input has lost since the checkpoint; it is published on the audit topic first."""
         gaps = skipping.find_lost(self.settings, begun.checkpoint.places())
         if gaps:
             skipping.say(self.settings, gaps, epoch=begun.epoch)

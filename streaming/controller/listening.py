@@ -1,4 +1,4 @@
-"""Hears the beats of the others, in a thread of its own: an answer of brokers may take as long as a connection does."""
+"""Hears the beats of other processes, in a thread of its own: an answer of brokers may take as long as a connection attempt."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ _MOST_BETWEEN_READS_S = 0.5
 """A goodbye is heard within this time."""
 _READS_A_SESSION = 20
 _AGAIN_S = 1.0
-"""Between attempts to read a topic that could not be read."""
+"""Seconds between attempts to read a topic that could not be read."""
 
 
 class Listener(Closing):
@@ -44,11 +44,11 @@ class Listener(Closing):
         return self._election.leader
 
     def wait(self, seconds: float) -> None:
-        """At most so long; less where there is a reason to try to lead."""
+        """Wait at most so long; less once there is a reason to try to lead."""
         self._changed.wait(seconds)
 
     def close(self) -> None:
-        """Hear no more; a read in progress is not waited for."""
+        """Stop hearing; a read in progress is not waited for."""
         self._closed.set()
 
     def _run(self) -> None:

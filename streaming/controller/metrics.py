@@ -3,7 +3,7 @@
 Counters move when a batch has been published, and not for a batch that is skipped as already published. Every
 label value known beforehand exists from the first scrape, so that a rate over the first event is not lost; a
 cluster's series exist from its first round, or its first event that was used, until it is forgotten. Bundles and topics are never
-labels, brokers only in ``throttle_metrics``. Nothing here reads a clock except through what it is told.
+labels, brokers only in ``throttle_metrics``. Nothing here reads a clock; times are passed in.
 """
 
 import math
@@ -33,7 +33,7 @@ from streaming.process import instruments
 __all__ = ["KnownLabels", "Metrics", "Part", "is_used"]
 
 UNKNOWN = "unknown"
-"""The label of an event type that is not one of ours, so that strangers cannot make series."""
+"""The label of an event type that is not one of ours, so that unknown types cannot make series."""
 
 SPLIT_POLICY = "bundle-split"
 """The label ``policy`` of candidates for a split."""
@@ -41,7 +41,7 @@ SPLIT_POLICY = "bundle-split"
 Declared = TypeVar("Declared", bound=MetricWrapperBase)
 
 Part = Literal["log", "metrics", "follow-up", "progress"]
-"""What is told of a batch."""
+"""What is reported about a batch."""
 
 _STATS = ("mean", "max", "stdev")
 _BROKER_STATES = ("reporting", "missing", "excluded")
@@ -242,7 +242,7 @@ class Metrics:
     def show_progress(
         self, *, state_rows: float, state_memory_bytes: float, input_behind_records: float | None
     ) -> None:
-        """Show what Spark last said of its state store and of the input; None: it did not say."""
+        """Show what Spark last reported about its state store and the input; None if it did not report it."""
         values = (state_rows, state_memory_bytes, input_behind_records)
         for gauge, value in zip(self._progress, values, strict=True):
             gauge.set(math.nan if value is None else value)
@@ -268,7 +268,7 @@ class Metrics:
         self._skipped.inc()
 
     def count_differing_rounds(self, count: int) -> None:
-        """Count rounds that were published otherwise than they are remembered."""
+        """Count rounds that were published with other contents than are remembered."""
         self._differing.inc(count)
 
     def count_query_restart(self) -> None:
@@ -276,11 +276,11 @@ class Metrics:
         self._restarts.inc()
 
     def count_telling_error(self, part: Part) -> None:
-        """Count an error in what is only told of a published batch."""
+        """Count an error in what is only reported about a published batch."""
         self._telling_errors.labels(part).inc()
 
     def forget(self, cluster: str) -> None:
-        """Take a cluster's series away; they begin anew with whatever comes of it."""
+        """Remove a cluster's series; they begin anew with its next round or event."""
         if cluster not in self._clusters:
             return
         self._clusters.remove(cluster)
@@ -290,7 +290,7 @@ class Metrics:
         self._throttles.forget(cluster)
 
     def forget_all(self) -> None:
-        """As if this process had just started, but for what it has counted: another one has the clusters now."""
+        """Remove all clusters' series, because another process has the clusters now; counters without a cluster stay."""
         for cluster in sorted(self._clusters):
             self.forget(cluster)
         for gauge in self._progress:
@@ -339,7 +339,7 @@ def _actions(observed: RoundSummary) -> dict[str, int]:
 
 
 def _foremost(observed: RoundSummary) -> Stand | None:
-    """What stands out most, of the rows shown; None for a policy without such a number."""
+    """The stand of the row that stands out most, among the rows shown; None for a policy without such a number."""
     policy = find_policy(observed.policy)
     if policy is None or policy.headline.stand_of is None or not observed.examined.heaviest:
         return None

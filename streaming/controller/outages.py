@@ -1,4 +1,4 @@
-"""Which errors of a start are outages, that are waited out: brokers, or the store of the checkpoint, do not answer.
+"""Which errors of a start are outages, which are waited out: brokers or the checkpoint's store do not answer.
 
 A store's error is judged by its causes, as those of the query are (``streaming.spark.failing``): a full disk passes, a missing
 permission does not.
@@ -14,7 +14,7 @@ __all__ = ["outage_of"]
 
 
 def outage_of(error: Exception) -> str | None:
-    """Who does not answer, and may the next time somebody asks; None for any other error."""
+    """The name of what does not answer now and may answer later; None for any other error."""
     if isinstance(error, CheckpointError):
         cause = error.__cause__
         is_away = isinstance(cause, Exception) and is_outage(failure_of(cause))

@@ -1,6 +1,6 @@
-"""What the log says of published outputs: a line an action, and a line where what is in force changes.
+"""What the log says about published outputs: a line per action, and a line when what is in force changes.
 
-Whoever asks for more (``-v``) has a line a round, too. Each line carries cluster, round and, where it has one, the action's id as fields.
+With ``-v`` there is a line per round, too. Each line carries cluster, round and, where it has one, the action's id as fields.
 """
 
 import logging
@@ -15,7 +15,7 @@ _LOG = logging.getLogger("trimtab.published")
 
 
 class _InForce(NamedTuple):
-    """What an operator may change of a cluster."""
+    """What an operator may change for a cluster."""
 
     mode: str
     paused: bool
@@ -24,17 +24,17 @@ class _InForce(NamedTuple):
 
 
 class OutputLog:
-    """Knows what was in force in the round before, of each cluster."""
+    """Remembers what was in force in the last round of each cluster."""
 
     def __init__(self) -> None:
         self._in_force: dict[str, _InForce] = {}
 
     def forget(self, cluster: str) -> None:
-        """A cluster is gone."""
+        """Forget a cluster that is gone."""
         self._in_force.pop(cluster, None)
 
     def log(self, event: Published) -> None:
-        """Log one output that is out."""
+        """Log one published output."""
         data = event.data
         about = {"cluster": data.cluster, "round": data.round}
         if isinstance(data, RoundSummary):

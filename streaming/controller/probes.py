@@ -1,6 +1,6 @@
 """Whether what surrounds the query works: brokers, the checkpoint's store, Spark's local directories.
 
-Asked after a failure, so that an outage is never taken for a damaged checkpoint. Each probe does what the query would: it
+They are probed after a failure, so that an outage is never taken for a damaged checkpoint. Each probe does what the query would: it
 asks the brokers for the topics, writes a file and reads it back.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["failed_probe"]
 
 
 def failed_probe(session: Session, settings: Settings) -> str | None:
-    """The first thing found not to work, told in a sentence; None where all does. Raises ``SparkGone``."""
+    """The first problem found, as a sentence; None if all works. Raises ``SparkGone``."""
     probes: Iterator[Callable[[], object]] = iter(
         (
             lambda: validate_all(settings),

@@ -1,4 +1,4 @@
-"""A published action or round summary, decoded once for all who tell of it: the log, the metrics, the follow-up."""
+"""A published action or round summary, decoded once for all that report it: the log, the metrics, the follow-up."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,7 @@ _DATA: dict[str, msgspec.json.Decoder[Data]] = {
 
 
 def decode(value: bytes) -> Published:
-    """From the value of a record. Raises ``msgspec.MsgspecError`` for one that was not published by this version."""
+    """Decode the value of a record. Raises ``msgspec.MsgspecError`` for one that was not published by this version."""
     event = _EVENTS.decode(value)
     data = _DATA.get(event.type, _THROTTLES).decode(event.data)
     return Published(id=event.id, type=event.type, time_s=event.time.timestamp(), data=data)

@@ -1,7 +1,7 @@
-"""The query runs until it is told to stop: again and again, with back-off, after whatever may pass.
+"""Runs the query until it is told to stop: starts it again, with back-off, after every failure that may pass.
 
-Fencing, configuration errors and damaged data (``streaming.spark.failing``) end it. Before each start of the query it is
-asked whether another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the
+Fencing, configuration errors and damaged data (``streaming.spark.failing``) end it. Before each start of the query it
+checks whether another controller has taken over and whether the topics and the checkpoint are what they were. At a stop the
 batch in progress is finished first.
 """
 
@@ -40,11 +40,11 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 """How often the driver looks at its query."""
 _STOP_LOOKS = 5
-"""How often between two looks it asks for a stop: Spark's wait cannot be interrupted."""
+"""How often between two looks it checks for a stop request: Spark's wait cannot be interrupted."""
 _OWNER_LOOKS = 3
-"""At every which look the markers are read, where a successor shows; publishing would find it, too."""
+"""After so many looks the markers are read, which show a successor; publishing would find it, too."""
 _DRAIN_LOOK_S = 0.1
-"""A standby waits for the end of the batch."""
+"""How often a stop looks whether the batch has ended: a standby waits for that."""
 _DRAIN_S = 20.0
 """How long a batch in progress may take at a stop; the whole stop stays within 30 s."""
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 30.0
@@ -54,7 +54,7 @@ _HEALTHY_S = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class QueryLoop:
-    """Runs the query of one process. ``wait`` waits some seconds and says whether to go on."""
+    """Runs the query of one process. ``wait`` waits some seconds and returns whether to go on."""
 
     settings: Settings
     runs: Runs
@@ -92,7 +92,7 @@ class QueryLoop:
             raise
 
     def _raise_if_superseded(self) -> None:
-        """A successor may be why it looks wrong: it deletes our checkpoint, and changes topics before it starts."""
+        """Raise ``Fenced`` if a successor may be the cause: it deletes our checkpoint, and changes topics before it starts."""
         try:
             self.publisher.ensure_owner()
         except (PublishError, CheckpointMismatch) as error:
@@ -187,7 +187,7 @@ class QueryLoop:
             self._drain(query)
 
     def _is_over(self, query: Query) -> bool:
-        """Wait for its end until it is time for a look; a stop is seen sooner, for a standby waits for our goodbye."""
+        """Wait for the query's end until the next look; a stop request is seen sooner, because a standby waits for our goodbye."""
         looks = range(_STOP_LOOKS)
         return any(self.is_stopping() or query.has_ended_within(_LOOK_S / _STOP_LOOKS) for _ in looks)
 
@@ -215,7 +215,7 @@ class QueryLoop:
     def _drain(self, query: Query) -> None:
         """Let the batch in progress finish, then stop; a batch cut off here is published at the next start.
 
-        Where the input never ends the next batch begins at once, so it is the batch that is waited for, and no pause.
+        If the input never ends, the next batch begins at once. So this waits for the end of the batch, not for a pause.
         """
         self.watchdog.begin("stopping the query", STOP_S)
         deadline = Deadline(_DRAIN_S)

@@ -1,6 +1,6 @@
 """Whether the controller is ready: its query runs, has triggered within three intervals, and its last batch went out.
 
-Asked from the threads of the HTTP server; told by the driver what it does while no query runs.
+The threads of the HTTP server call the checks; the driver sets what it does while no query runs.
 """
 
 import time
@@ -20,7 +20,7 @@ _INTERVAL_LEAST_S = 1
 
 
 class Readiness:
-    """Begins with the start."""
+    """The readiness of this process, from its start on."""
 
     def __init__(self, *, trigger_interval_s: float) -> None:
         self._allowed_s = _INTERVALS * max(trigger_interval_s, _INTERVAL_LEAST_S)
@@ -39,11 +39,11 @@ class Readiness:
         self._standby = Check(name="standby", ok=not problem, detail=problem or text)
 
     def has_standbys(self, beats_problem: Callable[[], str]) -> None:
-        """Others take over from a leader they do not hear; ``beats_problem`` says why its beats are not written, if so."""
+        """Standbys take over from a leader they do not hear; ``beats_problem`` returns why beats are not written, empty if they are."""
         self._beats_problem = beats_problem
 
     def lead(self) -> None:
-        """From here on the query decides: it is about to be started."""
+        """From here on the query decides whether it is ready; the query is about to be started."""
         self._standby = None
 
     def runs(self, query: Query, batches: BatchPublisher) -> None:
@@ -68,7 +68,7 @@ class Readiness:
             self._batches_seen = batches.published_count
 
     def checks(self) -> Sequence[Check]:
-        """For ``/readyz``."""
+        """The checks for ``/readyz``."""
         if (standby := self._standby) is not None:
             return [standby]
         self.look()

@@ -1,9 +1,9 @@
-"""``trimtab run --rebuild``: the memory of all clusters from the input and from what was published, without a checkpoint.
+"""``trimtab run --rebuild``: makes the memory of all clusters from the input and from what was published, without a checkpoint.
 
 Input and control are decided again, as ``trimtab replay`` does it, from ``controller.rebuild_s`` before the marker exactly to where the
-input was read with the marker's batch. Each round is remembered as it was published (``state.engine.rounds``), so cooldowns, budgets,
-actions in flight, throttles and proposals are those that are. Consumers' rule decides what counts as published: of a source
-and a partition, nothing with an epoch below one that was heard before it.
+marker's batch had read the input. Each round is remembered as it was published (``state.engine.rounds``), so cooldowns, budgets,
+actions in flight, throttles and proposals are the real ones. What counts as published follows the rule for consumers: on each
+partition, records with a lower epoch than an earlier record of the same source do not count.
 
 Limits: what lasts longer than ``rebuild_s`` and was not published is forgotten, such as a hold because actions failed before that.
 """
@@ -53,7 +53,7 @@ __all__ = ["Rebuilding", "require_possible"]
 _LOG = logging.getLogger(__name__)
 
 _LOOK_S = 2.0
-"""How often it is asked whether to go on, and said how far it is."""
+"""How often it reports how far it is, and asks whether to go on."""
 _ACTIONS = frozenset({UNLOAD_TYPE, SPLIT_TYPE, THROTTLE_TYPE})
 
 
@@ -72,7 +72,7 @@ class _Closed(NamedTuple):
 
 
 def _span_s(settings: Settings) -> float:
-    """``controller.rebuild_s``, or what it stands for. Raises ``Refused`` where it is too short."""
+    """``controller.rebuild_s``, or for 0 the least that the settings need. Raises ``Refused`` where it is too short."""
     least_s, given_s = memory_span_s(settings), settings.controller.rebuild_s
     if given_s and given_s < least_s:
         raise Refused(
@@ -105,7 +105,7 @@ def require_possible(settings: Settings, marker: Marker | None) -> None:
 
 
 def _require_readable(settings: Settings) -> None:
-    """Only a fetch says who may not read a topic that he writes."""
+    """Read from the topics: only a fetch shows that we may write a topic but not read it."""
     topics = settings.topics
     read = [topics.actions, topics.actions_dry_run, topics.audit]
     if output_on_pulsar(settings) is not None:  # a batch may have been cut there
@@ -120,7 +120,7 @@ def _require_readable(settings: Settings) -> None:
 
 
 def _raise_passing(error: Refused) -> None:
-    """Brokers that do not answer are no refusal."""
+    """Raise ``NoAnswer`` if the brokers did not answer, which is no refusal."""
     if passes(error.__cause__):
         raise NoAnswer(error.message, passes=True) from error
 
@@ -144,7 +144,7 @@ def _require_kept(settings: Settings) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Rebuilding:
-    """One rebuild. ``go_on`` is told how far it is, says whether to go on, and raises what ends it."""
+    """One rebuild. ``go_on`` takes a text about how far it is, returns whether to go on, and raises what ends it."""
 
     settings: Settings
     go_on: Callable[[str], bool]
@@ -155,7 +155,7 @@ class Rebuilding:
     ) -> tuple[Rebuilt, list[tuple[str, bytes]]]:
         """The memory, and keys and values of the dead letters that the last batch should have published and has not.
 
-        ``is_whole`` says whether all of that batch is out, which read the input from ``read_from`` to ``read_until``. Raises
+        ``is_whole`` says whether all of that batch, which read the input from ``read_from`` to ``read_until``, was published. Raises
         ``Refused``, ``NoAnswer``, ``StoppedWaiting`` and what ``go_on`` raises.
         """
         try:
@@ -208,7 +208,7 @@ class Rebuilding:
         return Rebuilt(memories=memories, read_until=read_until)
 
     def _read_until_ms(self, read_until: Progress) -> int:
-        """Up to when everything was read: what is unread now may be older than the batch, where that was behind."""
+        """The time up to which everything was read: unread records may be older than the batch, if the batch was behind."""
         times = [read_until.planned_ms]
         for place in read_until.places:
             first = first_after(self.settings, place)
@@ -242,7 +242,7 @@ class Rebuilding:
     def _events(
         self, topic: str, types: Collection[str], *, begin: Begin = "earliest"
     ) -> Iterator[tuple[int, Output]]:
-        """Events of this controller and of these types on a topic, as far as they count, with when they were appended."""
+        """Events of this controller and of these types on a topic, as far as they count, with their append times."""
         source, epochs = source_of(self.settings.controller.name), Epochs()
         with output_reader(self.settings, topic, begin=begin) as reader:
             for record in reader.to_end():
@@ -261,12 +261,12 @@ class Rebuilding:
 
 
 def _is_last(throttle: Output) -> bool:
-    """Whether it takes off all that those before it have put on."""
+    """Whether it removes all throttles that earlier ones have set."""
     return _TRIGGERS.decode(throttle.data).trigger == "finished"
 
 
 def _event(record: TopicRecord, source: str, epochs: Epochs, types: Collection[str]) -> Output | None:
-    """None for what no controller wrote, for another controller's or of another type, and for what came after a successor's word."""
+    """The output in a record; None if it is not one of this controller and these types, or came after a record of a successor."""
     header = dict(record.headers).get(EPOCH_HEADER)
     if record.value is None or header is None:
         return None

@@ -1,8 +1,8 @@
 """``trimtab record``: input and control as records of a recording, in the order of their append times.
 
-That is the order in which a controller that keeps up takes them, up to the batches it happens to cut: it takes the control
-records of a batch first. What differs is written in docs/operations.md. Invariants: each partition's records come in
-its order; of equal append times control comes first; what is there when a pass begins is written by its end.
+That is the order in which a controller that keeps up takes them, except that it takes the control records of a batch first.
+docs/operations.md says what differs. Invariants: each partition's records come in its order; for equal append times control
+comes first; what is there when a pass begins is written by its end.
 """
 
 import heapq
@@ -24,7 +24,7 @@ __all__ = ["Recorder"]
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One partition, and what its records are called in the live application."""
+    """One partition, and the coordinates that its records have in the live application."""
 
     reader: Reader
     topic: str
@@ -32,10 +32,10 @@ class _Log:
     is_control: bool
     is_on_pulsar: bool
     end: Place | None = None
-    """Where it ends; None: where it ends when it is read."""
+    """Where reading ends; None for the end that the partition has when it is read."""
 
     def records(self) -> Iterator[tuple[tuple[int, bool, Origin], Recorded]]:
-        """Up to its end, each with its place in the order; an append time earlier than the one before counts as that one."""
+        """The records up to the end, each with its place in the order; an append time below the one before counts as that one."""
         latest_ms = 0
         for record in self.reader.to_end() if self.end is None else self.reader.until(self.end):
             latest_ms = max(latest_ms, record.timestamp)
@@ -45,7 +45,7 @@ class _Log:
     def _record(self, record: TopicRecord) -> Recorded:
         value = record.value
         if value is None and self.is_on_pulsar:
-            value = b""  # a message without content, which is what the source makes of it
+            value = b""  # the live source makes this of a message without content
         return Recorded(
             origin=Origin(topic=self.topic, partition=record.partition, offset=record.offset),
             key=record.key,
@@ -56,7 +56,7 @@ class _Log:
 
 
 class Recorder:
-    """Reads both topics, with ``until`` not further than there; ``stack`` closes the connections. Raises ``exits.Refused``."""
+    """Reads both topics, only up to ``until`` if it is given; ``stack`` closes the connections. Raises ``exits.Refused``."""
 
     def __init__(
         self, stack: ExitStack, settings: Settings, *, begin: Begin, until: Progress | None = None
@@ -69,7 +69,7 @@ class Recorder:
         self._logs: Sequence[_Log] = logs if until is None else list(_ended(logs, until))
 
     def records(self, *, is_stopped: Callable[[], bool]) -> Iterator[Recorded]:
-        """One pass: all that is there and was not yet given."""
+        """One pass: all records that are there and were not yet returned."""
         for _, recorded in heapq.merge(*(log.records() for log in self._logs), key=lambda each: each[0]):
             if is_stopped():
                 break
@@ -86,7 +86,7 @@ class Recorder:
 
 
 def _ended(logs: Iterable[_Log], until: Progress) -> Iterator[_Log]:
-    """Each with its end; what had not been read at all is left out."""
+    """Each partition with its end; one that had not been read at all is left out."""
     ends = until.by_partition()
     for log in logs:
         end = ends.get((log.topic, log.partition))

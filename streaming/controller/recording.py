@@ -1,8 +1,8 @@
-"""The file of ``trimtab record``: what a controller was given, a JSON object a line, each record with its coordinates.
+"""The file of ``trimtab record``: what a controller was given, one JSON object per line, each record with its coordinates.
 
 Invariants: a record read back is the one written, byte for byte, whatever its bytes are; a line begins with ``PREFIX``, so that
-``trimtab replay`` tells it from a bare event and both may stand in one file; a line needs no other, so files may be joined
-and cut. Limits: a record is held in memory whole; headers are not kept, because nothing is decided by them.
+``trimtab replay`` tells it from a bare event and both may stand in one file; a line does not depend on others, so files may be
+joined and cut. Limits: a record is held in memory whole; headers are not kept, because no decision depends on them.
 """
 
 import base64
@@ -54,7 +54,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     is_control: bool
 
     def to_record(self, max_record_bytes: int) -> Record:
-        """As the live source hands it to the operator: of a value above the limit only the head, with size and hash."""
+        """The record as the live source hands it to the operator: a value above the limit is cut to its head, with size and hash."""
         value, oversize = self.value, None
         if value is not None and len(value) > max_record_bytes:
             oversize = (len(value), hashlib.sha256(value).hexdigest())
@@ -89,7 +89,7 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def encode_recorded(record: Recorded) -> bytes:
-    """One line without its end. A value stands as JSON where it comes back as the same bytes, else in base64."""
+    """One line without its line end. A value is written as JSON if it is read back as the same bytes, else in base64."""
     if _may_stand_as_json(record.value):
         line = _encoder.encode(_line(record, as_json=True))
         if _is_whole(line, record):
@@ -121,7 +121,7 @@ def decode_recorded(line: bytes) -> Recorded:
 
 @contextmanager
 def opened_for_reading(file: str) -> Iterator[BinaryIO]:
-    """Standard input, a packed file by its ending, or a plain one."""
+    """Standard input for ``-``, else a file: packed if its name ends in .gz."""
     if file == STANDARD:
         yield sys.stdin.buffer
         return
@@ -147,7 +147,7 @@ def opened_for_recording(file: str) -> Iterator[BinaryIO]:
 
 
 def _may_stand_as_json(value: bytes | None) -> bool:
-    """A line's end inside would cut it; everything else is decided by reading it back."""
+    """Whether a value may be tried as JSON: a line end in it would cut the line. Reading it back decides the rest."""
     return value is not None and value[:1] == b"{" and value[-1:] == b"}" and not {10, 13} & set(value)
 
 

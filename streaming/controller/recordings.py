@@ -37,13 +37,13 @@ class RecordedEvents:
 
     files: tuple[str, ...]
     since_ms: int | None = None
-    """Earlier events are left out, but for what operators asked for: that holds until they ask for something else."""
+    """Earlier events are left out, except control events: they hold until an operator sends others."""
     until_ms: int | None = None
-    """So are those from this time on."""
+    """Events from this time on are left out."""
     max_record_bytes: int
 
     def __call__(self) -> Iterator[tuple[str, Event]]:
-        """Each with its cluster. Raises ``BadRecording``, and what ``gzip`` raises of a file that is not whole."""
+        """Each event with its cluster. Raises ``BadRecording``, and what ``gzip`` raises for a file that is not whole."""
         for file in self.files:
             with opened_for_reading(file) as stream:
                 for cluster, event in read_events(stream, file, self.max_record_bytes):

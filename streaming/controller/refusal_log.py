@@ -1,6 +1,6 @@
-"""What the log says of records that were refused: a line for each cluster and reason, at most one a minute.
+"""What the log says about refused records: a line for each cluster and reason, at most one a minute.
 
-The dead letter has every one of them. The line names the first of those that it stands for.
+The dead-letter topic has all of them. A line names the first of the records that it stands for.
 """
 
 import logging
@@ -16,12 +16,12 @@ __all__ = ["RefusalLog"]
 _LOG = logging.getLogger("trimtab.refused")
 _WINDOW_S = 60.0
 _KINDS_MAX = 10_000
-"""Clusters and reasons that are remembered; anybody may send a record with any name."""
+"""Pairs of cluster and reason that are remembered; limited, because records may carry any cluster name."""
 _DETAIL_CHARS = 500
 
 
 class _Refused(msgspec.Struct, frozen=True):
-    """As much of an event of the dead letter as a line needs."""
+    """The fields of a dead letter that a line needs."""
 
     reason: str
     detail: str
@@ -40,13 +40,13 @@ class _Window:
 
 
 class RefusalLog:
-    """Knows when a line was last written of which cluster and reason."""
+    """Remembers when a line was last written for each cluster and reason."""
 
     def __init__(self) -> None:
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def log(self, values: Iterable[bytes], now_s: float) -> None:
-        """Log refused records that are out, each as its event; ``now_s`` is monotonic."""
+        """Log refused records, given as their published dead letters; ``now_s`` is monotonic."""
         first: dict[tuple[str, str], _Refused] = {}
         counts: dict[tuple[str, str], int] = {}
         for value in values:

@@ -1,8 +1,8 @@
 """Replay: the same controller on a recording, without Spark and without a broker.
 
-A line is an event, or a record of ``trimtab record`` with its key, partition, append time and topic: then what those decide is
-repeated too. It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
-through a pipe with a tick a step. For the same events and settings the bytes are those the live application
+A line is an event, or a record of ``trimtab record`` with its key, partition, append time and topic: then what depends on those
+is repeated too. It streams: the outputs of a round are written and flushed as soon as it closes, so another program can drive it
+through a pipe with one tick per step. For the same events and settings the bytes are those the live application
 publishes; a rejected event without coordinates carries its file and line.
 """
 
@@ -30,11 +30,11 @@ _DRAIN_BYTES = 1024 * 1024
 
 
 def ignore_size(_size_bytes: int) -> None:
-    """For a replay whose progress nobody looks at."""
+    """For a replay that shows no progress."""
 
 
 class Controllers:
-    """Those of all clusters, with their memory in dicts; with ``published`` it becomes that of what was published."""
+    """The controllers of all clusters, with their memory in dicts; with ``published`` they remember what was published."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Controllers:
         self.by_cluster: dict[str, Controller] = {}
 
     def of(self, cluster: str) -> Controller:
-        """The one of a cluster, made when it is asked for first."""
+        """The controller of a cluster, made at the first call."""
         found = self.by_cluster.get(cluster)
         if found is None:
             store = self.stores[cluster] = DictStore()
@@ -97,7 +97,7 @@ class Replay:
         return self._intake.tally
 
     def play(self, stream: BinaryIO, file: str, progress: Callable[[int], None] = ignore_size) -> None:
-        """Take every line of a recording; ``progress`` is told the bytes of each. Raises ``BadRecording``."""
+        """Take every line of a recording; ``progress`` is called with the bytes of each. Raises ``BadRecording``."""
         for record, size_bytes in _records(stream, file, self._max_record_bytes):
             self.taken_count += 1
             outputs, refused = self._intake.take(record)

@@ -1,4 +1,4 @@
-"""A folder of recordings that goes on for months: packed files of a limited size, the oldest removed above a limit of them all.
+"""A folder of recordings that goes on for months: packed files of a limited size; the oldest are removed when all together exceed a limit.
 
 Invariants: a file is whole after each flush, for each flush adds a gzip member of its own; names ascend in the order of the records;
 ``places.json`` says how far each partition was recorded, so that a later start goes on there. A stop by force may leave records
@@ -21,10 +21,10 @@ __all__ = ["Place", "RotatingFolder"]
 _PLACES = "places.json"
 _ENDING = ".ndjson.gz"
 _MEMBER_BYTES = 8 * 1024 * 1024
-"""Packed at once, before it is flushed: what a pass over a long topic holds in memory."""
+"""Bytes that are packed and flushed at once: what a pass over a long topic holds in memory."""
 _PIECE_BYTES = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
-"""Of zlib: with the frame of a gzip member."""
+"""``wbits`` of zlib for data in the frame of a gzip member."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +38,12 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RotatingFolder:
-    """What ``Recorder.write`` writes to. Raises ``OSError``."""
+    """Takes the records of a ``Recorder`` and writes them to the files. Raises ``OSError``."""
 
     def __init__(
         self, folder: Path, *, file_bytes: int, total_bytes: int, tell: Callable[[str], None]
     ) -> None:
-        """``tell`` is given a sentence about each file that is removed or mended."""
+        """``tell`` is called with a sentence about each file that is removed or mended."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._tell = folder, tell
         self._file_bytes, self._total_bytes = file_bytes, total_bytes
@@ -92,7 +92,7 @@ class RotatingFolder:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; then a file that is full is followed by another, and the oldest go."""
+        """Write the records that wait; then begin a new file if this one is full, and remove the oldest files if needed."""
         if not self._lines:
             return
         file = self._file or self._next_file()
@@ -132,7 +132,7 @@ class RotatingFolder:
         fresh.replace(self._folder / _PLACES)
 
     def _mend(self, file: Path) -> None:
-        """Take away what a stop by force left of its last member; ``places.json`` does not count that."""
+        """Cut off what a stop by force left of the last member; ``places.json`` does not count that."""
         whole_bytes = _whole_bytes(file)
         if whole_bytes < file.stat().st_size:
             os.truncate(file, whole_bytes)
@@ -140,7 +140,7 @@ class RotatingFolder:
 
 
 def _number(file: Path) -> int:
-    """0 for a file that is none of ours."""
+    """The number in a file's name; 0 for a file that is not ours."""
     head = file.name.partition("-")[0]
     return int(head) if head.isdecimal() else 0
 

@@ -13,7 +13,7 @@ __all__ = ["CLUSTER", "sample_events"]
 
 CLUSTER = "sample"
 _BROKERS = {"broker-1:8080": 12, "broker-2:8080": 5, "broker-3:8080": 4, "broker-4:8080": 3}
-"""Bundles of each; all carry about the same."""
+"""Bundles of each broker; all carry about the same."""
 _MESSAGES_PER_S, _BYTES_PER_MESSAGE = 900.0, 1_000.0
 _CPU_POINTS_PER_BUNDLE, _IDLE_CPU_POINTS = 6.5, 5.0
 _SWEEP_S, _SWEEPS_COUNT = 20, 3 * 60

@@ -1,7 +1,7 @@
 """A standby: it waits, warm, for its turn to lead, and stands by again when it is superseded.
 
-While it waits it runs no query and fences nobody. Every ``KEEP_EVERY_S`` it keeps Spark warm, and looks whether it could go on
-with the leader's checkpoint. One that could not says so, in its beats, its log and ``/readyz``, and does not try to lead.
+While it waits it runs no query and fences no leader. Every ``KEEP_EVERY_S`` it keeps Spark warm, and checks whether it could go on
+with the leader's checkpoint. A standby that could not shows why in its beats, its log and ``/readyz``, and does not try to lead.
 """
 
 import logging
@@ -37,10 +37,10 @@ __all__ = ["StandingBy"]
 _LOG = logging.getLogger(__name__)
 
 _TURN_S = 1.0
-"""How soon a stop that was asked for is seen."""
+"""A stop request is seen within this time."""
 _LOOK_AGAIN_S = 2.0
 _SURE_COUNT = 2
-"""What is wrong once may be a checkpoint that is just changing hands."""
+"""So many looks in a row make a problem sure: at one look the checkpoint may just be changing hands."""
 
 Value = TypeVar("Value")
 
@@ -58,17 +58,17 @@ class StandingBy:
     _wrong_count: int = field(init=False, default=0)
 
     def run(self) -> None:
-        """Until a stop is asked for. Raises ``Refused`` from leading, or ``SparkError``."""
+        """Run until a stop is requested. Raises ``Refused`` from leading, or ``SparkError``."""
         with spark_errors():
             self._show("warming up")
             warm_up(self.leading.spark, self.settings, self.leading.is_stopping)
             if self.start_with == "checkpoint":
-                self.leading.frames.going_on()  # made now, it is not made at a take-over
+                self.leading.frames.going_on()  # made now, so that a take-over need not make it
             while not self.leading.is_stopping() and self._stand_by():
                 self._lead()
 
     def _lead(self) -> None:
-        """One turn, if it can be had: whoever is faster leads, and this one stands by again."""
+        """Lead for one turn, if possible; if another standby was faster, this one stands by again."""
         leading = self.leading
         with ExitStack() as stack:
             try:
@@ -88,7 +88,7 @@ class StandingBy:
                 _LOG.warning("%s. It stands by again", error)
 
     def _stand_by(self) -> bool:
-        """Wait for a turn; False when a stop is asked for."""
+        """Wait for a turn; False when a stop is requested."""
         leading, controller = self.leading, self.settings.controller
         leading.duty.stand_by(self._problem)
         leading.beats.beat_now()
@@ -117,9 +117,9 @@ class StandingBy:
         return False
 
     def _look(self) -> None:
-        """Whether it could go on where the leader is; what cannot be known now stays as it was.
+        """Check whether it could go on where the leader is; if that cannot be known now, the last answer stays.
 
-        Where it would rebuild, nobody else's checkpoint is looked at.
+        A standby that would rebuild looks only at its own checkpoint.
         """
         settings, spark = self.settings, self.leading.spark.spark
         try:
@@ -160,7 +160,7 @@ class StandingBy:
 
 
 def _at_once(step: Callable[[], Value]) -> Value:
-    """What the step returns. Raises ``NotReached`` where somebody does not answer: the standby waits, not the step."""
+    """What the step returns. Raises ``NotReached`` if brokers or store do not answer: the standby waits, not the step."""
     try:
         return step()
     except Exception as error:

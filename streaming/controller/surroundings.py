@@ -1,8 +1,8 @@
 """What must not change under a running controller: which topics it reads, how all topics are set up, and its checkpoint.
 
 Spark notices none of it: a query reads on in a topic that was made anew, and writes on into a directory that was deleted.
-A look asks the brokers and the checkpoint's store. What is wrong once may be a broker that is just starting; what is
-wrong several times in a row is sure. Brokers that do not answer are an outage and say nothing about their topics.
+A look asks the brokers and the checkpoint's store. A problem seen once may come from a broker that is just starting; seen
+several times in a row it is sure. Brokers that do not answer are an outage, which says nothing about their topics.
 """
 
 import logging
@@ -62,7 +62,7 @@ def refuse_regrown(settings: Settings, read: Progress) -> None:
 
 
 class Watch(Closing):
-    """Looks again and again, in a thread of its own: an answer may take as long as a connection does."""
+    """Looks again and again, in a thread of its own: an answer may take as long as a connection attempt."""
 
     def __init__(
         self, look: Callable[[], str | None], *, every_s: float = _EVERY_S, again_s: float = _AGAIN_S
@@ -91,7 +91,7 @@ class Watch(Closing):
         raise Changed(problem)
 
     def close(self) -> None:
-        """Look no more; a look in progress is not waited for."""
+        """Stop looking; a look in progress is not waited for."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -110,7 +110,7 @@ class Watch(Closing):
         try:
             return self._look()
         except Unanswered:
-            return None  # the query and the publisher say so
+            return None  # the query and the publisher report it
         except Exception:  # noqa: BLE001  logged with its traceback; the query goes on without this look
             _LOG.exception("topics and checkpoint could not be looked at")
             return None

@@ -1,7 +1,7 @@
 """How a start takes over: look, fence, look again, claim, and only then touch the checkpoint.
 
-What can be refused without fencing anybody is refused by the first look, so that a refusal leaves the running one
-running. What the second look finds is final: nobody else can publish any more.
+The first look refuses what can be refused without fencing, so that a refusal leaves the running controller running.
+What the second look finds is final: no other process can publish any more.
 """
 
 from streaming.ports.checkpoint import CheckpointError
@@ -23,7 +23,7 @@ def take_over(
 ) -> int:
     """Returns the epoch of this start; raises ``CheckpointError`` and what ``Publisher.open`` does.
 
-    Somebody who takes over while the directory is made may delete it: that is being fenced, rather than refused.
+    A process that takes over while the directory is made may delete it: then this start is fenced, not refused.
     """
 
     def look() -> Checkpoint:

@@ -1,7 +1,7 @@
-"""What is only told of a batch that is out: log lines, metrics, the follow-up of earlier actions.
+"""What is only reported about a published batch: log lines, metrics, the follow-up of earlier actions.
 
-Invariant: nothing here fails the batch. It is published, and a re-run would be skipped and tell nothing, so an error is
-logged with its traceback, counted, and the next thing told.
+Invariant: nothing here fails the batch. It is published, and a re-run would be skipped and report nothing, so an error is
+logged with its traceback and counted, and the next thing is reported.
 """
 
 import logging
@@ -25,15 +25,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def never(_cluster: str) -> float:
-    """No silence is too long."""
+    """For clusters that are never forgotten: no silence is too long."""
     return math.inf
 
 
 class Telling:
-    """Tells the log and the metrics."""
+    """Reports published batches to the log and the metrics."""
 
     def __init__(self, metrics: Metrics, forget_after_s: Callable[[str], float] = never) -> None:
-        """``forget_after_s`` of a cluster says after how much silence nothing is told of it any more."""
+        """``forget_after_s`` returns the seconds of silence after which a cluster is forgotten."""
         self._metrics = metrics
         self._forget_after_s = forget_after_s
         self._followup = FollowUp()
@@ -44,7 +44,7 @@ class Telling:
         self._lock = Lock()
 
     def tell(self, rows: Sequence[OutputRow]) -> None:
-        """Tell of a batch that has just been published; never raises."""
+        """Report a batch that has just been published; never raises."""
         with self._lock:
             self._tell(rows)
 
@@ -82,10 +82,10 @@ class Telling:
         self.attempt("follow-up", partial(self._follow_up, event))
 
     def attempt(self, part: Part, tell: Callable[[], None]) -> None:
-        """Tell one thing; an error is logged and counted."""
+        """Report one thing; an error is logged and counted."""
         try:
             tell()
-        except Exception:  # noqa: BLE001  whatever it is, what was to be told is out already
+        except Exception:  # noqa: BLE001  whatever it is, the batch is published already
             _LOG.exception(
                 "%s: something of a published batch could not be told; the batch itself is out", part
             )

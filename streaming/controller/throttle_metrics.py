@@ -1,4 +1,4 @@
-"""Metrics of Kafka reassignments, for ``streaming.controller.metrics``: what is left, until when, at which rates, who is last.
+"""Metrics of Kafka reassignments, for ``streaming.controller.metrics``: what is left, until when, at which rates, and the bottleneck.
 
 Series by broker exist only while something moves: brokers come and go with a move.
 """
@@ -16,7 +16,7 @@ _BY_ROLE = (families.THROTTLE_RATE, families.THROTTLE_MINIMUM, families.REASSIGN
 
 
 class ThrottleGauges:
-    """Thread-safe, as prometheus_client is."""
+    """Gauges of reassignments and their throttles. Thread-safe, as prometheus_client is."""
 
     def __init__(self, gauge: Callable[[Family], Gauge]) -> None:
         self._left = gauge(families.REASSIGNMENT_LEFT)
@@ -57,7 +57,7 @@ class ThrottleGauges:
         self._shown[cluster] = now
 
     def forget(self, cluster: str) -> None:
-        """The series of a cluster are gone."""
+        """Forget a cluster whose series are gone."""
         self._shown.pop(cluster, None)
 
 

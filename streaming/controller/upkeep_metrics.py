@@ -11,14 +11,14 @@ from streaming.contract.families import Family
 
 
 class UpkeepGauges:
-    """Of every Pulsar cluster; 0 where nothing is."""
+    """Gauges of every Pulsar cluster; 0 where nothing is under maintenance or drained."""
 
     def __init__(self, gauge: Callable[[Family], Gauge]) -> None:
         self._upkeep = gauge(families.UPKEEP)
         self._left = gauge(families.DRAIN_BUNDLES_LEFT)
 
     def show(self, cluster: str, found: UpkeepSummary | None) -> None:
-        """What a round says; a table of a summary has at most a hundred rows, and more are not counted."""
+        """Show what a round reports; a table of a summary has at most a hundred rows, and more are not counted."""
         for kind, rows in (
             ("broker", found.brokers if found else ()),
             ("namespace", found.namespaces if found else ()),

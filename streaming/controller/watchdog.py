@@ -1,9 +1,9 @@
 """Whether the controller is alive: its loop turns, Spark answers in time, and a batch in progress moves on.
 
-Each step of the driver says how long it may take (``begin``); until it is over nothing else has to be said. The loop of a running
-query says at every turn what Spark reports (``turn``): a call that Spark does not answer keeps the loop from turning.
-A batch moves on when anything in its progress differs from what it was. Waiting for brokers, for input, or staying
-after a refusal is being alive. Asked from another thread than the driver's; nothing here calls Spark.
+Each step of the driver says how long it may take (``begin``), and reports nothing else until it is over. The loop of a running
+query passes on at every turn what Spark reports (``turn``): a call that Spark does not answer keeps the loop from turning.
+A batch moves on when anything in its progress changes. A controller that waits for brokers or input, or stays after a
+refusal, is alive. Another thread than the driver's calls ``checks``; nothing here calls Spark.
 """
 
 import logging
@@ -19,7 +19,7 @@ __all__ = ["START_S", "STOP_S", "Watchdog"]
 _LOG = logging.getLogger(__name__)
 
 TURN_S = 90.0
-"""A turn of the loop is a second and some calls to Spark; a call that takes this long will not come back. Generous, for a
+"""A turn of the loop takes a second and some calls to Spark; a call that takes this long will not return. Generous, because a
 machine without a free core may stop a JVM for many seconds."""
 BATCH_S = 900.0
 """How long a batch may stand still. One task may decide for minutes on the largest records without a sign of it, and a
@@ -34,7 +34,7 @@ _IDLE: Hashable = None
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the driver is doing, since when, and how long it may."""
+    """What the driver is doing, since when, and how long it may take."""
 
     name: str
     since_s: float
@@ -42,7 +42,7 @@ class _Step:
 
 
 class Watchdog:
-    """Begins with the start. Thread-safe."""
+    """Watches this process from its start on. Thread-safe."""
 
     def __init__(
         self, *, batch_s: float = BATCH_S, turn_s: float = TURN_S, clock: Callable[[], float] = time.monotonic
@@ -71,7 +71,7 @@ class Watchdog:
                 self._progress, self._moved_s = progress, now_s
 
     def checks(self) -> Sequence[Check]:
-        """For ``/healthz``."""
+        """The checks for ``/healthz``."""
         with self._lock:
             step, progress, now_s = self._step, self._progress, self._clock()
             still_s = 0.0 if progress is None else now_s - self._moved_s
@@ -92,7 +92,7 @@ class Watchdog:
         return checks
 
     def _tell(self, failed: Sequence[Check]) -> None:
-        """Once each time: whoever probes sees the status only."""
+        """Log it once each time, because a probe sees only the status."""
         if failed and not self._is_told:
             _LOG.error("not alive: %s", "; ".join(f"{check.name}: {check.detail}" for check in failed))
         self._is_told = bool(failed)

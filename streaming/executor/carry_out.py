@@ -1,15 +1,15 @@
-"""Carrying one action out on a real cluster, and looking whether it really happened.
+"""Carries one action out on a real cluster, and checks whether it really happened.
 
 Pulsar's 204 proves little: an unload without owner does nothing, boundaries outside a range are ignored, a one-shot
-hint for the destination can be lost, a split with ``unload=false`` may fail behind the answer. So what counts is what
-is seen afterwards: who owns the bundle, and which bundles there are. For the same reason a call that failed or was
-never answered is looked after too.
+hint for the destination can be lost, a split with ``unload=false`` may fail after the answer. So only what is seen
+afterwards counts: which broker owns the bundle, and which bundles there are. For the same reason this is also checked
+after a call that failed or was never answered.
 
-Idempotent: an action whose aim is found reached before the call is a success without a call.
+Idempotent: an action whose aim is already reached before the call is a success without a call.
 
-Unloads of one range wait for each other, whatever their namespaces: before apache/pulsar#25518 the modular manager keeps
-the destination by the range alone, and two of them cross over. A bundle that its broker takes back (apache/pulsar#24884:
-the destination is a hint for one lookup, and a client's may come first) is unloaded again.
+Unloads of one range wait for each other, whatever their namespaces: before apache/pulsar#25518 the modular load manager
+keeps the destination by the range alone, so two unloads may swap destinations. A bundle that its broker takes back
+(apache/pulsar#24884: the destination is a hint for one lookup, and a client's lookup may come first) is unloaded again.
 """
 
 import logging
@@ -39,7 +39,7 @@ _PROBE_TOPICS_MAX = 100_000
 """Names tried until one falls into a bundle: a bundle of a thousandth of the hashes needs about a thousand."""
 _PASSING = ("broker-failed", "conflict", "busy")
 """Failures that often pass: a bundle just unloaded or split is not served for a second or two, and a broker that just lost the
-race for one answers even the question what it owns with 500."""
+race for one answers 500 even when it is asked which bundles it owns."""
 _ATTEMPTS_MAX = 4
 _LOCKS = 64
 """More than there are unloads at a time; ranges that share one only wait for each other."""
@@ -48,12 +48,12 @@ _NOT_CUT = "Pulsar answered success and cut nothing, as it does for a bundle wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What became of an action that was tried."""
+    """The result of an action that was tried."""
 
     outcome: Literal["succeeded", "failed"]
     reason: str | None = None
     broker: str | None = None
-    """Who owns the bundle after an unload."""
+    """The broker that owns the bundle after an unload."""
     bundles: tuple[str, ...] = ()
     """The children after a split."""
     was_done_before: bool = False
@@ -80,11 +80,12 @@ class Executor:
         self._ranges = [threading.Lock() for _ in range(_LOCKS)]
 
     def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
-        """Check what must hold, do it, look. Raises ``AdminError`` when the cluster cannot be asked beforehand.
+        """Check the precondition, carry the order out, check the effect.
 
-        A namespace that is deleted in the middle of it is a skip, too: neither a failure nor worth waiting for.
+        Raises ``AdminError`` when the cluster cannot be asked beforehand. If the namespace is deleted meanwhile, that is a
+        skip, too: neither a failure nor worth waiting for.
 
-        ``still`` is called right before each call that changes anything, and raises ``Held`` where that may not be now.
+        ``still`` is called right before each call that changes anything, and raises ``Held`` if it is not allowed now.
         """
         try:
             return self._carry_out(order, still)
@@ -125,7 +126,7 @@ class Executor:
     def _finish_left(
         self, order: Order, action: UnloadOrder, owner: str | None, still: Callable[[], None]
     ) -> Done | Skip:
-        """An unload without destination whose bundle is not at its broker: its aim is reached, by it before a crash or not."""
+        """Finish an unload without destination whose bundle has left its broker, perhaps by this action before a crash."""
         if owner is not None:
             return Done(outcome="succeeded", broker=owner, was_done_before=True)
         if self._dry_run:
@@ -165,7 +166,7 @@ class Executor:
     def _split_one_by_one(
         self, bundle: BundleName, boundaries: Sequence[int], still: Callable[[], None]
     ) -> AdminError | None:
-        """A cut at each boundary, the next one in what is left behind it once the one before is seen."""
+        """Split at one boundary after the other: once a cut is seen, the next one is made in the bundle above it."""
         rest = bundle
         for boundary in boundaries:
             try:
@@ -180,7 +181,7 @@ class Executor:
         return None
 
     def _cut_off(self, bundle: BundleName, boundary: int, still: Callable[[], None]) -> AdminError | None:
-        """Raises ``Held`` where nothing has been called."""
+        """Split at one boundary and wait until that is seen. Raises ``Held`` only if no call was made."""
         failure = self._insist(lambda: self._admin.split(bundle, [boundary]), still)
         deadline = Deadline(self._verify_timeout_s)
         while failure is None or failure.failure == "no-answer":
@@ -192,7 +193,7 @@ class Executor:
         return failure
 
     def _boundaries(self, bundle: BundleName) -> list[int] | Skip:
-        """Boundaries of the bundle's namespace, unless it is gone."""
+        """Boundaries of the bundle's namespace; a skip if the namespace is gone."""
         try:
             return self._patiently(lambda: self._admin.boundaries(bundle.namespace))
         except AdminError as error:
@@ -201,7 +202,7 @@ class Executor:
             return Skip("namespace-gone", f"Pulsar knows no namespace {bundle.namespace}: {error.answer}")
 
     def _skip_if_gone(self, bundle: BundleName, error: AdminError) -> Skip | None:
-        """Whether a "not found" is because the bundle's namespace was deleted meanwhile: then nothing is left to do."""
+        """A skip if ``error`` is "not found" because the bundle's namespace was deleted meanwhile: nothing is left to do."""
         if error.failure != "not-found":
             return None
         with suppress(AdminError):
@@ -210,7 +211,7 @@ class Executor:
         return None
 
     def _check_precondition(self, order: Order, boundaries: list[int], owner: str | None) -> Skip | None:
-        """Whether range and owner are still those the action was decided on."""
+        """A skip unless range and owner are still those the action was decided on."""
         bundle, expected = order.bundle, order.action.precondition.owner
         if not _has(boundaries, [bundle]):
             answer = f"{bundle} is no bundle of {bundle.namespace} any more: it was split or made anew"
@@ -227,7 +228,7 @@ class Executor:
         return Skip("destination-gone", f"broker {destination} is not alive")
 
     def _owner(self, bundle: BundleName, *, first: tuple[str | None, ...] = ()) -> str | None:
-        """Who owns a bundle; asks the likely ones first. None: nobody. A broker that is not alive owns nothing."""
+        """The broker that owns a bundle; asks those in ``first`` first. None: no broker. One that is not alive owns nothing."""
         alive = self._admin.brokers(self._pulsar_cluster)
         likely = [broker for broker in dict.fromkeys(first) if broker in alive]
         for broker in (*likely, *(each for each in alive if each not in likely)):
@@ -236,7 +237,7 @@ class Executor:
         return None
 
     def _patiently(self, call: Callable[[], Value]) -> Value:
-        """Call, again a few times where that may help. Raises ``AdminError``."""
+        """Call, and repeat a few times after a failure that often passes. Raises ``AdminError``."""
         for attempt in range(1, _ATTEMPTS_MAX):
             try:
                 return call()
@@ -247,9 +248,9 @@ class Executor:
         return call()
 
     def _insist(self, call: Callable[[], None], still: Callable[[], None]) -> AdminError | None:
-        """Call patiently. The error is no verdict yet: what is seen afterwards counts.
+        """Call as ``_patiently`` does and return the error. It is not the result yet: what is seen afterwards counts.
 
-        Raises ``Held`` only where nothing has been called: a call that failed may have been heard.
+        Raises ``Held`` only if no call was made: a call that failed may have had its effect.
         """
         failure: AdminError | None = None
 
@@ -281,9 +282,9 @@ class Executor:
         topic: str | None,
         failure: AdminError | None,
     ) -> Done | Skip:
-        """Look where a bundle went, and have it assigned by looking a topic of it up: it belongs to nobody until then.
+        """Find out where a bundle went; looking a topic of it up has it assigned: no broker owns it until then.
 
-        What a question is answered with is no verdict: it is asked again.
+        An error of these requests is not the result: they are made again.
         """
         source, destination = action.precondition.owner, action.destination_broker
         deadline, unloads_count = Deadline(self._verify_timeout_s), 1
@@ -323,7 +324,7 @@ class Executor:
         return Done(outcome="failed", reason=f"{where}: {why}", broker=owner)
 
     def _judge_landing(self, bundle: BundleName, owner: str, destination: str | None) -> Done:
-        """It left its broker; where it went instead of its destination is said, but it is not moved once more."""
+        """The result for a bundle that left its broker. If it missed its destination, that is reported, but it is not moved again."""
         if destination is None or owner == destination:
             return Done(outcome="succeeded", broker=owner)
         reason = f"it landed on {owner}, not on {destination}"
@@ -347,7 +348,7 @@ class Executor:
             return False
 
     def _assign(self, bundle: BundleName, topic: str | None) -> None:
-        """A bundle without topics is looked up by a name that would be in it; some clusters do not answer that."""
+        """Look the bundle up; without topics, by a name that would be in it, which some clusters do not answer."""
         try:
             self._admin.lookup(topic or _probe(bundle))
         except AdminError as error:

@@ -1,7 +1,7 @@
 """``trimtab execute kafka``: carries out the throttle actions of one cluster for as long as it runs.
 
 Actions are taken one after another: a cluster has one throttle. At the start, and whenever there was nothing to do for a
-while, what is left of its own is taken off if nothing moves any more.
+while, it takes off what is left of its own throttle if nothing moves any more.
 """
 
 import logging
@@ -29,7 +29,7 @@ __all__ = ["ThrottleLoop", "start"]
 
 _LOG = logging.getLogger(__name__)
 _SWEEP_INTERVAL_S = 300.0
-"""Between looks for leftovers; a controller takes off its own throttle long before."""
+"""Time between checks for leftovers; a controller takes off its own throttle long before."""
 _RECORDS_MAX = 10
 
 
@@ -70,7 +70,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             self._carry_out(order)
 
     def _due(self) -> Callable[[], None] | None:
-        """Nothing to do is also when leftovers are looked for."""
+        """While there is nothing else to do, leftovers are looked for."""
         return self._sweep if self._clock_s() >= self._sweep_due_s else None
 
     def _try(self, order: ThrottleOrder, still: Callable[[], None]) -> Paced | Skip:
@@ -81,7 +81,7 @@ class ThrottleLoop(ActionLoop[ThrottleOrder, Paced]):
             return Paced(outcome="failed", reason=str(error) or repr(error))
 
     def _sweep(self) -> None:
-        """Leftovers; not while the cluster is paused."""
+        """Take leftovers off; not while the cluster is paused."""
         self._sweep_due_s = self._clock_s() + _SWEEP_INTERVAL_S
         try:
             self._require_unpaused()

@@ -1,11 +1,11 @@
-"""Carrying one throttle action out on a real cluster, and looking whether it is there.
+"""Carries one throttle action out on a real cluster, and checks whether the throttle is there.
 
 Idempotent: what is right already is not set again, and doing an action twice changes nothing. Entries of others are
-kept; a rate that was there before ours comes back, unless somebody changed ours meanwhile, which stays. What is set is
-read back, because Kafka also accepts a key that it does not know.
+kept. A rate that was there before ours comes back when ours is taken off; a rate that somebody set in place of ours
+stays. Everything that is set is read back, because Kafka also accepts a key that it does not know.
 
-Two executors may be at it for a while, one of them frozen and awake again. Each writes to the memory only what follows from
-what it holds, and says afterwards what it set, so that whoever takes the throttle off knows of all of it.
+Two executors may work at the same time for a while, if one was frozen and wakes up again. Each writes to the memory only what
+follows from what it holds, and adds afterwards what it set, so that the executor that takes the throttle off knows all of it.
 """
 
 import logging
@@ -27,12 +27,12 @@ from streaming.ports.memory import HeldMemory, Memory, Rate, Remembered, Taken
 
 _LOG = logging.getLogger(__name__)
 _OWN_UP_ATTEMPTS = 5
-"""Each takes the memory from the other, who then does the same at most once for each action he is at."""
+"""Each attempt takes the memory from the other executor, which then does the same at most once for each action in progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paced:
-    """What became of an action that was tried."""
+    """The result of an action that was tried."""
 
     outcome: Literal["succeeded", "failed"]
     reason: str | None = None
@@ -41,7 +41,7 @@ class Paced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Aim:
-    """What shall be; everything not named stays."""
+    """The entries and rates to change; everything not named stays."""
 
     add: ThrottledLists = field(default_factory=ThrottledLists)
     remove: ThrottledLists = field(default_factory=ThrottledLists)
@@ -60,12 +60,12 @@ class ThrottleExecutor:
     def carry_out(
         self, kafka: KafkaCluster, action: ThrottleAction, still: Callable[[], None]
     ) -> Paced | Skip:
-        """Check what must hold, set it, look.
+        """Check the precondition, set the throttle, check that it is there.
 
-        ``still`` is called right before the cluster is changed, and raises ``Held`` where that may not be now.
+        ``still`` is called right before the cluster is changed, and raises ``Held`` if that is not allowed now.
 
-        Raises ``ClusterError`` where the cluster does not take it,
-        and ``PublishError`` where it cannot be remembered.
+        Raises ``ClusterError`` if the cluster does not accept it,
+        and ``PublishError`` if it cannot be remembered.
         """
         changed = _check_precondition(kafka, action)
         if changed is not None:
@@ -73,7 +73,7 @@ class ThrottleExecutor:
         return self._set(kafka, action, still)
 
     def sweep(self, kafka: KafkaCluster, still: Callable[[], None]) -> list[str]:
-        """Take off all that is ours, if nothing moves any more; what was done, a line each. ``still`` as above."""
+        """Take off all that is ours, if nothing moves any more; returns a line for each change. ``still``: see ``carry_out``."""
         if self._dry_run or self._memory.read().is_empty:
             return []
         with self._memory.hold() as held:
@@ -100,7 +100,7 @@ class ThrottleExecutor:
     def _become(
         self, kafka: KafkaCluster, held: HeldMemory, aim: "_Aim", still: Callable[[], None]
     ) -> list[str]:
-        """Remember, set, read back, remember what is left; what was done, a line each."""
+        """Remember, set, read back, remember what is left; returns a line for each change and each broker that failed."""
         remembered = held.remembered
         existing = _existing(kafka, aim.add, aim.remove)
         roles = [*aim.rates, *aim.clear]
@@ -147,7 +147,7 @@ class ThrottleExecutor:
         after: Remembered,
         still: Callable[[], None],
     ) -> None:
-        """Set and remember what is there then; what is held in the middle is a failure, for some of it has been done."""
+        """Make the changes, then remember what is there; ``Held`` after the first one is a failure, because some were made."""
         settled = held.remembered
         try:
             for count, change in enumerate(changes):
@@ -165,7 +165,7 @@ class ThrottleExecutor:
                 self._settle(held, settled, during)
 
     def _settle(self, held: HeldMemory, settled: Remembered, during: Remembered) -> None:
-        """Remember what is there now. Where another took the memory meanwhile, he learns what we set behind his back."""
+        """Remember what is there now. If another executor took the memory meanwhile, add what we set without its knowledge."""
         try:
             held.write(settled)
         except Taken:
@@ -196,7 +196,7 @@ def _describe(action: ThrottleAction, remembered: Remembered) -> str:
 
 
 def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | None:
-    """Whether what moves is still as it was when the action was decided, as far as it matters."""
+    """A skip if the action needs running moves and there are none, or the other way round; None otherwise."""
     expected = action.precondition.reassignments
     if expected not in {"running", "none"}:
         return None
@@ -209,7 +209,7 @@ def _check_precondition(kafka: KafkaCluster, action: ThrottleAction) -> Skip | N
 
 
 def _existing(kafka: KafkaCluster, *lists: ThrottledLists) -> set[str]:
-    """Topics that were deleted meanwhile have no lists."""
+    """The topics of the lists that still exist: those deleted meanwhile have no lists."""
     topics = {topic for each in lists for topic in (*each.leader, *each.follower)}
     return {topic for topic, _ in kafka.partitions(topics)} if topics else set()
 
@@ -221,7 +221,7 @@ def _lists(
     remove: ThrottledLists,
     existing: set[str],
 ) -> tuple[ThrottledLists, ThrottledLists]:
-    """The lists as they shall be, and the entries that this adds; of entries to remove only those that are ours."""
+    """The lists as they shall be, and the entries that this adds; only entries of ours are removed."""
     add, remove = _only(add, existing), _only(_common(remove, ours), existing)
     left = without(there, remove)
     less = ThrottledLists(
@@ -264,7 +264,7 @@ def _less(lists: ThrottledLists, removed: ThrottledLists) -> ThrottledLists:
 def _restore(
     there: Throttle, remembered: Remembered, clear: Iterable[BrokerRole]
 ) -> dict[BrokerRole, int | None]:
-    """What each rate to take off becomes; one that somebody changed since stays as it is."""
+    """The value that each rate to take off gets; a rate that somebody changed since stays as it is."""
     found = {}
     for role in clear:
         ours = remembered.rates.get(str(role))
@@ -275,9 +275,9 @@ def _restore(
 
 
 def _rate_to_remember(role: BrokerRole, rate: int, remembered: Remembered, there: Throttle) -> Rate:
-    """What was there before our first rate is what counts; of ours the last two may be there until the new one is seen.
+    """Remembers the rate before our first one, and our last two: either may be there until the new one is seen.
 
-    A rate that is kept because somebody set it in place of ours is not ours, and stays in the end.
+    A rate that is kept because somebody set it in place of ours is not ours, and stays when ours are taken off.
     """
     known = remembered.rates.get(str(role))
     if known is None:

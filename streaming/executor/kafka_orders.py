@@ -14,17 +14,17 @@ from streaming.contract.published import ThrottleMessage
 from streaming.executor.orders import BadOrder, Concerns, Voice
 
 Rate = Annotated[int, Meta(ge=1, le=LARGEST_NUMBER)]
-"""At 0 nothing would ever move, and Kafka takes it."""
+"""Bytes per second; at 0 nothing would ever move, and Kafka accepts it."""
 
 
 class Precondition(msgspec.Struct, frozen=True):
-    """What must still hold of the cluster's reassignments."""
+    """What must still be true of the cluster's reassignments."""
 
     reassignments: Literal["running", "planned", "none", "unknown"] = "unknown"
 
 
 class ThrottleAction(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor reads of a `trimtab.action.throttle.v1`."""
+    """The part of a `trimtab.action.throttle.v1` that an executor reads."""
 
     precondition: Precondition
     expires_at: Time
@@ -76,7 +76,7 @@ class ThrottleAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An action with who said it, and with what voice."""
+    """An action with its id, its source and the source's epochs."""
 
     id: str
     source: str
@@ -90,7 +90,7 @@ class ThrottleOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def concerns(self) -> Concerns:
-        """It moves nothing."""
+        """Empty: a throttle moves nothing."""
         return Concerns()
 
     def __str__(self) -> str:

@@ -1,12 +1,14 @@
-"""The loop of every executor: take actions from their topic, deal with them, tell what became of each.
+"""The loop of every executor: it takes actions from their topic, deals with them, and reports the result of each.
 
-The results of a batch are written, then the position is committed. So an action may be taken up again. After a crash it must
-find its aim reached, and give the same result under the same id. The same process does not carry out again what succeeded: it
-sends the same result. How an order is read and carried out is said by the executor of each kind of cluster.
+The results of a batch are written, then the position is committed. So an action may be taken up again. After a crash the
+executor must find the aim reached, and report the same result under the same id. The same process does not carry out again
+an action that succeeded: it sends the same result. The executor of each kind of cluster defines how an order is read and
+carried out.
 
-A batch is worked on in a thread of its own, while this one stays in the consumer group. Whatever goes wrong with the
-topics ends the batch: what was not committed is forgotten here, comes again from the topic, to whoever has it then, and
-is gated anew. So does a stop: no further call is made, what has been done is told, and nothing of the batch is committed.
+A batch is worked on in a thread of its own, while this one stays in the consumer group. Any failure of the topics ends the
+batch: actions that were not committed are forgotten here, come again from the topic to the executor that has it then, and
+are gated anew. A stop ends the batch, too: no further call is made, finished results are reported, and nothing of the batch
+is committed.
 """
 
 import logging
@@ -36,18 +38,18 @@ __all__ = ["ActionLoop"]
 _LOG = logging.getLogger(__name__)
 _POLL_S = 1.0
 _RETRY_S = 5.0
-"""Between attempts to go on after the brokers failed."""
+"""Time between attempts to go on after the brokers failed."""
 
 OrderKind = TypeVar("OrderKind", bound=Gated)
 DoneKind = TypeVar("DoneKind")
 
 
 class _Stopping(Exception):
-    """A stop was asked for: what is not done yet is left to whoever comes next."""
+    """A stop was requested: actions that are not done yet are left to the next executor."""
 
 
 class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
-    """Takes actions from their topic, has them carried out, tells their results. ``run`` is for one thread."""
+    """Takes actions from their topic, has them carried out, and reports their results. ``run`` is for one thread."""
 
     def __init__(
         self,
@@ -72,12 +74,12 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         metrics.show_poll(clock_s())
         self._gating = threading.Lock()
         self._lost: PublishError | None = None
-        """Why the batch in progress is not ours to go on with."""
+        """Why this executor must not go on with the batch in progress."""
         self._succeeded: dict[str, bytes] = {}
-        """Results of actions that are not committed yet, by the action's id: a bundle may be back at its broker when they come again."""
+        """Results of actions that are not committed yet, by action id: a bundle may be back at its broker when they come again."""
 
     def run(self, *, once: bool = False) -> None:
-        """Until ``stop``; with ``once`` until everything that is there has been dealt with. Raises ``PublishError`` then."""
+        """Run until ``stop``; with ``once`` until all actions there are dealt with. Raises ``PublishError`` only with ``once``."""
         with ThreadPoolExecutor(1, thread_name_prefix="batch") as worker:
             while not self._stop.is_set():
                 self._pulse.note_turn()
@@ -98,11 +100,11 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._stop.set()
 
     def readiness(self) -> Sequence[Check]:
-        """Whether the brokers answer those who ask for actions."""
+        """Whether the brokers answer when the loop polls for actions."""
         return self._pulse.readiness()
 
     def liveness(self) -> Sequence[Check]:
-        """Whether actions are asked for at all, and a batch in progress moves on."""
+        """Whether the loop polls for actions at all, and a batch in progress moves on."""
         return self._pulse.liveness()
 
     @abstractmethod
@@ -111,26 +113,26 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
 
     @abstractmethod
     def _deal_with(self, orders: Iterable[OrderKind]) -> None:
-        """``_carry_out`` each, in the order that suits; ends only when nothing of it runs any more. Raises ``PublishError``."""
+        """Call ``_carry_out`` for each, in any suitable order; ends only when none of them runs any more. Raises ``PublishError``."""
 
     @abstractmethod
     def _try(self, order: OrderKind, still: Callable[[], None]) -> DoneKind | Skip:
-        """What became of it; a cluster that does not take it is a failure, not an error.
+        """Carry an order out and return the result; a cluster that refuses it is a failed result, not an error.
 
-        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` where that may not be any more,
-        and what ends the batch. Raises ``PublishError``.
+        Calls ``still`` right before each call that changes the cluster: it raises ``Held`` if the call is not allowed any
+        more, and the errors that end the batch. Raises ``PublishError``.
         """
 
     @abstractmethod
     def _tell_done(self, order: OrderKind, done: DoneKind, *, took_s: float) -> None:
-        """Count, log and ``_tell`` it. Raises ``PublishError``."""
+        """Count, log and ``_tell`` the result. Raises ``PublishError``."""
 
     def _due(self) -> Callable[[], None] | None:
-        """What is to be done when there is no action; it raises ``PublishError``. None: nothing now."""
+        """What to do while there is no action; it raises ``PublishError``. None: nothing now."""
         return None
 
     def _turn(self, worker: Executor, *, once: bool) -> bool:
-        """Ask for actions and deal with them; whether that was all there will be. Raises ``PublishError``."""
+        """Poll for actions and deal with them; returns whether ``run`` is done. Raises ``PublishError``."""
         records = self._actions.poll(timeout_s=_POLL_S)
         self._note_poll()
         if records:
@@ -146,7 +148,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         return once
 
     def _stay_for(self, worker: Executor, work: Callable[[], None]) -> None:
-        """Have it done and stay in the group meanwhile; it is over when this returns or raises."""
+        """Have the work done and stay in the group meanwhile; the work is over when this returns or raises."""
         self._lost = None
         self._pulse.note_progress()
         begun = worker.submit(work)
@@ -172,7 +174,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._results.flush()
 
     def _drop(self, error: PublishError) -> None:
-        """Forget what was not committed, and wait a little before it is asked for again."""
+        """Forget actions that were not committed, and wait a little before the next poll."""
         self._pulse.problem = str(error)
         self.metrics.count_dropped()
         _LOG.warning("%s", error)
@@ -195,7 +197,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                     yield order
 
     def _carry_out(self, order: OrderKind) -> None:
-        """Gate an order, try it where that may be, and tell what became of it; what succeeded before is only told again.
+        """Gate an order, try it if that is allowed, and report the result; after an earlier success only report it again.
 
         Thread-safe. Raises ``PublishError``.
         """
@@ -220,9 +222,9 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
             self._tell_done(order, done, took_s=took_s)
 
     def _gate(self, order: OrderKind) -> None:
-        """Raises ``Held`` where it may not be tried now, and ``PublishError`` where that is not known, or not ours to know.
+        """Raises ``Held`` if the order may not be tried now, and ``PublishError`` if that is not known or the batch is lost.
 
-        Raises ``_Stopping`` where a stop was asked for.
+        Raises ``_Stopping`` if a stop was requested.
         """
         with self._gating:
             self._require_going_on()
@@ -230,7 +232,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
                 raise self._lost
             try:
                 control = self._control.newest()
-            except PublishError as error:  # the others of the batch need not wait for it, too
+            except PublishError as error:  # the batch's other actions need not wait for the topic, too
                 self._lost = error
                 raise
             skip = gate(order, control=control, now=self._now())
@@ -250,7 +252,7 @@ class ActionLoop(ABC, Generic[OrderKind, DoneKind]):
         self._tell(order, ActionResultData(outcome="skipped", reason=str(skip), took_s=took_s))
 
     def _tell(self, order: OrderKind, data: ActionResultData) -> None:
-        """One id an action: what is told twice is known to be the same."""
+        """Send a result. Its id follows from the action's, so readers recognize a result that is sent twice."""
         event = encode_event(
             type_=type_of(ActionResultMessage),
             id_=f"result/{order.id}",

@@ -58,9 +58,9 @@ class ExecutorMetrics:
         self._unreadable.labels(self._cluster).inc()
 
     def count_dropped(self) -> None:
-        """The topics failed."""
+        """Work was dropped because the topics failed."""
         self._dropped.labels(self._cluster).inc()
 
     def show_poll(self, at_s: float) -> None:
-        """Actions were asked for."""
+        """The topic was polled for actions at ``at_s``, Unix seconds."""
         self._polled.labels(self._cluster).set(at_s)

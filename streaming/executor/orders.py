@@ -48,7 +48,7 @@ SkipReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """An action that is not carried out, and why, for a person."""
+    """Why an action is not carried out; ``detail`` is for a person."""
 
     reason: SkipReason
     detail: str
@@ -66,14 +66,14 @@ class Held(Exception):
 
 
 class Precondition(msgspec.Struct, frozen=True):
-    """What must still hold."""
+    """What must still be true of the bundle."""
 
     owner: str
     range: str
 
 
 class UnloadOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor reads of a `trimtab.action.unload.v1`."""
+    """The part of a `trimtab.action.unload.v1` that an executor reads."""
 
     bundle: str
     precondition: Precondition
@@ -83,7 +83,7 @@ class UnloadOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor reads of a `trimtab.action.split.v1`."""
+    """The part of a `trimtab.action.split.v1` that an executor reads."""
 
     bundle: str
     precondition: Precondition
@@ -94,7 +94,7 @@ class SplitOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """A record's epoch, None where it carries none, and the highest of its source so far in its partition."""
+    """A record's epoch, None if it has none, and the highest epoch of its source in its partition so far."""
 
     epoch: int | None
     highest: int | None
@@ -102,7 +102,7 @@ class Voice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """An action with who said it, and with what voice."""
+    """An action with its id, its source and the source's epochs."""
 
     id: str
     source: str
@@ -117,7 +117,7 @@ class Order:
 
     @property
     def concerns(self) -> "Concerns":
-        """Its brokers and namespace."""
+        """The action's brokers and namespace."""
         return Concerns(
             source=self.action.precondition.owner,
             destination=self.action.destination_broker if isinstance(self.action, UnloadOrder) else None,
@@ -137,7 +137,7 @@ _split = msgspec.json.Decoder(SplitOrder)
 
 
 def hear(record: ActionRecord, epochs: Epochs) -> Voice:
-    """Remember whose record it is, whatever its type and cluster. Records of a partition in their order. Raises ``BadOrder``."""
+    """Remember a record's source and epoch, for all types and clusters, in the order of the partition. Raises ``BadOrder``."""
     if record.epoch_header is None:
         return Voice(None, None)
     try:
@@ -175,7 +175,7 @@ def read_order(value: bytes, voice: Voice, *, cluster: str) -> Order | None:
 
 
 class Expiring(Protocol):
-    """What every action says of when it counts."""
+    """The fields of every action that limit when it counts."""
 
     @property
     def expires_at(self) -> datetime: ...
@@ -185,7 +185,7 @@ class Expiring(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concerns:
-    """What an action moves, from where and to where, so far as it says."""
+    """The brokers and namespace that an action concerns, as far as it names them."""
 
     source: str | None = None
     destination: str | None = None
@@ -193,7 +193,7 @@ class Concerns:
 
 
 class Gated(Protocol):
-    """An order of any kind; as a string it says what it is, for the log."""
+    """An order of any kind; ``str`` gives its text for the log."""
 
     @property
     def id(self) -> str: ...
@@ -230,7 +230,7 @@ def gate(order: Gated, *, control: ControlData | None, now: datetime) -> Skip | 
 
 
 def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
-    """A pause, and a return to dry-run, are obeyed at once, not at the next round."""
+    """A skip during a pause or after a return to dry-run: they are obeyed at once, not at the next round."""
     if control is None:
         return None
     by = f"by {control.who or 'somebody'}: {control.why or 'no reason given'}"
@@ -242,7 +242,7 @@ def _skip_if_held(control: ControlData | None, now: datetime) -> Skip | None:
 
 
 def _skip_if_under_maintenance(order: Gated, control: ControlData | None, now: datetime) -> Skip | None:
-    """So are maintenance and drains: nothing goes to such a broker, and what is under maintenance is not touched."""
+    """A skip under maintenance or in a drain: nothing goes to such a broker, and what is under maintenance is not touched."""
     if control is None:
         return None
     found = order.concerns

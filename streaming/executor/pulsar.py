@@ -1,7 +1,7 @@
 """``trimtab execute pulsar``: carries out the actions of one cluster for as long as it runs.
 
 A batch of actions is taken up together, at most as many at a time as allowed, those of one namespace one after the other: a
-split rewrites the bundles of its namespace, and lookups meanwhile are what brokers have blocked on (Pulsar #20189).
+split rewrites the bundles of its namespace, and lookups meanwhile have blocked brokers (Pulsar #20189).
 """
 
 import logging
@@ -67,7 +67,7 @@ class ExecutorLoop(ActionLoop[Order, Done]):
         return read_order(record.value, voice, cluster=self._cluster)
 
     def _deal_with(self, orders: Iterable[Order]) -> None:
-        """All that was begun has ended when this raises: what is left of the batch comes again."""
+        """Carry the orders out; all that were begun have ended when this raises. The rest of the batch comes again."""
         chains: dict[str, list[Order]] = defaultdict(list)
         for order in orders:
             chains[order.bundle.namespace].append(order)

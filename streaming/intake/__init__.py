@@ -1,1 +1,1 @@
-"""From records to outputs, and what the driver is told of it: the way in for the Spark operator and for replay."""
+"""From records to outputs, and what is reported to the driver about it: used by the Spark operator and by replay."""

@@ -1,7 +1,7 @@
-"""What the stateful operator tells the driver for metrics beside its outputs: how the records of a cluster ended.
+"""What the stateful operator reports to the driver for metrics, besides its outputs: the results of a cluster's records.
 
 Observations travel in a column of the operator's rows, as MessagePack arrays. They never influence a decision and are not
-published. The counts are per micro-batch, to be added up by whoever receives them.
+published. The counts are per micro-batch; the receiver adds them up.
 """
 
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class EventCount(msgspec.Struct, frozen=True, array_like=True):
-    """How many events of a CloudEvents type ended how; `type` is `unknown` where it could not be read."""
+    """How many events of a CloudEvents type had a result; `type` is `unknown` where it could not be read."""
 
     type: str
     result: EventResult
@@ -34,7 +34,7 @@ class EventObservation(msgspec.Struct, frozen=True, array_like=True, kw_only=Tru
     rejected: dict[str, _Count]
     action_results: dict[str, _Count]
     forgotten: bool = False
-    """Whether a control event made an end to what was remembered of the cluster."""
+    """Whether a control event deleted what was remembered of the cluster."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,4 +1,4 @@
-"""What the driver's metrics are told of a batch's records: taken from their tally, never computed again."""
+"""What the driver's metrics get about a batch's records: it is taken from their tally, never computed again."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from streaming.intake.records import Tally
 
 
 def event_observation(cluster: str, tally: Tally, *, forgotten: bool = False) -> EventObservation:
-    """How the records of one cluster ended in a micro-batch; ``forgotten``: nothing is remembered of it after them."""
+    """The results of one cluster's records in a micro-batch; ``forgotten``: after them nothing is remembered of the cluster."""
     by_type: Counter[tuple[str, Result]] = Counter()
     for (_, kind, result), count in tally.results.items():
         by_type[kind, result] += count

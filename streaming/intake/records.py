@@ -1,7 +1,7 @@
 """From records to outputs: decode, give each event to its cluster's controller, refuse what cannot be used.
 
-The one way in for the Spark operator and for ``trimtab replay``: what differs between them is only where records come
-from and where memory lives.
+The Spark operator and ``trimtab replay`` both use it: they differ only in where records come from and where memory is
+kept.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ from streaming.contract.origin import Origin
 from streaming.settings.accepted import EVERY_CLUSTER, AcceptedClusters
 
 UNKNOWN_TYPE = "unknown"
-"""Type under which records are counted that did not become an event."""
+"""Type under which records that did not become an event are counted."""
 
 _TYPE_NAMES: dict[type[Event], str] = {
     LoadReport: type_of(LoadReportMessage),
@@ -79,7 +79,7 @@ class Record:
 
 @dataclass(slots=True)
 class Tally:
-    """How the records of one stretch ended, for metrics and for the summary of a replay."""
+    """The results of a number of records, for metrics and for the summary of a replay."""
 
     results: Counter[tuple[str, str, Result]] = field(default_factory=Counter)
     """By (cluster, type, result)."""
@@ -88,7 +88,7 @@ class Tally:
     """Used results of actions, by outcome."""
 
     def of(self, result: Result) -> int:
-        """How many records ended so."""
+        """How many records had this result."""
         return sum(count for (_, _, ended), count in self.results.items() if ended == result)
 
 
@@ -143,7 +143,7 @@ class Intake:
             )
         except PASSES_THROUGH:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it must not end everyone's query
+        except Exception as error:  # noqa: BLE001  no error of one record may end the query of all clusters
             return "", refusal(error)
         if isinstance(event, Event) and record.is_control not in {None, isinstance(event, Control)}:
             belongs = "control" if isinstance(event, Control) else "input"

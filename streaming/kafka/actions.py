@@ -1,9 +1,10 @@
 """The executor's view of the actions topic on Kafka: each action at least once and in order.
 
 Positions are committed after the results of a batch are written, together with the highest epochs heard in the partition:
-a restart neither skips an action nor forgets whose are out of date. Standbys of the same cluster share a consumer
-group, so one of them acts. Who drops out of the group (frozen, or cut off for longer than its session lasts) loses the
-batch it had: nothing of it is committed, and after joining again it begins where the group is then.
+a restart neither skips an action nor forgets which controllers' actions are out of date. Standbys of the same cluster
+share a consumer group, so only one of them acts. An executor that drops out of the group (frozen, or cut off for longer
+than its session lasts) loses the batch it had: nothing of it is committed, and after it joins again it begins at the
+group's position then.
 """
 
 import json
@@ -30,12 +31,12 @@ from streaming.process.closing import Closing
 __all__ = ["ActionsTopic"]
 
 _ASSIGNORS = (StickyPartitionAssignor, RangePartitionAssignor)
-"""Whoever joins leaves partitions where they are; the second is what executors of before know."""
+"""With the first, an executor that joins leaves partitions where they are; older executors only know the second."""
 _REQUEST_TIMEOUT_MS = 20_000
 _STAY_MS = 200
 """Long enough to join the group again, in a few turns, while a batch is worked on."""
 _LOOK_INTERVAL_S = 10.0
-"""Between looks whether the group's coordinator answers, while there is nothing to do: polling does not tell."""
+"""Time between checks that the group's coordinator answers, while there is nothing to do: a poll does not show it."""
 
 
 class ActionsTopic(Closing):
@@ -54,7 +55,7 @@ class ActionsTopic(Closing):
         principal: str = ANYBODY,
         group: str | None = None,
     ) -> None:
-        """``group``: instead of that of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached."""
+        """``group`` replaces the group of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached."""
         self._epochs = epochs
         self._group = group or f"trimtab-execute-{cluster}"
         self._subject = Subject(bootstrap=bootstrap, principal=principal)
@@ -78,7 +79,7 @@ class ActionsTopic(Closing):
         self._consumer.subscribe([topic], listener=self._assigned)
 
     def require(self) -> None:
-        """Raise ``PublishError`` unless there is such a topic."""
+        """Raise ``PublishError`` unless the topic exists."""
         with self._explain_errors("the topics cannot be listed"):
             found = partitions_of(self._consumer, self._topic, timeout_s=_REQUEST_TIMEOUT_MS / 1000)
         if not found:
@@ -105,14 +106,14 @@ class ActionsTopic(Closing):
         ]
 
     def stay(self) -> None:
-        """Stay in the group while what was polled is worked on. Raises ``PublishError`` once it is another's."""
+        """Stay in the group while the polled batch is worked on. Raises ``PublishError`` once another executor has the batch."""
         with self._explain_errors(f"the group of {self._topic} cannot be kept"):
             self._consumer.pause(*self._consumer.assignment())
             self._consumer.poll(timeout_ms=_STAY_MS)
         self._require_kept()
 
     def commit(self) -> None:
-        """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        """Commit that all records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
         self._require_kept()
         with self._explain_errors(f"the position in {self._topic} could not be committed"):
             self._consumer.commit(
@@ -124,11 +125,11 @@ class ActionsTopic(Closing):
             )
 
     def drop(self) -> None:
-        """Begin again where the group is, at the next ``poll``."""
+        """Make the next ``poll`` begin again at the group's committed position."""
         self._assigned.begin_again()
 
     def is_at_end(self) -> bool:
-        """Whether partitions are assigned and all there was at this moment has been polled. Raises ``PublishError``."""
+        """Whether partitions are assigned and all records that are there now have been polled. Raises ``PublishError``."""
         assigned = self._consumer.assignment()
         if not assigned or self._assigned.new:
             return False
@@ -141,7 +142,7 @@ class ActionsTopic(Closing):
         self._consumer.close(autocommit=False, timeout_ms=_REQUEST_TIMEOUT_MS)
 
     def _begin(self) -> None:
-        """Begin new partitions: where the group was, with the epochs it knew, or an hour back."""
+        """Begin new partitions: at the group's position, with the epochs committed there, or else an hour back."""
         for partition in sorted(self._assigned.new):
             try:
                 self._begin_at(partition)
@@ -168,7 +169,7 @@ class ActionsTopic(Closing):
             self._consumer.seek(partition, found.offset)
 
     def _heard(self, partition: TopicPartition) -> str:
-        """What is committed beside the position: whose actions are out of date there."""
+        """The highest epochs heard in the partition, as JSON; they are committed beside the position."""
         return json.dumps(self._epochs.heard(partition.partition), separators=(",", ":"))
 
     def _look(self) -> None:
@@ -200,16 +201,16 @@ class ActionsTopic(Closing):
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Keeps new partitions from being read until it is known where to begin; a listener may not ask Kafka itself.
+    """Keeps new partitions from being read until their begin is known; a listener may not call Kafka itself.
 
-    Called in the client's own thread.
+    It is called in the client's own thread.
     """
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
         self.new: set[TopicPartition] = set()
         self.are_kept = True
-        """Whether all that was assigned at the last poll has been ours ever since."""
+        """Whether every partition that was assigned at the last poll has been ours since then."""
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
         self.are_kept = self.are_kept and not revoked
@@ -220,5 +221,5 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self._consumer.pause(*assigned)
 
     def begin_again(self) -> None:
-        """As if all that is assigned were new."""
+        """Treat all assigned partitions as new."""
         self.on_partitions_assigned(self._consumer.assignment())

@@ -1,4 +1,4 @@
-"""A cluster's admin API as programs see it: what is read of a cluster, and its throttle set, with errors of ours."""
+"""A cluster's admin API as programs use it: reads the cluster and sets its throttle, and raises our own errors."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,13 +26,13 @@ __all__ = ["KafkaCluster", "cluster_of"]
 
 
 class KafkaCluster:
-    """A cluster that is connected. Methods raise ``ClusterError``; see the functions they are named for."""
+    """A connection to a cluster. Methods raise ``ClusterError``; see the functions of the same or a similar name."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._admin = admin
 
     def require_answer(self) -> None:
-        """Raise where nobody answers."""
+        """Raise ``Unanswered`` if the cluster does not answer."""
         with _unanswered_if_it_fails():
             self._admin.describe_cluster()
 
@@ -74,7 +74,7 @@ class KafkaCluster:
 
 @contextmanager
 def cluster_of(target: KafkaTarget, *, cluster: str) -> Iterator[KafkaCluster]:
-    """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file."""
+    """The cluster of a target, closed at the end. Raises ``ClusterError``, and ``WrongUse`` for a file it cannot read."""
     options = Link(target.bootstrap, f"targets.{cluster}.kafka", target.security).client_options()
     timeout = {"request_timeout_ms": round(1000 * target.timeout_s)}
     with connected(target.bootstrap, {**options, **timeout}) as admin:

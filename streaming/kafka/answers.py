@@ -1,4 +1,4 @@
-"""Errors of Kafka's client as errors of ours, and which of them pass."""
+"""Turns errors of Kafka's client into our own, and tells which of them pass by themselves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ __all__ = ["passes", "retry_until_answered"]
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
+    """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     return isinstance(error, KafkaError) and bool(error.retriable)
 
 

@@ -20,7 +20,7 @@ def append(
     *,
     headers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Values, with their keys where they have any; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
+    """Append values, with their keys if any; returns when all in-sync replicas have them. Raises ``exits.Refused``."""
     encoded = [(name, text.encode()) for name, text in headers]
     with explain_errors(link, topic, "Write"):
         producer = KafkaProducer(

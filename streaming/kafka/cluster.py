@@ -1,6 +1,6 @@
-"""What is read of a cluster: brokers, replicas, running reassignments, log sizes, end offsets.
+"""Reads a cluster: brokers, replicas, running reassignments, log sizes, end offsets.
 
-What could not be read is absent and named, never 0. A broker that does not answer costs its own numbers only.
+What could not be read is absent and named, never 0. If a broker does not answer, only its own numbers are missing.
 Sources: KIP-455 (running reassignments), KIP-113 and KIP-827 (log directories and their space).
 """
 
@@ -22,7 +22,7 @@ class PartitionState:
     """Where a partition is."""
 
     replicas: tuple[int, ...]
-    """While it moves, the old and the new ones."""
+    """While the partition moves, the old and the new ones."""
     leader: int
     """-1: none."""
     in_sync: tuple[int, ...]
@@ -38,18 +38,18 @@ class RunningMove:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Replicas in the end, in order."""
+        """Replicas after the move, in order."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSizes:
-    """Logs as the brokers have them."""
+    """Sizes of logs and free space, as the brokers report them."""
 
     sizes_bytes: Mapping[Partition, Mapping[int, int]]
     """By partition and broker."""
     usable_bytes: Mapping[int, int]
-    """Free space of all log directories of a broker; absent where one did not say."""
+    """Free space of all log directories of a broker; absent if one directory's is not reported."""
     failed: Mapping[int, str]
     """Brokers that did not answer, with the reason."""
 
@@ -64,7 +64,7 @@ def read_brokers(admin: KafkaAdminClient) -> dict[int, str]:
 
 
 def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Partition, PartitionState]:
-    """Every partition of those of the topics that exist. Raises ``ClusterError`` for one that is hidden from us."""
+    """All partitions of the topics that exist. Raises ``ClusterError`` for a topic that is hidden from us."""
     found = admin.describe_topics(sorted(set(topics))) if topics else []
     hidden = [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
     if hidden:
@@ -84,7 +84,7 @@ def read_partitions(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Part
 
 
 def read_reassignments(admin: KafkaAdminClient) -> dict[Partition, RunningMove]:
-    """Everything that moves in the cluster; empty when nothing does. Raises ``ClusterError`` where that is refused."""
+    """All running moves of the cluster; empty when nothing moves. Raises ``ClusterError`` if we may not read them."""
     try:
         found = admin.list_partition_reassignments()
     except ClusterAuthorizationFailedError as error:
@@ -115,7 +115,7 @@ def read_log_sizes(
             failed[broker] = repr(error)
             continue
         directories = [entry for entry in answer["log_dirs"] if entry["error_code"] == 0]
-        if not directories:  # a request that is denied looks just so
+        if not directories:  # a request that is denied looks the same
             failed[broker] = "no log directory in the answer; is DESCRIBE on the cluster allowed?"
             continue
         _add_sizes(sizes, broker, directories)

@@ -11,18 +11,18 @@ REQUEST_TIMEOUT_MS = 15_000
 
 
 class ClusterError(Exception):
-    """The cluster does not answer, or not as it must; the message names what was asked and the remedy."""
+    """The cluster does not answer, or not as it must; the message names the request and the remedy."""
 
 
 class Unanswered(ClusterError):
-    """A question or a change failed; what Kafka's client raised is the cause."""
+    """A request failed; the error of Kafka's client is its cause."""
 
 
 @contextmanager
 def connected(bootstrap: str, options: Mapping[str, object] | None = None) -> Iterator[KafkaAdminClient]:
     """An admin client, closed at the end; ``options`` are passed on to it.
 
-    Raises ``ClusterError``, also for whatever Kafka refuses while it is used.
+    Raises ``ClusterError``, also for any request that Kafka refuses while the client is used.
     """
     try:
         admin = KafkaAdminClient(

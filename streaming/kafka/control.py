@@ -1,4 +1,4 @@
-"""What a cluster's operators last said, on Kafka."""
+"""The control event that is in force for a cluster, read from Kafka."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -19,7 +19,7 @@ _REQUEST_TIMEOUT_MS = 20_000
 
 
 class KafkaControl(ControlView):
-    """On Kafka."""
+    """Reads the control topic on Kafka."""
 
     def __init__(
         self,

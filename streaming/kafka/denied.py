@@ -1,4 +1,4 @@
-"""What a broker refuses, told by the permission that is missing and the command that grants it."""
+"""Explains a broker's refusal: the permission that is missing, and the command that grants it."""
 
 from kafka.errors import (
     ClusterAuthorizationFailedError,
@@ -13,7 +13,7 @@ __all__ = ["denied_resource", "explain_denied"]
 
 
 def denied_resource(error: KafkaError) -> Resource | None:
-    """On what kind of thing something was not allowed; None where that is not what is wrong."""
+    """The kind of resource that was refused; None if the error is not about a missing permission."""
     match error:
         case TopicAuthorizationFailedError():
             return "topic"
@@ -25,7 +25,7 @@ def denied_resource(error: KafkaError) -> Resource | None:
 
 
 def _has_no_producer_id(error: KafkaError) -> bool:
-    """An idempotent producer is given an id if it may write to any topic at all (KIP-679); the client says so in words."""
+    """Whether an idempotent producer got no id, which it gets if it may write to any topic (KIP-679); only the text shows it."""
     text = str(error)
     return "InitProducerId" in text and "ClusterAuthorizationFailed" in text
 
@@ -33,9 +33,9 @@ def _has_no_producer_id(error: KafkaError) -> bool:
 def explain_denied(
     error: KafkaError, subject: Subject, operation: Operation, *, topic: str = "", group: str = ""
 ) -> str:
-    """The missing permission, where that is what is wrong, and otherwise Kafka's own words.
+    """The missing permission, if the error is about one, and otherwise Kafka's own words.
 
-    Kafka says on what kind of thing something was not allowed, but not what: ``operation`` is what was tried on the topic
+    Kafka names the kind of resource that was refused, but not the operation: ``operation`` is what was tried on the topic
     or the cluster; a group is only ever read.
     """
     match denied_resource(error):

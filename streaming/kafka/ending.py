@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def end(producer: KafkaProducer | None, *, wait_s: float = 0.0) -> None:
-    """Close; what is not written within ``wait_s`` is given up and not sent any more. None: there is none yet."""
+    """Close the producer (None: there is none yet); records not written within ``wait_s`` are given up and not sent any more."""
     if producer is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""Writing events to a topic: the input's, for collectors and executors, and that of the controllers' beats.
+"""Writes events to a topic: the input topic, for collectors and executors, or the topic of the controllers' beats.
 
-Not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing. An event
-that cannot be written in time is given up and counted: load is only worth something while it is fresh.
+It is not exactly-once, and need not be: input events carry ids and times, and a repeated one changes nothing. An event
+that cannot be written in time is given up and counted: load is only useful while it is fresh.
 """
 
 import threading
@@ -91,7 +91,7 @@ class KafkaEvents(Closing):
         end(self._producer, wait_s=1)
 
     def _require_topic(self) -> None:
-        """Kafka hides a topic from those who may not describe it, and tells whoever asks for it by name."""
+        """Raise ``NoTopic`` if the topic is missing, and ``PublishError`` if Kafka hides it because we may not describe it."""
         try:
             partitions = self._producer.partitions_for(self._topic)
         except TopicAuthorizationFailedError as error:

@@ -1,7 +1,7 @@
-"""Brokers and topics on Kafka as a person looks at them: all that is not as it should be, at once. Nothing is changed.
+"""Examines brokers and topics on Kafka for a person: reports everything that is wrong, at once, and changes nothing.
 
-``topics.validate`` stops at the first kind of obstacle and knows what keeps a controller from starting; here everything is
-told, also what a new topic would have and an older one may lack.
+``topics.validate`` stops at the first kind of obstacle and only knows what keeps a controller from starting; here
+everything is reported, also settings that a new topic would have and an older one may lack.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ from streaming.settings import TopicNames
 __all__ = ["brokers_seen", "topics_seen"]
 
 _AT_LEAST = ("retention.ms", "min.compaction.lag.ms")
-"""Chosen for new topics; less of it takes records away early."""
+"""Settings that are chosen for new topics; a smaller value takes records away early."""
 _WITHOUT_LIMIT = -1
 
 
 def brokers_seen(link: Link) -> BrokersSeen:
-    """Raises ``Unreachable`` or ``StartError``. Kafka does not say what time it is."""
+    """The brokers that answer. Raises ``Unreachable`` or ``StartError``. Kafka does not report the time of its clocks."""
     with connected_admin(link.bootstrap, link.client_options()) as admin:
         brokers = admin.describe_cluster()["brokers"]
         found = admin.get_broker_version_data(int(brokers[0]["broker_id"])).broker_version
@@ -56,7 +56,7 @@ def topics_seen(
         differences=tuple(
             difference
             for spec, topic in there
-            if topic.configs  # nothing is said of them to who may not DescribeConfigs
+            if topic.configs  # Kafka leaves them out if we may not DescribeConfigs
             for difference in (*differences_of(spec, topic, link.bootstrap), *_shorter(spec, topic, link))
         ),
         unwell=tuple(difference for spec, topic in there for difference in _unwell(spec, topic, link)),

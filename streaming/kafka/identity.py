@@ -1,7 +1,7 @@
-"""Which topics the input's are: a topic that was deleted and made anew has the same name and another id.
+"""Ids of the input's topics: a topic that was deleted and made anew has the same name and another id.
 
 On Kafka the brokers give each topic an id (2.8 and later). Pulsar has none, and needs none here: ids of ledgers are never
-used again, so a position tells a topic from the one before it (``streaming.pulsar.positions``).
+used again, so a position shows whether the topic is still the same (``streaming.pulsar.positions``).
 """
 
 from collections.abc import Mapping, Sequence

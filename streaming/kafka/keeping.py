@@ -12,7 +12,7 @@ _MS_PER_S = 1000
 
 
 def kept_s(link: Link, topics: Sequence[str]) -> dict[str, float]:
-    """Seconds by topic, as far as they are known. Limits of size are not looked at. Raises ``Unreachable`` or ``StartError``."""
+    """Retention in seconds by topic, as far as known; limits of size are ignored. Raises ``Unreachable`` or ``StartError``."""
     with connected_admin(link.bootstrap, link.client_options()) as admin:
         found, _ = describe(admin, list(topics))
     kept = {name: int(topic.configs["retention.ms"]) for name, topic in found.items() if topic.configs}

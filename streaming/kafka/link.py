@@ -1,7 +1,7 @@
-"""From the settings of a connection to the options of the two Kafka clients we use: kafka-python and Spark's.
+"""Turns the settings of a connection into options of the two Kafka clients we use: kafka-python and Spark's.
 
-Certificates travel to Spark as text, not as paths, so that executors need no files of ours; whoever runs them on
-other machines secures Spark's own connections (``spark.authenticate``, ``spark.network.crypto.enabled``).
+Certificates travel to Spark as text, not as paths, so that Spark's executors need no files of ours. If they run on
+other machines, Spark's own connections must be secured (``spark.authenticate``, ``spark.network.crypto.enabled``).
 Nothing here connects.
 """
 
@@ -32,18 +32,18 @@ class Link:
 
     @property
     def principal(self) -> str:
-        """Who we are in the brokers' access lists, as far as the settings tell."""
+        """Our name in the brokers' access lists, as far as the settings show it."""
         if self.security.names_a_user:
             return f"User:{self.security.username}"
         return ANYBODY if self.security.certificate_file is None else "User:<subject of your certificate>"
 
     @property
     def subject(self) -> Subject:
-        """Who asks which brokers."""
+        """Our user, and the brokers that it asks."""
         return Subject(bootstrap=self.bootstrap, principal=self.principal)
 
     def client_options(self) -> dict[str, object]:
-        """For any client of kafka-python, the addresses left out; raises ``WrongUse`` for a file it cannot read."""
+        """Options of any client of kafka-python, without the addresses; raises ``WrongUse`` for a file it cannot read."""
         found: dict[str, object] = {
             "security_protocol": self.security.protocol.upper(),
             "kafka_client": connect_quickly,
@@ -61,7 +61,7 @@ class Link:
         return found
 
     def spark_options(self) -> dict[str, str]:
-        """For Spark's Kafka source; raises ``WrongUse`` for a file it cannot read.
+        """Options of Spark's Kafka source; raises ``WrongUse`` for a file it cannot read.
 
         Source: Kafka's client configuration, PEM stores by KIP-651.
         """
@@ -104,7 +104,7 @@ def input_link(settings: Settings) -> Link:
 
 
 def output_link(settings: Settings) -> Link:
-    """Where decisions go: the input's link where the output has no address of its own. As ``input_link``."""
+    """Where decisions go: the input's link if the output has no address of its own. Raises as ``input_link`` does."""
     if settings.output.url is None:
         return input_link(settings)
     if settings.output_is_pulsar:

@@ -1,4 +1,4 @@
-"""Reading Kafka's logs to their end, never for longer than was asked for.
+"""Reads Kafka's logs to their end, and never waits for longer than the caller allows.
 
 kafka-python waits without limit for metadata of a topic, for a position, and for records of a partition that has lost
 its leader; each of these is bounded here.
@@ -19,7 +19,7 @@ _POLL_MS = 200
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> frozenset[int]:
-    """Numbers of a topic's partitions; none where there is no such topic. Raises ``KafkaError``; close the consumer then."""
+    """Numbers of a topic's partitions; empty if there is no such topic. Raises ``KafkaError``; close the consumer then."""
     try:
         return frozenset(
             within(timeout_s, lambda: consumer.partitions_for_topic(topic), what=f"partitions of {topic}")
@@ -31,10 +31,10 @@ def partitions_of(consumer: KafkaConsumer, topic: str, *, timeout_s: float) -> f
 def read_to_end(
     consumer: KafkaConsumer, *, silence_s: float, ends: Mapping[TopicPartition, int] | None = None
 ) -> Iterator[ConsumerRecord]:
-    """Records of what is assigned, from where it stands to ``ends``, or to the end there is now.
+    """Records of the assigned partitions, from the consumer's position to ``ends``, or to the end at the time of the call.
 
-    Every partition is asked at least once: Kafka tells the end of a partition to whoever may describe its topic, and only
-    a fetch says who may not read it. Raises ``KafkaError``, and does so after ``silence_s`` without a record.
+    Every partition is fetched from at least once: Kafka gives its end to any client that may describe the topic, and only
+    a fetch fails if the client may not read it. Raises ``KafkaError``, also after ``silence_s`` without a record.
     """
     assigned = sorted(consumer.assignment())
     ends = ends or consumer.end_offsets(assigned, timeout_ms=round(1000 * silence_s))

@@ -21,8 +21,8 @@ __all__ = ["MarkerTopic"]
 
 _POLL_MS = 50
 _FETCH_WAIT_MS = 20
-"""How long a broker may hold a fetch back. It answers a connection in order, so whatever is asked next waits as long; with
-Kafka's default of 500 every batch would."""
+"""How long a broker may hold a fetch back. It answers a connection's requests in order, so the next request waits as long;
+with Kafka's default of 500 every batch would wait for that."""
 
 
 class MarkerTopic:
@@ -51,11 +51,11 @@ class MarkerTopic:
         self._lock = threading.Lock()
 
     def read_to_end(self, *, timeout_s: float, past_open: bool = True) -> Marker | None:
-        """The newest marker of all that was in the topic at the time of the call, None without one.
+        """The newest marker that was in the topic at the time of the call; None if there was none.
 
-        `past_open` waits for transactions that are open now, be it another controller's on the same topic;
-        without it they and what follows them are left out. Raises `PublishError` when nothing comes for `timeout_s`
-        before the end.
+        `past_open` waits for transactions that are open now, also those of another controller on the same topic;
+        without it they and the records after them are left out. Raises `PublishError` when no record comes for
+        `timeout_s` before the end.
         """
         with self._lock:
             try:
@@ -74,7 +74,7 @@ class MarkerTopic:
     def wait_for_epoch_above(self, epoch: int, *, timeout_s: float) -> bool:
         """Whether a marker with a higher epoch is there, or appears within `timeout_s` (0: one short look).
 
-        False while the broker cannot be reached: publishing will say so.
+        False also while the broker cannot be reached: publishing raises the error then.
         """
         deadline = Deadline(timeout_s)
         while True:

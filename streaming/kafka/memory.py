@@ -1,8 +1,9 @@
-"""What the executor put on a cluster, remembered on a compacted topic, so that exactly that is taken off again.
+"""Remembers on a compacted topic which throttle the executor put on a cluster, so that exactly that is taken off again.
 
-It is written before anything is set: after a crash there may be less on the cluster than remembered, never more. Who means
-to change it takes it: from then on whoever had it before, a frozen executor perhaps, cannot write any more (its
-transactional id is fenced), and what is read afterwards is the newest. So nobody overwrites what he has not read.
+It is written before anything is set: after a crash there may be less on the cluster than remembered, never more. An
+executor that wants to change the memory takes it: from then on the executor that had it before, perhaps a frozen one,
+cannot write any more (its transactional id is fenced), and what is read afterwards is the newest. So no executor
+overwrites what it has not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +42,7 @@ class ExecutorMemory:
     principal: str = ANYBODY
 
     def read(self) -> Remembered:
-        """Look at it: read the topic to its end. Raises ``PublishError``."""
+        """Read the topic to its end, without taking the memory. Raises ``PublishError``."""
         try:
             found = self._newest()
         except KafkaError as error:
@@ -51,7 +52,7 @@ class ExecutorMemory:
 
     @contextmanager
     def hold(self) -> Iterator[HeldMemory]:
-        """Take it, to the end of the block. Raises ``PublishError``."""
+        """Take the memory until the end of the block. Raises ``PublishError``."""
         producer: KafkaProducer | None = None
         try:
             with self._writing():
@@ -77,7 +78,7 @@ class ExecutorMemory:
         )
 
     def _write(self, producer: KafkaProducer, remembered: Remembered) -> None:
-        """A tombstone where nothing is left."""
+        """Write what is remembered; a tombstone if nothing is left."""
         with self._writing():
             producer.begin_transaction()
             sent = producer.send(self.topic, key=self.cluster.encode(), value=remembered.value())

@@ -1,6 +1,6 @@
-"""What the controller must be allowed to do on each topic, found out before it starts.
+"""The permissions that the controller needs on each topic, checked before it starts.
 
-Kafka says in a topic's description what the one who asks may do there; without an authorizer that is everything. So a
+Kafka's description of a topic lists what the asking user may do there; without an authorizer that is everything. So a
 missing access control entry is named, with the command that adds it, instead of failing later and elsewhere.
 docs/security.md has the entries of every component.
 """
@@ -26,11 +26,11 @@ __all__ = [
 ]
 
 ANYBODY = "User:ANONYMOUS"
-"""Whom brokers see that ask for no name."""
+"""The user that brokers see if they ask clients for no name."""
 
 
 Operation = Literal["AlterConfigs", "Create", "Describe", "DescribeConfigs", "Read", "Write"]
-"""As kafka-acls.sh has them."""
+"""Operations as kafka-acls.sh spells them."""
 
 Resource = Literal["topic", "transactional-id", "group", "cluster"]
 
@@ -46,7 +46,7 @@ _KAFKA_NAMES: Mapping[Operation, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Who asks, and which brokers."""
+    """A user, and the brokers that it asks."""
 
     bootstrap: str
     principal: str
@@ -54,7 +54,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPermissions:
-    """What a topic's description says; ``allowed`` are Kafka's names of operations, None where it does not tell."""
+    """The permissions in a topic's description; ``allowed`` are Kafka's names of operations, None if they are not in it."""
 
     name: str
     hidden: bool
@@ -78,14 +78,14 @@ def controller_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]
 
 
 def beat_operations(names: TopicNames) -> dict[str, tuple[Operation, ...]]:
-    """What `trimtab run` uses where it may, and runs without."""
+    """What `trimtab run` uses if it is allowed, by topic; it also runs without."""
     return {names.beats: ("Write", "DescribeConfigs")}
 
 
 def missing_permissions(
     subject: Subject, needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[str]:
-    """One sentence for each topic that something is not allowed on, with the command that allows it."""
+    """One sentence for each topic on which a permission is missing, with the command that grants it."""
     for topic, operations in lacking_by_topic(needed, permissions):
         yield lacking(subject, "topic", topic, operations)
 
@@ -93,7 +93,7 @@ def missing_permissions(
 def lacking_by_topic(
     needed: Mapping[str, Sequence[Operation]], permissions: Sequence[TopicPermissions]
 ) -> Iterator[tuple[str, list[Operation]]]:
-    """Each topic that something is not allowed on, with what."""
+    """Each topic on which permissions are missing, with the operations."""
     for topic in permissions:
         operations = [each for each in needed.get(topic.name, ()) if _lacks(topic, each)]
         if operations:
@@ -101,7 +101,7 @@ def lacking_by_topic(
 
 
 def _lacks(topic: TopicPermissions, operation: Operation) -> bool:
-    if topic.hidden:  # Read and Write include Describe; of the others nothing is known
+    if topic.hidden:  # Read and Write include Describe; nothing is known about the others
         return operation in {"Read", "Write", "Describe"}
     return topic.allowed is not None and _KAFKA_NAMES[operation] not in topic.allowed
 
@@ -116,7 +116,7 @@ def lacking(subject: Subject, resource: Resource, name: str, operations: Sequenc
 
 
 def unseen(subject: Subject, topic: str, operation: Operation) -> str:
-    """The sentence about a topic that is not there for us: Kafka hides those that may not even be described."""
+    """The sentence about a topic that we do not see: Kafka hides topics that we may not even describe."""
     return (
         f"there is no topic {topic} at {subject.bootstrap}: run `trimtab topics create`. If there is one, "
         f"{lacking(subject, 'topic', topic, [operation])}"
@@ -124,7 +124,7 @@ def unseen(subject: Subject, topic: str, operation: Operation) -> str:
 
 
 def acl_command(subject: Subject, resource: Resource, name: str, operations: Sequence[Operation]) -> str:
-    """The command an administrator of the brokers runs."""
+    """The command that grants the operations; an administrator of the brokers runs it."""
     asked = " ".join(f"--operation {each}" for each in operations)
     return (
         f"kafka-acls.sh --bootstrap-server {subject.bootstrap} --add "

@@ -3,8 +3,8 @@
 One transaction holds a batch's records and a marker saying "this batch of this query is out" (KIP-98). The
 order at start is fixed: `init_transactions` fences older incarnations and ends their transaction; only then
 are marker and checkpoint read, compared, and the marker written again with the next epoch. That last write is
-the claim: whoever has the highest epoch on the commits topic is the controller, which is how a fenced
-process tells a successor (it must end) from a transaction that timed out or a newcomer that refused to start
+the claim: the process with the highest epoch on the commits topic is the controller. So a fenced process knows
+whether it has a successor (it must end), or whether its transaction timed out or a newcomer refused to start
 (it may go on).
 
 A record of the take-over goes to every partition of the actions topic in the transaction of the claim, so that consumers hear
@@ -53,7 +53,7 @@ from streaming.process.within import within
 __all__ = ["KafkaPublisher"]
 
 _TRANSACTION_TIMEOUT_MS = 60_000
-"""Of ordinary batches: one that a killed controller left open holds readers back for no longer."""
+"""Timeout of an ordinary batch's transaction: one that a killed controller left open holds readers back for no longer."""
 _TRANSACTION_TIMEOUT_MOST_MS = 900_000
 """A broker refuses more than its ``transaction.max.timeout.ms``, 15 minutes by default."""
 _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
@@ -62,9 +62,9 @@ _FENCING_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 class KafkaPublisher(Closing):
     """The exactly-once sink of the controller `name`: its `transactional.id`, and the key of its markers.
 
-    `announce_on` is the topic of actions, where each take-over is said in every partition. `ran_with` is noted with each
-    batch. `client_options` are passed to every Kafka client (security); `principal` is who
-    they make us there. `timeout_s` bounds each wait for the broker
+    `announce_on` is the topic of actions, where each take-over is announced in every partition. `ran_with` is noted with
+    each batch. `client_options` are passed to every Kafka client (security); `principal` is our user at the brokers
+    with these options. `timeout_s` bounds each wait for the broker
     while publishing and stays well below the transaction timeout of 60 s; `claim_wait_s` is how long a fenced
     publisher waits for its successor's claim. `publish` is for one thread at a time; `is_superseded` may be
     called from another.
@@ -104,20 +104,20 @@ class KafkaPublisher(Closing):
         self._marker: Marker | None = None
 
     def read_marker(self) -> Marker | None:
-        """The newest marker, None without one; nobody is fenced. Raises `PublishError` or `CheckpointMismatch`."""
+        """The newest marker, None if there is none; fences no producer. Raises `PublishError` or `CheckpointMismatch`."""
         return self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
 
     def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
-        """Raise what `open` would raise now, without fencing anybody: a refusal leaves the running one running.
+        """Raise what `open` would raise now, without fencing: after a refusal the running controller goes on.
 
         The marker is read before the checkpoint, because a batch is planned before it is published.
         """
         self._next(self.read_marker(), read(), start_with)
 
     def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
-        """Take over as the controller of this name and return its epoch, above every one there was.
+        """Take over as the controller of this name and return its epoch, which is above every earlier one.
 
-        `read` reads the checkpoint; it is called when nobody else can publish any more. Raises
+        `read` reads the checkpoint; it is called when no other process can publish any more. Raises
         `CheckpointMismatch` when it disagrees with the marker and `start_with` says to go on from it,
         `Fenced` when yet another controller starts at the same time, `PublishError` when the broker cannot
         be reached, and whatever `read` raises.
@@ -145,8 +145,8 @@ class KafkaPublisher(Closing):
     ) -> BatchState:
         """Make a batch's records visible, all or none, if they are not out already.
 
-        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; whether
-        there is a successor is asked all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`,
+        An empty batch needs no transaction and no marker, so gaps in the markers' batch ids are normal; this
+        looks for a successor all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`,
         after which the same batch may be tried again.
         """
         marker = self._owned_marker()
@@ -173,21 +173,21 @@ class KafkaPublisher(Closing):
 
     @property
     def marker(self) -> Marker:
-        """What stands for what is out; raises `PublishError` before `open`."""
+        """Our newest marker, for the last batch that is out; raises `PublishError` before `open`."""
         if self._marker is None:
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._marker
 
     @property
     def is_whole(self) -> bool:
-        """Always: a batch becomes visible at once."""
+        """Always true: a batch becomes visible at once."""
         return True
 
     def ensure_owner(self) -> None:
         """Ask the broker whether a newer controller of this name has claimed its epoch, and raise `Fenced` if so.
 
-        Raises `PublishError` when there is no answer. The own claim may not be readable yet: the coordinator answers
-        a commit before everybody can see it.
+        Raises `PublishError` when there is no answer. Our own claim may not be readable yet: the coordinator answers
+        a commit before every reader can see it.
         """
         epoch = self.marker.epoch
         newest = self._markers.read_to_end(timeout_s=self._timeout_s, past_open=False)
@@ -195,7 +195,7 @@ class KafkaPublisher(Closing):
             raise superseded_error(self._name, epoch=epoch)
 
     def is_superseded(self) -> bool:
-        """Whether a newer controller of this name has claimed its epoch; takes some 50 ms, for a watch loop.
+        """Whether a newer controller of this name has claimed its epoch. For a watch loop; takes some 50 ms.
 
         Without it a controller that has nothing to publish would not notice its successor.
         """
@@ -209,7 +209,7 @@ class KafkaPublisher(Closing):
         self._markers.close()
 
     def _cover(self, records: Sequence[OutboundRecord]) -> None:
-        """Make sure that a transaction may last as long as all its pieces may take; it is fixed with the producer."""
+        """Make the transaction timeout long enough for all pieces; it is fixed for a producer, so a longer one needs a new producer."""
         pieces_count = sum(1 for _ in pieces(records))
         needed_ms = min(_TRANSACTION_TIMEOUT_MOST_MS, (pieces_count + 2) * self._timeout_ms)
         if needed_ms > self._transaction_timeout_ms:
@@ -218,16 +218,16 @@ class KafkaPublisher(Closing):
             self._owned_marker()
 
     def _owned_marker(self) -> Marker:
-        """The marker to go on from, after getting a producer again if the last publish failed."""
+        """The marker to go on from; first gets a new producer if the last publish failed."""
         if self._producer is None:
             self._take_back(self.marker.epoch)
         return self.marker
 
     def _take_back(self, epoch: int) -> None:
-        """Get a new producer unless a successor has claimed a higher epoch: it must not be fenced by us.
+        """Get a new producer unless a successor has claimed a higher epoch: we must not fence it.
 
-        Whether the transaction that failed was committed after all is read from the marker, once fencing has
-        ended that transaction one way or the other; until then it may be open, and cannot be read past.
+        The marker shows whether the transaction that failed was committed after all. It is read once fencing has
+        committed or aborted that transaction; until then it may be open, and readers cannot get past it.
         """
         self.ensure_owner()
         self._producer = self._connect()
@@ -288,7 +288,7 @@ class KafkaPublisher(Closing):
         return round(self._timeout_s * 1000)
 
     def _commit(self, records: Sequence[OutboundRecord], marker: Marker, *, announces: bool = False) -> None:
-        """One transaction of the records and the marker; raises `Fenced` or `PublishError`."""
+        """Publish the records and the marker in one transaction; raises `Fenced` or `PublishError`."""
         try:
             self._transact(records, marker, announces=announces)
         except KafkaError as error:
@@ -320,7 +320,7 @@ class KafkaPublisher(Closing):
     def _announce(
         self, producer: KafkaProducer, topic: str, epoch: int, headers: Sequence[tuple[str, bytes]]
     ) -> None:
-        """Say in every partition whose actions count from here on."""
+        """Write to every partition which controller's actions count from here on."""
         value = encode_leader(self._name, epoch=epoch, time_ms=round(time.time() * 1000))
         self._wait_for(
             producer.send(topic, key=b"", value=value, partition=number, headers=headers)
@@ -328,7 +328,7 @@ class KafkaPublisher(Closing):
         )
 
     def _wait_for(self, sent: Iterable[FutureRecordMetadata]) -> None:
-        """Until the broker has all of them; a piece has ``timeout_s``, so a batch is never too large to be sent in time."""
+        """Wait until the broker has all; each piece has ``timeout_s``, so a batch is never too large to be sent in time."""
         futures = list(sent)
         assert self._producer is not None, "a producer is opened before anything is published"
         self._producer.flush(timeout=self._timeout_s)
@@ -338,8 +338,8 @@ class KafkaPublisher(Closing):
     def _explain(self, error: KafkaError, marker: Marker) -> None:
         """Turn a failed transaction into the error that says what to do.
 
-        Fencing alone does not mean a successor: the coordinator also fences a transaction that timed out,
-        and a newcomer fences before it may refuse its checkpoint. The claim decides.
+        Fencing alone does not mean that there is a successor: the coordinator also fences a transaction that timed
+        out, and a newcomer fences first and may then refuse its checkpoint. Only a claim means a successor.
         """
         wait_s = self._claim_wait_s if isinstance(error, _FENCING_ERRORS) else 0.0
         if self._markers.wait_for_epoch_above(marker.epoch, timeout_s=wait_s):

@@ -21,7 +21,7 @@ __all__ = ["TopicReader", "explain_errors"]
 _REACH_TIMEOUT_MS = 8_000
 _POLL_MS = 200
 _SILENCE_S = 30.0
-"""A partition that has lost its leader answers no fetch, and is no error to the client."""
+"""A partition that has lost its leader answers no fetch, and the client raises no error for it."""
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def explain_errors(link: Link, topic: str, operation: Operation) -> Iterator[Non
 
 
 class TopicReader(Closing):
-    """All partitions of one topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
+    """Reads all partitions of a topic, or one; each partition's records come in its order. Raises ``exits.Refused``."""
 
     def __init__(
         self, link: Link, topic: str, *, begin: Begin | Place = "earliest", partition: int | None = None
@@ -63,7 +63,7 @@ class TopicReader(Closing):
             self.seek(begin)
 
     def seek(self, begin: Begin | Place) -> None:
-        """Go on reading from there; a place is one of the only partition."""
+        """Go on reading from ``begin``; a ``Place`` is only for a reader of one partition."""
         with self._explain_errors():
             if isinstance(begin, Place):
                 (partition,) = self._partitions
@@ -81,7 +81,7 @@ class TopicReader(Closing):
             yield from read_to_end(self._consumer, silence_s=_SILENCE_S)
 
     def until(self, place: Place) -> Iterator[ConsumerRecord]:
-        """The records up to a place, by who reads its partition alone."""
+        """The records up to a place; only for a reader of that one partition."""
         (partition,) = self._partitions
         end = int(place.at)
         with self._explain_errors():
@@ -105,7 +105,7 @@ class TopicReader(Closing):
 
     @property
     def partitions_count(self) -> int:
-        """How many the topic has, read here or not."""
+        """Number of partitions of the topic, whether they are read here or not."""
         return len(partitions_of(self._consumer, self.topic, timeout_s=_SILENCE_S))
 
     def _assign(self, partition: int | None) -> list[TopicPartition]:

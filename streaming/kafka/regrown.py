@@ -1,10 +1,10 @@
-"""A log on Kafka that was truncated and has grown again holds other records at the offsets that were read.
+"""Finds a log on Kafka that was truncated and has grown again: it holds other records at the offsets that were read.
 
-Offsets do not show it. Append times do, as far as it can be known: what was read was there when its batch was planned, so a
-record that was appended later than that, at an offset that had been read, is another one. Pulsar needs no such look: what is
-written after a truncation is in ledgers of its own.
+Offsets do not show this. Append times do, within limits: each record that was read was there when its batch was planned, so
+a record that was appended later than that, at an offset that had been read, is another one. Pulsar needs no such check: what
+is written after a truncation is in ledgers of its own.
 
-Limits: one that grew again before the next batch was planned is not noticed, nor is one on brokers whose clocks are behind
+Limits: a log that grew again before the next batch was planned is not noticed, nor is one on brokers whose clocks are behind
 the driver's by more than ``_CLOCKS_APART_MS``.
 """
 
@@ -22,7 +22,7 @@ _POLL_MS = 2_000
 
 
 def regrown(link: Link, read: Progress) -> str | None:
-    """What to say of a log whose last record that was read is another one now. Raises ``NoAnswer``."""
+    """The error text for the first log whose last read record is another one now; None if there is none. Raises ``NoAnswer``."""
     if not read.places:
         return None
     with retry_until_answered():

@@ -13,7 +13,7 @@ __all__ = ["find_lost"]
 
 
 def find_lost(link: Link, places: Sequence[Place]) -> list[SkippedRange]:
-    """What is gone after these places. Raises ``NoAnswer``."""
+    """The ranges after these places that are gone. Raises ``NoAnswer``."""
     at = {TopicPartition(place.topic, place.partition): int(place.at) for place in places}
     with retry_until_answered():
         consumer = KafkaConsumer(bootstrap_servers=link.bootstrap, **link.client_options())

@@ -1,4 +1,4 @@
-"""Where a first start reads a topic on Kafka from, as Spark's source wants to know it."""
+"""Where a first start begins to read a topic on Kafka, in the form that Spark's source expects."""
 
 from kafka import KafkaConsumer, TopicPartition
 
@@ -10,7 +10,7 @@ from streaming.ports.reading import Begin
 __all__ = ["first_offsets"]
 
 _EARLIEST, _LATEST = -2, -1
-"""Spark's words for them."""
+"""Spark's numbers for them."""
 _TIMEOUT_S = 10.0
 
 

@@ -1,11 +1,11 @@
-"""The throttle on a cluster: read it, put it on, take it off, and look whether it is there.
+"""Reads the throttle on a cluster, puts it on, takes it off, and checks whether it is there.
 
 Kafka accepts a misspelt key and a rate of 0, and reports errors in its answer instead of raising: so a rate below 1 is
-refused here, every answer is looked at, and everything is read back. Lists and rates that are right already are not set
+refused here, every answer is checked, and everything is read back. Lists and rates that are right already are not set
 again. Config keys: ``leader.replication.throttled.rate``, ``…replicas`` and the same for ``follower``.
 
-A rate may also be the default of all brokers (``kafka-configs --entity-default``): a broker's own goes before it, and it
-is never touched here. In ``server.properties`` Kafka takes no notice of a rate. Source: ``BrokerConfigHandler``.
+A rate may also be the default of all brokers (``kafka-configs --entity-default``). A broker's own rate overrides it, and
+the default is never changed here. Kafka ignores a rate in ``server.properties``. Source: ``BrokerConfigHandler``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,24 +24,24 @@ from streaming.process.deadline import poll
 
 ROLES: tuple[Role, Role] = ("leader", "follower")
 _ALWAYS_THERE = {ConfigResourceType.TOPIC: "cleanup.policy", ConfigResourceType.BROKER: "node.id"}
-"""A key that every answer has; without it the request was refused, which the client does not say."""
+"""A key that every answer has. If it is missing, the request was refused; the client raises no error then."""
 _OWN = {
     ConfigResourceType.TOPIC: "DYNAMIC_TOPIC_CONFIG",
     ConfigResourceType.BROKER: "DYNAMIC_BROKER_CONFIG",
 }
-"""Where a setting of the topic or broker itself comes from."""
+"""The source of a setting that is the topic's or broker's own."""
 _SEEN_TIMEOUT_S = 10.0
-"""A change is acknowledged before the broker shows it; it takes some ten milliseconds."""
+"""How long a broker may take to show a change after it acknowledged it; some ten milliseconds are normal."""
 _POLL_S = 0.05
 
 
 def rate_key(role: Role) -> str:
-    """The broker setting."""
+    """Name of the broker's setting."""
     return f"{role}.replication.throttled.rate"
 
 
 def list_key(role: Role) -> str:
-    """The topic setting."""
+    """Name of the topic's setting."""
     return f"{role}.replication.throttled.replicas"
 
 
@@ -51,7 +51,7 @@ class Throttle:
 
     lists: ThrottledLists = field(default_factory=ThrottledLists)
     rates_bytes_per_s: Mapping[BrokerRole, int] = field(default_factory=dict)
-    """Brokers' own."""
+    """The brokers' own rates."""
     defaults_bytes_per_s: Mapping[Role, int] = field(default_factory=dict)
     """The rate of all brokers that have none of their own."""
 
@@ -60,14 +60,14 @@ class _Value(NamedTuple):
     """One setting."""
 
     own: str | None
-    """Of the topic or broker itself."""
+    """The topic's or broker's own value."""
     default: str | None = None
-    """Of all brokers."""
+    """The default of all brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One setting as it shall be; None: not set."""
+    """One setting and the value it shall have; None: it shall not be set."""
 
     kind: ConfigResourceType
     name: str
@@ -90,7 +90,7 @@ class ThrottlesFound:
 def read_throttle(
     admin: KafkaAdminClient, *, topics: Iterable[str], brokers: Iterable[int]
 ) -> ThrottlesFound:
-    """Lists of the topics, which must exist, and rates of the brokers. Raises ``ClusterError`` where a topic is refused."""
+    """Lists of the topics, which must exist, and rates of the brokers. Raises ``ClusterError`` if a topic cannot be read."""
     lists = _read(admin, ConfigResourceType.TOPIC, sorted(set(topics)), [list_key(role) for role in ROLES])
     rates: dict[BrokerRole, int] = {}
     defaults: dict[Role, int] = {}
@@ -123,14 +123,14 @@ def _lists(found: Mapping[str, Mapping[str, _Value]], role: Role) -> dict[str, s
 
 
 def _rate(value: str | None) -> int | None:
-    """None also for the largest number, which is how Kafka writes that there is none."""
+    """The rate as a number; None also for the largest number, which Kafka uses for "no rate"."""
     return None if value is None or int(value) == LARGEST_NUMBER else int(value)
 
 
 def _read(
     admin: KafkaAdminClient, kind: ConfigResourceType, names: list[str], keys: list[str]
 ) -> dict[str, dict[str, _Value]]:
-    """The keys that are there, by resource name."""
+    """The values of those keys that are there, by resource name and key."""
     if not names:
         return {}
     asked = [ConfigResource(kind, name, dict.fromkeys([*keys, _ALWAYS_THERE[kind]])) for name in names]
@@ -149,7 +149,7 @@ def _read(
 
 
 def _value(kind: ConfigResourceType, entry: Mapping[str, Any]) -> _Value:
-    """What is set at which place: ``value`` alone would show the default as if it were the broker's own."""
+    """The own value and the default: ``value`` alone would show the default as if it were the broker's own."""
     set_at = {each["source"]: each["value"] for each in entry["synonyms"]}
     return _Value(set_at.get(_OWN[kind]), set_at.get("DYNAMIC_DEFAULT_BROKER_CONFIG"))
 
@@ -157,9 +157,9 @@ def _value(kind: ConfigResourceType, entry: Mapping[str, Any]) -> _Value:
 def changes_of(
     before: Throttle, lists: ThrottledLists, rates: Mapping[BrokerRole, int | None]
 ) -> list[Change]:
-    """What has to be set for the lists and rates to be as given, rates first; an empty list and None mean: remove.
+    """The changes that make lists and rates as given, rates first; an empty list and None mean: remove.
 
-    Raises ``ValueError`` for a rate below 1: at 0 nothing would ever move, and Kafka takes it.
+    Raises ``ValueError`` for a rate below 1: at 0 nothing would ever move, and Kafka accepts it.
     """
     return [*_rate_changes(before, rates), *_list_changes(before.lists, lists)]
 
@@ -189,7 +189,7 @@ def _list_changes(before: ThrottledLists, lists: ThrottledLists) -> Iterator[Cha
 
 
 def apply(admin: KafkaAdminClient, changes: Iterable[Change]) -> None:
-    """Set them one after the other, each read back. Raises ``ClusterError`` at the first that does not take."""
+    """Make the changes one after the other and read each back. Raises ``ClusterError`` at the first that takes no effect."""
     for change in changes:
         value = ("DELETE", None) if change.value is None else change.value
         resource = ConfigResource(change.kind, change.name, {change.key: value})
@@ -204,7 +204,7 @@ def apply(admin: KafkaAdminClient, changes: Iterable[Change]) -> None:
 
 
 def _hint(change: Change, refusal: str) -> str:
-    """What is to be allowed, where that is why."""
+    """The permission to check, if the refusal is about one; otherwise empty."""
     if "authoriz" not in refusal.lower():
         return ""
     what = "the cluster" if change.kind is ConfigResourceType.BROKER else f"topic {change.name}"

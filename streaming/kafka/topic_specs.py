@@ -1,4 +1,4 @@
-"""How each of the topics has to be set up on Kafka, and what is only chosen for a new one."""
+"""How each topic has to be set up on Kafka, and which settings are only chosen for a new topic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,9 +27,9 @@ _COMPACTED = {"cleanup.policy": "compact"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None leaves partitions unchecked.
+    """A topic: `fixed` settings are needed, `chosen` ones only proposed; None for `partitions_needed` leaves them unchecked.
 
-    A controller runs without one that is `optional`.
+    A controller runs without a topic that is `optional`.
     """
 
     name: str
@@ -74,7 +74,7 @@ def specs_of(names: TopicNames, *, input_partitions: int | None, max_record_byte
             partitions=1,
             partitions_needed=1,
             fixed=_COMPACTED,
-            min_message_bytes=LARGEST_RECORD_BYTES,  # the entries of an action that were not there before
+            min_message_bytes=LARGEST_RECORD_BYTES,  # it holds the entries that an action added
         ),
         TopicSpec(
             name=names.commits,
@@ -101,5 +101,5 @@ def _output(name: str, retention_ms: int, *, min_message_bytes: int | None = Non
 
 
 def only_those(specs: list[TopicSpec], only: frozenset[str] | None) -> list[TopicSpec]:
-    """Those named in ``only``; all where it is None."""
+    """The specs of the topics in ``only``; all if it is None."""
     return specs if only is None else [spec for spec in specs if spec.name in only]

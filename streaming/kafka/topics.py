@@ -1,7 +1,7 @@
 """The nine topics on Kafka: how they must be set up, creating them, and checking them at start.
 
-Existing topics are never altered: whoever made them has reasons, and some mistakes (a partition count)
-cannot be undone. What differs is named with the value found, the value expected and the command that mends
+Existing topics are never altered: their settings may be deliberate, and some mistakes (a partition count)
+cannot be undone. Each difference is named with the value found, the value expected and the command that corrects
 it. Retention and replication are chosen for new topics only; operators may change them freely.
 """
 
@@ -55,17 +55,17 @@ __all__ = [
 
 
 REPLICAS_MAX = 3
-"""Replicas of a new topic where there are as many brokers; two of them must then be in sync."""
+"""Replicas of a new topic if there are that many brokers; two of them must then be in sync."""
 
 _REACH_TIMEOUT_MS = 8_000
 _REQUEST_TIMEOUT_MS = 10_000
 _KNOWN_ANSWERS = (0, UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
-"""Others, such as a leader that is not there yet, say nothing about a topic."""
+"""Error codes that describe a topic; others, such as for a leader that is not there yet, do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFound:
-    """How a partition is served: the broker that leads it (None: nobody does), its replicas, and those in sync."""
+    """How a partition is served: the broker that leads it (None: it has no leader), its replicas, and those in sync."""
 
     number: int
     leader: int | None
@@ -82,7 +82,7 @@ class TopicFound:
 
     @property
     def partitions(self) -> int:
-        """How many."""
+        """Number of partitions."""
         return len(self.states)
 
 
@@ -129,12 +129,12 @@ def validate(
     client_options: Mapping[str, object] = MappingProxyType({}),
     principal: str = ANYBODY,
 ) -> list[str]:
-    """Check at start that the topics (of `only`, where given) can be worked with; returns warnings.
+    """Check at start that the topics (of `only`, where given) can be used; returns warnings.
 
-    Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every obstacle: a missing
-    topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition count or cleanup policy that would lose
-    order or markers. A `max.message.bytes` below the largest record that is read, or written to it, is only a warning, and so is
-    everything about an optional topic.
+    Raises `Unreachable` when the address cannot be reached within about 10 s, and otherwise one `StartError` naming every
+    obstacle: a missing topic, a permission the controller lacks, a timestamp type other than LogAppendTime, a partition
+    count or cleanup policy that would lose order or markers. A `max.message.bytes` below the largest record that is read,
+    or written to it, is only a warning, and so is everything about an optional topic.
     """
     specs = only_those(specs_of(names, input_partitions=None, max_record_bytes=max_record_bytes), only)
     specs = [spec for spec in specs if spec.name != names.executor_kafka]  # no controller touches it
@@ -180,7 +180,7 @@ def _compare(spec: TopicSpec, found: TopicFound, bootstrap: str) -> TopicOutcome
 
 
 def differences_of(spec: TopicSpec, found: TopicFound, bootstrap: str) -> Iterator[Difference]:
-    """What keeps a controller from starting, or from reading the largest records (tolerable)."""
+    """Differences that keep a controller from starting, or from reading the largest records (tolerable)."""
     if spec.partitions_needed is not None and found.partitions != spec.partitions_needed:
         yield _partition_difference(spec, found.partitions, bootstrap)
     for setting, expected in spec.fixed.items():
@@ -248,7 +248,7 @@ def connected_admin(bootstrap: str, client_options: Mapping[str, object]) -> Ite
 def describe(
     admin: KafkaAdminClient, names: list[str]
 ) -> tuple[dict[str, TopicFound], list[TopicPermissions]]:
-    """Partitions and settings of the topics that exist, and what may be done with those and with hidden ones."""
+    """Partitions and settings of the topics that exist, and our permissions on those and on hidden ones."""
     if not names:
         return {}, []
     described = admin.describe_topics(names)
@@ -284,13 +284,13 @@ def _permissions(described: list[dict[str, Any]]) -> Iterator[TopicPermissions]:
 
 
 def _allowed_operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names of the operations that are allowed; None where the broker does not tell."""
+    """Names of the operations that are allowed; None where the broker does not report them."""
     operations = topic.get("authorized_operations")
     return None if operations is None else frozenset(operations)
 
 
 def _make(admin: KafkaAdminClient, spec: TopicSpec, replicas: int, subject: Subject) -> bool:
-    """Create one topic; False when somebody else was faster."""
+    """Create one topic; False if another process created it first."""
     durable = {"min.insync.replicas": "2"} if replicas == REPLICAS_MAX else {}
     options = {
         "num_partitions": spec.partitions,

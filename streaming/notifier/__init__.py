@@ -1,1 +1,1 @@
-"""``trimtab notify``: decisions, proposals, holds, findings and failures to the webhooks of people, from the topics."""
+"""``trimtab notify``: sends decisions, proposals, holds, findings and failures from the topics to people's webhooks."""

@@ -1,4 +1,4 @@
-"""Posting a message until it is taken, refused, or given up. httpx does a call, tenacity the attempts."""
+"""Posting a message until it is taken, refused, or given up. httpx makes each call, tenacity repeats it."""
 
 import os
 import threading
@@ -24,7 +24,7 @@ class _Passing(Exception):
 
 
 class _Refused(Exception):
-    """An answer after which it would not."""
+    """An answer after which no attempt would go well."""
 
 
 class Delivery:
@@ -51,7 +51,7 @@ class Delivery:
         )
 
     def post(self, message: dict[str, Any]) -> tuple[Result, str]:
-        """What became of it, and why where it was not delivered."""
+        """Post a message; returns the result, and the reason if it was not delivered."""
         try:
             self._retrying.copy()(self._attempt, message)
         except _Refused as error:

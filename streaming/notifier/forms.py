@@ -9,7 +9,7 @@ from streaming.notifier.notices import Notice
 from streaming.settings.receivers import MessageFormat
 
 SHOWN_NOTICES = 40
-"""In one message; Slack cuts a text off at 40,000 characters, and nobody reads more."""
+"""Notices in one message; Slack cuts a text off at 40,000 characters, and nobody reads more."""
 _NEVER = "0001-01-01T00:00:00Z"
 """What Alertmanager writes for an alert that has not ended."""
 _MARKS = {"info": "", "warning": ":warning: ", "critical": ":rotating_light: "}
@@ -18,7 +18,7 @@ _MARKS = {"info": "", "warning": ":warning: ", "critical": ":rotating_light: "}
 def message(
     form: MessageFormat, receiver: str, notices: Sequence[Notice], left_out_count: int
 ) -> dict[str, Any]:
-    """What is posted as JSON; ``left_out_count`` notices before were not told."""
+    """What is posted as JSON; ``left_out_count`` notices before these were left out."""
     if form == "slack":
         return _slack(notices, left_out_count)
     if form == "alertmanager":

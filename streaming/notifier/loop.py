@@ -1,7 +1,7 @@
-"""The loop of ``trimtab notify``: read the topics, tell each receiver, commit the position.
+"""The loop of ``trimtab notify``: read the topics, send to each receiver, commit the position.
 
-A position is committed once the messages of what was read are delivered, refused or given up, so a crash may tell something twice and
-leaves nothing untold. What lasts is remembered in memory only: a restart tells it once more.
+A position is committed once the messages about what was read are delivered, refused or given up, so a crash may send a notice twice and
+loses none. Which lasting holds and findings were sent is remembered in memory only: a restart sends them once more.
 """
 
 import logging
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 _POLL_S = 0.3
 _STAY_S = 1.0
 _RETRY_S = 5.0
-"""Between attempts to go on after the brokers failed."""
+"""Seconds between attempts to go on after the brokers failed."""
 
 
 class Source(NamedTuple):
@@ -45,7 +45,7 @@ class _Posted(NamedTuple):
 
 
 class NotifierLoop:
-    """Reads some topics and tells what is in them. ``run`` is for one thread."""
+    """Reads some topics and sends what is in them to the receivers. ``run`` is for one thread."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class NotifierLoop:
         metrics.show_poll(clock_s())
 
     def run(self, *, once: bool = False) -> None:
-        """Until ``stop``; with ``once`` until everything that is there has been told. Raises ``PublishError`` then."""
+        """Run until ``stop``; with ``once`` until everything that is there has been sent. Raises ``PublishError`` only with ``once``."""
         with ThreadPoolExecutor(len(self._deliveries), thread_name_prefix="deliver") as workers:
             while not self._stop.is_set():
                 self._pulse.note_turn()
@@ -97,7 +97,7 @@ class NotifierLoop:
         return self._pulse.liveness()
 
     def _turn(self, workers: ThreadPoolExecutor) -> bool:
-        """Read what is there, tell it, commit; whether nothing was there. Raises ``PublishError``."""
+        """Read what is there, send it, commit; returns whether nothing was there. Raises ``PublishError``."""
         read_from = []
         for name, topic in self._topics.items():
             records = topic.records.poll(timeout_s=_POLL_S)
@@ -132,7 +132,7 @@ class NotifierLoop:
                 _LOG.info("%d notices for %s are older than an hour, and are left out", old_count, name)
 
     def _tell(self, workers: ThreadPoolExecutor) -> None:
-        """One message to each receiver that has something to hear; the topics are kept meanwhile."""
+        """Send one message to each receiver that has notices waiting; the polled records are kept meanwhile."""
         self._pulse.note_progress()
         posted = {name: each for name in self._outlets if (each := self._post(workers, name)) is not None}
         while wait([each.result for each in posted.values()], timeout=_STAY_S).not_done:
@@ -171,7 +171,7 @@ class NotifierLoop:
 
 
 def _is_current(epochs: Epochs, told: Told, record: ActionRecord) -> bool:
-    """What a controller says that another one has replaced does not count."""
+    """Whether a record counts: one of a controller that another one has replaced does not."""
     text = (record.epoch_header or b"").decode(errors="replace")
     epoch = int(text) if text.isdecimal() else 0
     return epochs.hear(record.partition, told.source, epoch) == epoch

@@ -26,17 +26,17 @@ class NotifierMetrics:
                 self._left_out.labels(name, reason)
 
     def count_message(self, receiver: str, result: Result) -> None:
-        """A message was tried."""
+        """Count a message that was tried."""
         self._messages.labels(receiver, result).inc()
 
     def count_left_out(self, receiver: str, reason: str, count: int) -> None:
-        """Notices were not told."""
+        """Count notices that were left out."""
         self._left_out.labels(receiver, reason).inc(count)
 
     def count_unreadable(self) -> None:
-        """A record was no event."""
+        """Count a record that was no event."""
         self._unreadable.inc()
 
     def show_poll(self, at_s: float) -> None:
-        """The topics were asked."""
+        """Show when the topics were last polled (Unix time)."""
         self._polled.set(at_s)

@@ -1,7 +1,7 @@
-"""What there is to tell: from actions and round summaries to notices. Pure: no topic, no clock.
+"""Makes notices of actions and round summaries. Pure: no topic, no clock.
 
-Of what lasts (a hold, a finding) every round gives a notice with the same key; whoever tells it decides how often. A summary names at
-most 100 rows of each kind, so a notice may say that there are more.
+For a condition that lasts (a hold, a finding) every round gives a notice with the same key; the outlet decides how often it is sent. A
+summary names at most 100 rows of each kind, so a notice may say that there are more.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ Severity = Literal["info", "warning", "critical"]
 _HOLDS = frozenset(
     {"anti-affinity", "budget", "quiet-hours", "restricted-split", "two-balancers", "promises-failed"}
 )
-"""Outcomes that say that something was wanted and held for a reason beyond the bundle; a pause and a failing cluster have
+"""Outcomes of actions that were wanted and held back for a reason beyond the bundle; a pause and a failing cluster have
 fields of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something to tell."""
+    """One thing that people should know."""
 
     kind: NoticeKind
     cluster: str
@@ -37,7 +37,7 @@ class Notice:
     text: str
     severity: Severity = "info"
     key: str = ""
-    """The same in every round of what lasts; empty of what happens once."""
+    """The same in every round for a condition that lasts; empty for what happens once."""
     has_ended: bool = False
     dry_run: bool = False
     labels: dict[str, str] = field(default_factory=dict)
@@ -45,17 +45,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a record has to say."""
+    """The notices of a record, and where it comes from."""
 
     source: str
     cluster: str
     notices: tuple[Notice, ...]
     is_round: bool
-    """Whether it is a summary: what lasts and is not among its notices has ended."""
+    """Whether it is a summary: a lasting condition that is not among its notices has ended."""
 
 
 class UnreadableRecord(Exception):
-    """A record that is no event of trimtab's."""
+    """A record that is not an event of trimtab."""
 
 
 class _Outcomes(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ _action = msgspec.json.Decoder(_Action).decode
 
 
 def read(value: bytes) -> Told:
-    """What a record of the topics of actions or of the audit topic says. Raises ``UnreadableRecord``."""
+    """Read a record of a topic of actions or of the audit topic. Raises ``UnreadableRecord``."""
     try:
         head = _head(value)
         if head.type.startswith(ACTION_PREFIX):

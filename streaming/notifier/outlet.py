@@ -1,4 +1,4 @@
-"""What one receiver is told, and how often: filters, what lasts, and the limit on messages. Pure but for the time it is given."""
+"""What one receiver gets, and how often: filters, lasting conditions, and the limit on messages. Pure: the time is passed in."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -9,17 +9,17 @@ from streaming.settings.receivers import ReceiverSettings
 
 _HOUR_S = 3600.0
 OLD_S = 3600.0
-"""A notice that is older when it is read is no news any more, and is left out: after a long stop nobody wants last night's moves."""
+"""Seconds; a notice that is older when it is read is left out: after a long stop nobody wants last night's moves."""
 
 
 class Outlet:
-    """Collects notices until they are taken as one message. Not for several threads."""
+    """Collects notices until they are taken as one message. Not thread-safe."""
 
     def __init__(self, settings: ReceiverSettings) -> None:
         self._settings = settings
         self._waiting: list[Notice] = []
         self._told_ms: dict[tuple[str, str], int] = {}
-        """By cluster and key, when what lasts was last told."""
+        """By cluster and key, the time of the last notice that was sent about a lasting condition."""
         self._lasting: dict[str, dict[str, Notice]] = {}
         """By cluster, the holds of its newest round."""
         self._sent_s: deque[float] = deque()
@@ -27,7 +27,7 @@ class Outlet:
         """Notices that the limit left out since the last message."""
 
     def offer(self, told: Told, *, now_s: float) -> int:
-        """Take what this receiver wants to hear; the number of notices that are too old."""
+        """Take the notices that this receiver wants; returns how many of them are too old."""
         wanted = [each for each in told.notices if self._is_wanted(each)]
         if told.is_round and self._concerns(told.cluster):
             wanted += self._ended(told)
@@ -50,14 +50,14 @@ class Outlet:
         return notices
 
     def tell_later(self, notices: Sequence[Notice]) -> int:
-        """What lasts is told by its next round after all; the number of the others, which nobody hears of."""
+        """Let the next round send lasting conditions again; returns the number of the other notices, which are never sent."""
         lasting = [each for each in notices if each.key and not each.has_ended]
         for each in lasting:
             self._told_ms.pop((each.cluster, each.key), None)
         return len(notices) - len(lasting)
 
     def take_left_out(self) -> int:
-        """How many notices the limit left out since this was last asked."""
+        """How many notices the limit left out since the last call."""
         count, self.left_out_count = self.left_out_count, 0
         return count
 
@@ -72,7 +72,7 @@ class Outlet:
         )
 
     def _ended(self, told: Told) -> list[Notice]:
-        """Holds of the round before that this one does not have, where they were told."""
+        """Holds of the previous round that this one does not have, if they were sent."""
         now = {each.key: each for each in told.notices if each.kind == "holds" and self._is_wanted(each)}
         before = self._lasting.get(told.cluster, {})
         self._lasting[told.cluster] = now
@@ -83,7 +83,7 @@ class Outlet:
         ]
 
     def _due(self, notices: Iterable[Notice]) -> list[Notice]:
-        """What lasts only where it was not told lately."""
+        """The notices to send; a lasting condition only if it was not sent lately."""
         found = []
         for each in notices:
             place = (each.cluster, each.key)

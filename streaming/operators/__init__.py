@@ -1,1 +1,1 @@
-"""What operators ask of a controller and change: control events, and actions told in words."""
+"""What operators read from a controller and change in it: control events, and actions and rounds as text."""

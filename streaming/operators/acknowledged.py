@@ -16,14 +16,14 @@ from streaming.systems.reading import output_reader
 __all__ = ["acknowledging_rounds", "wait_until_obeyed"]
 
 _PATIENCE_S = 30.0
-"""After a round could have closed: reports come late, and a batch takes its time."""
+"""How long to wait after a round could have closed, because reports come late and a batch takes time."""
 _LOOK_S = 1.0
 _SKEW_S = 60.0
 """How far the brokers' clock may be behind ours."""
 
 
 def wait_until_obeyed(settings: Settings, events: Sequence[Planned]) -> list[Round]:
-    """The first round of each cluster that obeys its event, in their order.
+    """The first round of each cluster that obeys its event, in the order of the events.
 
     Raises ``NotAcknowledged`` naming the clusters without one, and ``Refused`` where a controller does not take the settings.
     """

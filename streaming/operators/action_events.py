@@ -1,4 +1,4 @@
-"""A published action as any kind of it can be read: what all kinds have in common, unknown fields left alone."""
+"""Published actions of every kind, read by the fields that all kinds have; unknown fields are ignored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ACTION_PREFIX = "trimtab.action."
 
 
 class ActionData(msgspec.Struct, frozen=True, kw_only=True):
-    """What every action says; brokers where its kind has them."""
+    """The fields of every action; a broker is None if its kind has none."""
 
     round: int
     policy: str
@@ -45,7 +45,7 @@ class UnreadableEvent(Exception):
     """A record is not what its topic should hold; the text says what it is."""
 
     def at(self, topic: str, offset: int) -> Refused:
-        """For a command that cannot do without the record, the end of it."""
+        """The error that ends a command which cannot do without the record."""
         return Refused(f"{topic}, offset {offset}: {self}")
 
 
@@ -65,7 +65,7 @@ def read_action(value: bytes) -> Action:
 
 
 def has_id(value: bytes, beginning: str) -> bool:
-    """Whether a record is an action whose id begins so."""
+    """Whether a record is an action whose id has this beginning."""
     try:
         event = read_envelope(value)
     except msgspec.MsgspecError:
@@ -74,7 +74,7 @@ def has_id(value: bytes, beginning: str) -> bool:
 
 
 def read_leader(value: bytes) -> ReadEnvelope[LeaderData] | None:
-    """Who has taken over; None for a record that says something else."""
+    """The event about a new leader; None for any other record."""
     try:
         event = _leaders.decode(value)
     except msgspec.MsgspecError:
@@ -83,7 +83,7 @@ def read_leader(value: bytes) -> ReadEnvelope[LeaderData] | None:
 
 
 def epoch_of(headers: Iterable[tuple[str, bytes]]) -> int | None:
-    """The controller's epoch of a record; None where the header is missing or no number."""
+    """The epoch of the controller that wrote a record; None where the header is missing or no number."""
     text = dict(headers).get(EPOCH_HEADER, b"").decode(errors="replace")
     return int(text) if text.isdecimal() else None
 
@@ -95,7 +95,7 @@ class Epochs:
     _highest: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def is_stale(self, source: str, partition: int, epoch: int | None) -> bool:
-        """Whether a newer controller of the same source has spoken before there; such an action must not be obeyed."""
+        """Whether a newer controller of the same source has written there before; a stale action must not be obeyed."""
         if epoch is None:
             return False
         at = (source, partition)

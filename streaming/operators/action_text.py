@@ -1,4 +1,4 @@
-"""Actions as text: two lines each as they come, and the whole story of one."""
+"""Actions as text: two lines for each as it comes, and one action with all its details."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,13 +24,13 @@ def tail_text(action: Action, *, epoch: int | None, stale: bool) -> str:
 
 
 def leader_text(leader: ReadEnvelope[LeaderData]) -> str:
-    """Who has taken over, in a line."""
+    """The new leader, in a line."""
     data = leader.data
     return f"{leader.time} controller {data.controller} has a new leader, epoch {data.epoch}\n"
 
 
 def headline(action: Action) -> str:
-    """Kind, target and, where the kind has them, from which broker to which."""
+    """Kind, target and, if the kind has them, the source and destination broker."""
     data = action.data
     way = ""
     if data.source_broker is not None:
@@ -41,9 +41,9 @@ def headline(action: Action) -> str:
 
 
 def why_text(action: Action, summary: RoundSummary | None, *, missing: str) -> str:
-    """The sentence, the numbers, both sides before and after, and what else was looked at.
+    """The reason, the evidence, both sides before and after the action, and what else the round looked at.
 
-    ``missing`` is said where the round's summary is not at hand.
+    ``missing`` is the text for a round whose summary was not found.
     """
     data = action.data
     lines = [
@@ -83,7 +83,7 @@ _SIDES = ("source", "destination")
 
 
 def _sides(action: Action, summary: RoundSummary | None) -> Iterator[str]:
-    """Load of what it concerns: of brokers before it, from the summary, and after it; of children after it."""
+    """The load after the action, of brokers or of the children of a split; for brokers the load before, from the summary, too."""
     brokers = {"source": action.data.source_broker, "destination": action.data.destination_broker}
     loads = {} if summary is None else {load.broker: load for load in summary.brokers}
     rows = []

@@ -1,4 +1,4 @@
-"""Which controllers run, which lead and which stand by, by their beats. Pure: no topic, no clock."""
+"""Which controllers run, which lead and which stand by, according to their beats. Pure: no topic, no clock."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,11 +11,11 @@ from streaming.ports.reading import TopicRecord
 __all__ = ["Running", "Standby", "aged_beats", "is_silent", "newest_beats", "newest_standbys"]
 
 _SILENT_AFTER_SESSIONS = 2
-"""A beat that is late may be on its way; several are missing."""
+"""Sessions without a beat after which a process is silent: one late beat may still be on its way."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest beat of a controller that leads, or did last."""
+    """The newest beat of a controller that leads, or that led last."""
 
     controller: str
     instance: str
@@ -26,13 +26,13 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     beat_age_s: float
     session_s: float
     version: str
-    """Of trimtab."""
+    """Version of trimtab."""
     has_left: bool
-    """Whether it said goodbye."""
+    """Whether its last beat said that it ends in good order."""
 
     @property
     def runs(self) -> bool:
-        """Whether it beats."""
+        """Whether it still beats and has not left."""
         return not self.has_left and not is_silent(self.beat_age_s, self.session_s)
 
 
@@ -47,7 +47,7 @@ class Standby(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_beats(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Running]:
-    """Leaders by the controller's name; one that another process has replaced does not count. What is no beat is passed over."""
+    """Leaders by the controller's name; one that another process has replaced does not count. Other records are skipped."""
     found: dict[str, Running] = {}
     for beat, age_s in aged_beats(records, now_ms=now_ms):
         before = found.get(beat.name)
@@ -66,7 +66,7 @@ def newest_beats(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, Ru
 
 
 def newest_standbys(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str, list[Standby]]:
-    """Those that stand by now, by the controller's name and in the order of their instances."""
+    """The processes that stand by now, by the controller's name and in the order of their instances."""
     newest = {(beat.name, beat.instance): (beat, age_s) for beat, age_s in aged_beats(records, now_ms=now_ms)}
     found: dict[str, list[Standby]] = {}
     for (name, instance), (beat, age_s) in sorted(newest.items()):
@@ -78,12 +78,12 @@ def newest_standbys(records: Iterable[TopicRecord], *, now_ms: int) -> dict[str,
 
 
 def is_silent(age_s: float, session_s: float) -> bool:
-    """Whether so old a beat says that its process runs no more."""
+    """Whether a beat is so old that its process no longer runs."""
     return age_s > _SILENT_AFTER_SESSIONS * session_s
 
 
 def aged_beats(records: Iterable[TopicRecord], *, now_ms: int) -> Iterator[tuple[Beat, float]]:
-    """Each with its age in seconds. What is no beat is passed over."""
+    """Each beat with its age in seconds. Other records are skipped."""
     for record in records:
         try:
             said = beats.decode(record.value or b"")

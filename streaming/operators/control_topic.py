@@ -1,7 +1,7 @@
-"""The control topic and what an operator's command does on it: read what stands, write, read the write back.
+"""The control topic and what an operator's command does on it: read what is in force, write, read the write back.
 
-It is on the input's side, whichever system that is. Writing waits for the brokers. Two operators at once can still take no
-note of each other, because an event replaces the whole overlay; the second read notices, and says so.
+It is on the input's side, whichever system that is. Writing waits for the brokers. Two operators who write at
+once can still overwrite each other, because an event replaces the whole overlay; the second read finds that out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class ControlTopic:
         self._topic = settings.topics.control
 
     def read(self) -> list[ControlRecord]:
-        """The newest record of each cluster, and of older ones what is not compacted yet, in order."""
+        """The newest record of each cluster, and older ones that are not compacted yet, in order."""
         with input_reader(self._settings, self._topic, compacted=True) as reader:
             return [
                 ControlRecord(
@@ -65,7 +65,7 @@ def check_written(
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What the newest summary of a cluster says of it."""
+    """What the newest summary of a cluster says about it."""
 
     system: System
     mode: Mode | None = None
@@ -81,7 +81,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 def clusters_heard_of(settings: Settings, *, since_ms: int) -> dict[str, Heard | None]:
-    """Clusters with a round summary since then, with what the newest one says; None where nobody can read it."""
+    """Clusters with a round summary since ``since_ms``, with what the newest one says; None if that cannot be read."""
     with output_reader(settings, settings.topics.audit, begin=since_ms) as reader:
         return {record.key.decode(): _heard(record.value) for record in reader.to_end() if record.key}
 
@@ -92,5 +92,5 @@ _summaries = msgspec.json.Decoder(ReadEnvelope[Heard])
 def _heard(value: bytes | None) -> Heard | None:
     try:
         return _summaries.decode(value or b"").data
-    except msgspec.MsgspecError:  # somebody else's record tells that there is such a cluster, and no more
+    except msgspec.MsgspecError:  # such a record shows that the cluster exists, and no more
         return None

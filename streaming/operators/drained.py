@@ -14,17 +14,17 @@ from streaming.systems.reading import output_reader
 __all__ = ["follow_drains"]
 
 _PATIENCE_S = 300.0
-"""Without a younger round: nothing is decided then, and nothing will be told."""
+"""How long to wait for a newer round: without one nothing is decided, and there is nothing to show."""
 _LOOK_S = 1.0
 
 
 def follow_drains(
     settings: Settings, events: Sequence[Planned], brokers: Collection[str], *, tell: Callable[[str], None]
 ) -> None:
-    """Tell of each round how far it is; returns when the brokers of all clusters are empty.
+    """Show how far the drains are in each round; returns when the brokers of all clusters are empty.
 
-    Raises ``NotAcknowledged`` where all that is left stays for a reason that no later round changes, or no round comes, and
-    ``Refused`` where one cannot be read.
+    Raises ``NotAcknowledged`` if every bundle left stays for a reason that no later round changes, or if no round comes, and
+    ``Refused`` if a round cannot be read.
     """
     begin_ms = min(event.time_ms for event in events)
     open_ = {event.cluster for event in events}
@@ -53,7 +53,7 @@ def follow_drains(
 def _is_over(event: Round, brokers: Collection[str], tell: Callable[[str], None]) -> bool:
     rows = drain_rows(event.data, brokers)
     if not rows:
-        return False  # a round from before
+        return False  # a round from before the drain
     for row in rows:
         tell(f"{event.cluster}: round {event.data.round}: {drain_line(row)}")
     if all(row.state == "empty" for row in rows):

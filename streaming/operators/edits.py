@@ -1,4 +1,4 @@
-"""Changes of a cluster's overlay that a person can ask for. Pure, as the overlay is."""
+"""Changes of a cluster's overlay that a person can ask for. Pure, like ``overlay``."""
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ def resume_edit(at: datetime) -> Edit:
 
 
 def forgotten() -> Edit:
-    """Begin anew with the cluster's memory; pause, mode and settings stay."""
+    """Empty the cluster's memory; pause, mode and settings stay."""
     return lambda data: msgspec.structs.replace(data, forget=True)
 
 
@@ -42,7 +42,7 @@ def as_configured() -> Edit:
 
 
 def with_mode(mode: str, approval: str | None = None) -> Edit:
-    """``act``, ``dry-run``, or ``configured``: as the settings file has it; so for ``approval``, which stays where it is None."""
+    """Set the mode: ``act``, ``dry-run`` or ``configured`` (that of the settings file). The same for ``approval``; None keeps it."""
     wanted: Any = None if mode == "configured" else mode
     asked: Any = None if approval == "configured" else approval
     return lambda data: msgspec.structs.replace(
@@ -51,7 +51,7 @@ def with_mode(mode: str, approval: str | None = None) -> Edit:
 
 
 def with_settings(assignments: Sequence[str]) -> Edit:
-    """Each ``key=value`` as a line of ``trimtab.toml`` laid over the settings; raises ``BadChange``."""
+    """Put each ``key=value``, a line of ``trimtab.toml``, over the settings; raises ``BadChange``."""
     tree: Tree = {}
     for assignment in assignments:
         tree = merge(tree, _assignment(assignment))
@@ -60,7 +60,7 @@ def with_settings(assignments: Sequence[str]) -> Edit:
 
 
 def _require_readable(tree: Tree) -> None:
-    """How the values of a section fit together is judged later, with those that are in force."""
+    """Whether the values of a section fit together is checked later, with those that are in force."""
     try:
         read_tree(tree, ClusterSection)
     except Unreadable as error:
@@ -70,7 +70,7 @@ def _require_readable(tree: Tree) -> None:
 
 
 def _assignment(text: str) -> Tree:
-    """A line of TOML; a text may stand without its quotes, because a shell takes them away."""
+    """Parse a line of TOML; a string may lack its quotes, because a shell removes them."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise BadChange(f"{text!r}: expected KEY=VALUE, e.g. pulsar.avg_shedder.low_threshold_points=10")

@@ -31,7 +31,7 @@ _MS = 1000
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that keeps it where it is."""
+    """One reason why the bundle or broker is left alone."""
 
     outcome: str
     detail: str
@@ -56,7 +56,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     knows: list[tuple[str, str]]
     reasons: list[Reason]
     history: dict[str, int]
-    """How often each outcome was its, or its broker's, over the rounds that were replayed."""
+    """How often the subject, or a bundle's broker, had each outcome in the rounds that were replayed."""
     warnings: list[str]
 
 
@@ -71,7 +71,7 @@ class _Cluster:
     rounds_count: int = 0
     history: Counter[str] = field(default_factory=Counter)
     owner: str = ""
-    """Of the bundle, as the summaries last had it."""
+    """The bundle's broker, as the summaries last had it."""
     overlays: dict[str, bytes] = field(default_factory=dict)
     """Settings of the control events by their ids."""
 
@@ -86,7 +86,7 @@ class Explainer:
 
     @property
     def clusters(self) -> list[str]:
-        """Those that were replayed."""
+        """The clusters that were replayed, by name."""
         return sorted(self._clusters)
 
     @property
@@ -171,7 +171,7 @@ class Explainer:
             try:
                 return self._settings.overlaid(name, cluster.overlays[control.id]).pulsar
             except OverlayError:
-                pass  # the round obeyed the settings without it, too
+                pass  # the round obeyed the settings without the overlay, too
         return self._settings.base(name).pulsar
 
 
@@ -251,7 +251,7 @@ def _decisions(decisions: Iterable[Decision], pulsar: PulsarSettings) -> Iterato
 def _why_bundle(
     name: str, bundle: RememberedBundle, summary: RoundSummary, pulsar: PulsarSettings
 ) -> Iterator[Reason]:
-    """Everything that keeps a bundle, from what holds the cluster to what holds the bundle."""
+    """Every reason that keeps a bundle where it is; those of the whole cluster come first."""
     yield from _why_cluster(summary)
     if bundle.unload_mask:
         yield _reason(bundle.unload_mask, _mask_detail(bundle, pulsar))
@@ -284,7 +284,7 @@ def _why_bundle(
 
 
 def _mask_detail(bundle: RememberedBundle, pulsar: PulsarSettings) -> str:
-    """Until when, where it is a matter of time."""
+    """Why the bundle may not be moved, and until when if that is known."""
     last = next((each for each in reversed(bundle.decisions) if each.is_resting), None)
     if last is not None and bundle.unload_mask == "in-flight":
         return f"no result of its {last.kind} has come; its time is over at {rfc3339(last.expires_ms)}"

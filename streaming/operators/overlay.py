@@ -1,6 +1,6 @@
-"""What stands for a cluster, and what a change makes of it. Pure: no Kafka, no clock.
+"""The newest control event of a cluster, and what a change makes of it. Pure: no Kafka, no clock.
 
-A control event replaces the overlay of its cluster whole, so a change begins with the newest event the controller
+A control event replaces the whole overlay of its cluster, so a change begins with the newest event that the controller
 takes, by the controller's own rules: greatest (time, id), settings that fit, not ahead of its log.
 """
 
@@ -39,14 +39,14 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The newest control event of a cluster that the controller takes, and what a newer one was refused for."""
+    """The newest control event of a cluster that the controller takes, and why a newer one was refused."""
 
     event: Control | None = None
     refused: str | None = None
 
     @property
     def overlay(self) -> ControlData:
-        """What it says, to be changed in part."""
+        """The overlay of the event, from which a change begins; empty without an event."""
         if self.event is None:
             return ControlData()
         event = self.event
@@ -67,7 +67,7 @@ class Standing:
 
     @property
     def is_as_configured(self) -> bool:
-        """Whether nothing of it differs from what the settings file says."""
+        """Whether the cluster is as the settings file says."""
         overlay = self.overlay
         return not (overlay.paused or overlay.mode or overlay.approval or overlay.settings or self.has_upkeep)
 
@@ -99,7 +99,7 @@ def standing(
     settings: SettingsSource,
     systems: Mapping[str, System] = MappingProxyType({}),
 ) -> dict[str, Standing]:
-    """What stands for every cluster on the control topic; ``systems`` of those that are known."""
+    """The newest control event of every cluster on the control topic; ``systems`` has the systems that are known."""
     found: dict[str, list[tuple[Control, str | None]]] = {}
     for record in records:
         cluster, event = decode(record.value, key=record.key, appended_ms=record.appended_ms)
@@ -148,7 +148,7 @@ class Planned:
     before: ControlData
     after: ControlData
     changes: tuple[str, ...]
-    """Settings in force that become others, ``key: old -> new``."""
+    """Settings in force that change, each as ``key: old -> new``."""
     first_round: int
     """The first round it holds for, unless that has closed by the time the event arrives."""
     first_round_ms: int
@@ -169,9 +169,9 @@ def plan(
 ) -> Planned:
     """The event that makes a change; ``nonce`` makes its id unique. Raises ``BadChange``.
 
-    ``system`` tells how long the cluster's rounds are; None: nobody knows yet, and the controller takes it for Pulsar's.
+    ``system`` decides how long the cluster's rounds are; None: not known yet, and the controller takes it for Pulsar's.
 
-    Its time is after that of what stands, so that it is the newer one whatever clock wrote the other.
+    The event's time is after that of the event in ``stands``, so that it is the newer one whatever clock wrote the other.
     """
     before = _without_ended(stands.overlay, now_ms)
     after = msgspec.structs.replace(edit(before), who=asker.who, why=asker.why)
@@ -201,7 +201,7 @@ def plan(
 def _require_own_settings(
     cluster: str, system: System | None, before: ControlData, after: ControlData
 ) -> None:
-    """Settings of the other kind of cluster would change nothing here."""
+    """Raises ``BadChange`` for settings of the other kind of cluster: they would change nothing here."""
     for other, section in after.settings.items():
         if system is not None and other != system and section != before.settings.get(other):
             raise BadChange(
@@ -211,7 +211,7 @@ def _require_own_settings(
 
 
 def _require_pulsar(cluster: str, system: System | None, after: ControlData) -> None:
-    """Trimtab moves nothing on a Kafka cluster, so nothing of it can be left alone or emptied."""
+    """Trimtab moves nothing on a Kafka cluster, so nothing there can be under maintenance or drained."""
     found = dict(upkeep_of(after))
     if system == "kafka" and found:
         names = ", ".join(f"{what} {name}" for what, name in found)
@@ -233,7 +233,7 @@ def upkeep_of(data: ControlData) -> Iterator[tuple[tuple[str, str], SpellData]]:
 
 
 def _without_ended(data: ControlData, now_ms: int) -> ControlData:
-    """What has ended by itself is not carried on."""
+    """The overlay without a pause, maintenance or drain that has ended by itself."""
     now = moment_of(now_ms)
     if data.until is not None and data.until <= now:
         data = msgspec.structs.replace(data, paused=False, until=None)
@@ -246,7 +246,7 @@ def _without_ended(data: ControlData, now_ms: int) -> ControlData:
 
 
 def _require_lasting(cluster: str, before: ControlData, after: ControlData, *, since_ms: int) -> None:
-    """What is over before a round can obey it would hold nothing."""
+    """Raises ``BadChange`` for an end before the first round that can obey it: it would hold nothing."""
     known = dict(upkeep_of(before))
     ends = {} if after.until == before.until else {"pause": after.until}
     ends |= {" ".join(key): each.until for key, each in upkeep_of(after) if each != known.get(key)}
@@ -273,7 +273,7 @@ _LEFT_OUT = (
     "drained_brokers",
     "approval",
 )
-"""Fields that an event does not have where they say nothing: who reads it may not know of them."""
+"""Fields that are left out of an event while they are empty: a program that reads it may not know them."""
 
 
 def _encode(cluster: str, data: ControlData, *, id_: str, time_ms: int) -> bytes:

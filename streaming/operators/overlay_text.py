@@ -1,4 +1,4 @@
-"""What stands for a cluster, and what a change makes of it, for a person."""
+"""The newest control event of a cluster, and what a change makes of it, for a person."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def _describe_resume(before: ControlData, after: ControlData) -> list[str]:
 
 
 def _describe_approval(before: ControlData, after: ControlData) -> list[str]:
-    """Said only where somebody says something of it."""
+    """A line about approval, only if it is set before or after the change."""
     if not (before.approval or after.approval):
         return []
     return [_line("approval", before.approval or "as configured", after.approval or "as configured")]
@@ -52,7 +52,7 @@ def _pause(data: ControlData) -> str:
 
 
 def overlay_text(cluster: str, stands: Standing) -> str:
-    """What stands for a cluster, as text."""
+    """The newest control event of a cluster, as text."""
     event = stands.event
     lines = [] if stands.refused is None else [f"  a newer event is not in force: {stands.refused}"]
     if event is None:
@@ -68,7 +68,7 @@ def overlay_text(cluster: str, stands: Standing) -> str:
 
 
 def overlay_tree(cluster: str, stands: Standing) -> dict[str, Any]:
-    """What stands for a cluster, for a program."""
+    """The newest control event of a cluster, for a program."""
     event, data = stands.event, stands.overlay
     return {
         "cluster": cluster,

@@ -1,4 +1,4 @@
-"""Open proposals as the newest summaries have them, what a person says of them, and what became of that."""
+"""Open proposals in the newest summaries, the answers of people, and what became of each answer."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ __all__ = ["Answered", "Open", "answer", "choose", "newest_rounds", "open_propos
 Verdict = Literal["approved", "rejected"]
 
 _LOOK_BACK_S = (900, 86_400)
-"""How far back summaries are looked for: a cluster whose last rounds are somewhat late is not left out for the others'."""
+"""How far back summaries are looked for; the first step is long enough for a cluster whose last rounds are somewhat late."""
 _ID_MIN = 6
-"""Characters of an id that are asked for at least."""
+"""The fewest characters of an id that a command takes."""
 _PATIENCE_S = 30.0
 _PATIENCE_ROUNDS = 3
-"""After which the round that counts an answer should have closed."""
+"""Rounds after which the one that counts an answer should have closed."""
 _LOOK_S = 1.0
 _SKEW_S = 60.0
 
@@ -64,7 +64,7 @@ def newest_rounds(settings: Settings, *, cluster: str | None = None) -> list[Rou
 
 
 def open_proposals(rounds: Iterable[Round]) -> list[Open]:
-    """Of each cluster, the oldest first."""
+    """The open proposals, cluster by cluster, the oldest first."""
     found = []
     for event in rounds:
         data = event.data
@@ -115,7 +115,7 @@ def answer(
     now_ms: int,
     nonce: str,
 ) -> list[Answered]:
-    """Write to the input topic, whose order says which round counts it; returns when the brokers have it.
+    """Write the answers to the input topic, whose order decides which round counts them; returns when the brokers have them.
 
     Raises ``exits.Refused``.
     """
@@ -129,7 +129,7 @@ def answer(
 
 
 def encode(answered: Answered, verdict: Verdict, *, asker: Asker, now_ms: int) -> bytes:
-    """The event."""
+    """The event of an answer, encoded."""
     return encode_event(
         type_=type_of(ApprovalMessage),
         id_=answered.id,
@@ -144,7 +144,7 @@ def encode(answered: Answered, verdict: Verdict, *, asker: Asker, now_ms: int) -
 def wait_for_outcomes(
     settings: Settings, answered: Sequence[Answered]
 ) -> list[tuple[Answered, Round, ApprovalRow]]:
-    """What the summaries say became of each, in their order. Raises ``NotAcknowledged`` naming those without a word."""
+    """What became of each answer, from the summaries, in the same order. Raises ``NotAcknowledged`` naming those without one."""
     begin_ms = round((time.time() - _SKEW_S) * 1000)
     longest_s = max(each.open.length_s for each in answered)
     deadline = Deadline(_PATIENCE_S + _PATIENCE_ROUNDS * longest_s)

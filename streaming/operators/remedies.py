@@ -52,5 +52,5 @@ REMEDIES = {
 
 
 def remedy_of(outcome: str) -> str:
-    """A sentence; empty for what keeps nothing where it is."""
+    """What would have to change, as a sentence; empty for an outcome that keeps nothing where it is."""
     return REMEDIES.get(outcome, "")

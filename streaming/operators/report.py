@@ -1,6 +1,6 @@
-"""Whether it helped: what the round summaries of some days say of the actions, their gain, and what was held back.
+"""Whether the actions of some days helped: their gain, and what was held back, from the round summaries.
 
-The summary of the round that judged an action holds what was expected and what was seen of it. Only sums are held, whatever the time.
+The summary of the round that judged an action holds what was expected and what was seen of it. Only sums are kept, however long the time.
 A cluster counts as unbalanced while two brokers of a group are more than ``unbalanced_points`` apart; where a summary does not name all
 brokers, while the hottest is that much above the mean.
 """
@@ -23,7 +23,7 @@ _HOUR_MS = 3_600_000
 
 
 class _Outcomes(msgspec.Struct, frozen=True):
-    """The sum of a section; its rows are not read."""
+    """The counts of a section; its rows are not read."""
 
     outcomes: dict[str, int] = {}
 
@@ -34,7 +34,7 @@ class _Judged(msgspec.Struct, frozen=True):
 
 
 class _Round(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report reads of a summary; of older versions what they have."""
+    """What a report reads of a summary; one of an older version may lack some fields."""
 
     start: str
     end: str
@@ -80,7 +80,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Gains:
-    """Of unloads whose move has settled."""
+    """Sums over the unloads whose move has settled."""
 
     kept_count: int = 0
     failed_count: int = 0
@@ -105,23 +105,23 @@ class ClusterReport:
     first: str = ""
     """Start of the first round."""
     last: str = ""
-    """End of the last."""
+    """End of the last round."""
     rounds: Counter[str] = field(default_factory=Counter)
-    """By outcome."""
+    """How many rounds had each outcome."""
     modes: Counter[str] = field(default_factory=Counter)
     paused_count: int = 0
     actions_count: int = 0
     judged: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By kind and outcome."""
+    """How many actions were judged, by kind and outcome."""
     held: Counter[str] = field(default_factory=Counter)
     """Bundles that were not moved or cut, counted once a round, by the reason."""
     findings: Counter[str] = field(default_factory=Counter)
     unbalanced_ms: int = 0
     observed_ms: int = 0
-    """Of rounds that say how loaded brokers are."""
+    """Length of the rounds that say how loaded brokers are."""
     gains: _Gains = field(default_factory=_Gains)
     without_effect: list[Tried] = field(default_factory=list)
-    """The newest."""
+    """The newest actions that did not help."""
     moments: list[Moment] = field(default_factory=list)
 
     def add(self, found: _Round, *, unbalanced_points: float) -> None:
@@ -212,7 +212,7 @@ class Report:
         self._epochs: dict[tuple[str, str], int] = {}
 
     def take(self, value: bytes, epoch: int) -> None:
-        """A record of the audit topic; other kinds of events on it are passed over. Raises ``UnreadableEvent``."""
+        """Read a record of the audit topic that holds a summary. Raises ``UnreadableEvent`` for any other record."""
         try:
             found = _rounds.decode(value)
         except msgspec.MsgspecError as error:
@@ -227,7 +227,7 @@ class Report:
         cluster.add(found.data, unbalanced_points=self._unbalanced_points)
 
     def clusters(self) -> list[ClusterReport]:
-        """By name."""
+        """The clusters, by name."""
         return [each for _, each in sorted(self._clusters.items())]
 
 

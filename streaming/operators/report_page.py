@@ -37,7 +37,7 @@ def _table(rows: Sequence[tuple[str, ...]], titles: Sequence[str]) -> str:
 
 
 def plot(moments: Sequence[Moment]) -> Figure:
-    """Usage of the hottest broker and of the mean one, and the actions; of a long time every point is the worst of some rounds."""
+    """Usage of the hottest broker, the mean usage, and the actions; over a long time every point is the worst of several rounds."""
     every = -(-len(moments) // _MOST_POINTS)
     spans = [moments[at : at + every] for at in range(0, len(moments), every)]
     times = [rfc3339(span[-1].end_ms) for span in spans]

@@ -10,7 +10,7 @@ _SHOWN_REASONS = 12
 
 
 def report_text(found: ClusterReport) -> str:
-    """Some lines of a cluster."""
+    """The report of a cluster, in some lines."""
     return "\n".join([*_lines(found), ""])
 
 
@@ -26,7 +26,7 @@ def _lines(found: ClusterReport) -> Iterator[str]:
 
 
 def facts_of(found: ClusterReport) -> list[tuple[str, str]]:
-    """What is told of every cluster."""
+    """The facts that are shown for every cluster."""
     modes = counts_text(dict(found.modes)) + (f", {found.paused_count} paused" if found.paused_count else "")
     facts = [
         ("rounds", counts_text(dict(found.rounds))),

@@ -1,4 +1,4 @@
-"""Round summaries and rejected records as they lie on their topics."""
+"""Round summaries and rejected records as they are on their topics."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Round = ReadEnvelope[RoundSummary]
 Rejected = ReadEnvelope[RejectedData]
 ROUND_TYPE = type_of(RoundMessage)
 LOOK_BACK_S = (300, 86_400)
-"""How far back summaries are looked for: first where those of today's rounds are, then as far as a night was long."""
+"""How far back summaries are looked for: first where those of clusters that report now are, then a whole day."""
 
 
 class _RoundNumber(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class _RoundNumber(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What tells which event a record holds, quick to read."""
+    """The fields that show which event a record holds, quick to read."""
 
     type: str
     cluster: str = ""
@@ -80,7 +80,7 @@ def _read(value: bytes, type_: str, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 
 class Newest:
-    """The newest summary of each cluster; what a controller says that another one has replaced does not count."""
+    """The newest summary of each cluster; that of a controller which another one has replaced does not count."""
 
     def __init__(self) -> None:
         self._records: dict[str, TopicRecord] = {}
@@ -107,7 +107,7 @@ class Newest:
         *,
         steps_s: Sequence[float] = LOOK_BACK_S,
     ) -> None:
-        """Look at the records that ``read`` finds so many seconds back, further until every wanted cluster, or any, has a summary."""
+        """Take the records that ``read`` finds so many seconds back, step by step until every wanted cluster (or any) has a summary."""
         for step_s in steps_s:
             self.take(read(step_s))
             if self._records and self._records.keys() >= set(wanted):
@@ -115,15 +115,15 @@ class Newest:
 
     @property
     def clusters(self) -> set[str]:
-        """Those with a summary."""
+        """Clusters with a summary."""
         return set(self._records)
 
     def records(self) -> list[TopicRecord]:
-        """One a cluster, by its name."""
+        """The newest record of each cluster, by the cluster's name."""
         return [record for _, record in sorted(self._records.items())]
 
     def rounds(self, topic: str) -> Iterator[tuple[TopicRecord, Round]]:
-        """The same, read. Raises ``exits.Refused`` naming the place on ``topic`` of one that cannot be."""
+        """The same records, with the summary of each. Raises ``exits.Refused`` naming the place on ``topic`` of an unreadable one."""
         for record in self.records():
             try:
                 yield record, read_round(record.value or b"")

@@ -1,4 +1,4 @@
-"""Rounds and rejected records as text: a line each as they come, and the whole story of one."""
+"""Rounds and rejected records as text: a line for each as it comes, and one of them with all its details."""
 
 import base64
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ RowT = TypeVar("RowT")
 BundleRowT = TypeVar("BundleRowT", CandidateRow, SplitRow)
 
 _ROWS_MAX = 20
-"""Rows of a table shown; the rest is counted, and stands on the audit topic."""
+"""Rows of a table that are shown; the rest is counted, and is on the audit topic."""
 _HEAD_CHARACTERS = 2_000
-"""Of a rejected record."""
+"""Characters of a rejected record that are shown."""
 
 
 def tail_round_text(data: RoundSummary) -> str:
@@ -56,7 +56,7 @@ def circumstances_lines(data: RoundSummary) -> list[str]:
 
 
 def looked_at_lines(data: RoundSummary, *, but: str = "") -> Iterator[str]:
-    """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is told elsewhere."""
+    """What the policy looked at, and bundles with what became of each; ``but`` is a bundle that is shown elsewhere."""
     yield from _section("Looked at", data.examined, _examined_row)
     yield from _section("Bundles of those that fired", _without(data.candidates, but), _candidate_row)
     if data.splits.count:
@@ -99,7 +99,7 @@ def _split_row(row: SplitRow) -> tuple[str, ...]:
 
 
 def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
-    """Earlier actions whose effect became known, and what no action can help."""
+    """Earlier actions whose effect is now known, proposals, maintenance and drains, and findings, which no action can help."""
     if data.judged is not None:
         yield from _section(
             "Earlier actions that were judged",
@@ -121,7 +121,7 @@ def _aftermath_lines(data: RoundSummary) -> Iterator[str]:
 
 
 def place_of(event: Rejected) -> str:
-    """Where the record lies that could not be used: topic, partition and offset."""
+    """Where the record that could not be used is: topic, partition and offset."""
     return f"{event.data.topic}/{event.data.partition}@{event.data.offset}"
 
 

@@ -29,12 +29,12 @@ from streaming.settings.effective import toml_value
 NEAREST_COUNT = 5
 """Pairs or brokers shown of those that did not fire; the heaviest come first."""
 LATE_AFTER_ROUNDS = 3
-"""A summary older than so many rounds is no news of today."""
+"""A summary older than this many rounds is late."""
 _SHOWN_IN_SECONDS_S = 120
 
 
 class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One cluster."""
+    """The status of one cluster."""
 
     cluster: str
     system: str
@@ -46,23 +46,23 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     beat: Running | None
     """Its newest beat within the last hour."""
     standbys: list[Standby]
-    """Who stands by for it."""
+    """The processes that stand by for it."""
     round: int
     end: str
     age_s: float
-    """Since the round's end."""
+    """Seconds since the round's end."""
     is_late: bool
-    """Whether younger rounds should be there."""
+    """Whether there should be a newer round."""
     outcome: str
     reason: str
     mode: str
     paused: bool
     policy: str
     settings: dict[str, Any]
-    """Those in force that differ from the defaults, by their full names."""
+    """Settings in force that differ from the defaults, by their full names."""
     control: ControlInForce | None
     waiting: str | None
-    """The newest control event where the round does not obey it yet, or why it never will."""
+    """The newest control event if the round does not obey it yet, or why it was refused; None if the round obeys it."""
     failing_since: str | None
     splits_failing_since: str | None
     brokers_reporting_count: int
@@ -70,11 +70,11 @@ class ClusterStatus(msgspec.Struct, frozen=True, kw_only=True):
     brokers_failed: dict[str, str]
     usage: UsageSummary | None
     other_balancers: OtherBalancers | None
-    """Who else balances the cluster; None where nobody looked."""
+    """Other balancers of the cluster; None if no collector looked for them."""
     nearest: list[ExaminedRow]
     """What the policy looked at and did not act on."""
     held: dict[str, int]
-    """Bundles of those that fired and did not move, by reason."""
+    """How many bundles of the brokers that fired did not move, by reason."""
     actions: list[str]
     in_flight: list[InFlightRow]
     findings: list[Finding]
@@ -96,7 +96,7 @@ def status_of(
     standbys: Mapping[str, Sequence[Standby]] = MappingProxyType({}),
     now_ms: int,
 ) -> ClusterStatus:
-    """From the newest summary of a cluster, and the newest beats by controller; None where those are not known."""
+    """From the newest summary of a cluster, and the newest beats by controller; ``beats`` is None if they cannot be read."""
     data, controller = event.data, event.source.rpartition("/")[2]
     beat = None if beats is None else beats.get(controller)
     start_s, end_s = (datetime.fromisoformat(each).timestamp() for each in (data.start, data.end))
@@ -276,6 +276,6 @@ def _throttle(throttle: ThrottleSummary | None) -> Iterator[tuple[str, str]]:
 
 
 def _named(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Lines under one name, which stands before the first."""
+    """Lines under one name, which is shown before the first."""
     for number, line in enumerate(lines):
         yield ("" if number else name), line

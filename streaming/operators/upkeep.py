@@ -1,4 +1,4 @@
-"""Maintenance and drains: what an operator's command makes of those that stand, and how far a drain is. Pure."""
+"""Maintenance and drains: what an operator's command changes in those that are set, and how far a drain is. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ def begin_maintenance(
 
 
 def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Edit:
-    """Let brokers and namespaces take part again, drained ones too. The edit raises ``BadChange`` for what is neither."""
+    """Let brokers and namespaces take part again, drained ones too. The edit raises ``BadChange`` for a name that is neither."""
 
     def edit(data: ControlData) -> ControlData:
         for what, names, known in (
@@ -59,7 +59,7 @@ def end_maintenance(brokers: Collection[str], namespaces: Collection[str]) -> Ed
 
 
 def begin_drain(brokers: Collection[str], *, asker: Asker, at: datetime) -> Edit:
-    """Empty brokers. One that is drained already goes on as it began; a maintenance becomes the drain."""
+    """Empty brokers. One that is drained already goes on as it began; a drain replaces a maintenance."""
     spell = SpellData(since=at, who=asker.who, why=asker.why)
     return lambda data: msgspec.structs.replace(
         data,
@@ -73,7 +73,7 @@ def _without(spells: Mapping[str, SpellData], names: Collection[str]) -> dict[st
 
 
 def change_lines(before: ControlData, after: ControlData) -> Iterable[str]:
-    """What begins and ends."""
+    """What begins and what ends with a change."""
     old, new = dict(upkeep_of(before)), dict(upkeep_of(after))
     for key in sorted({*old, *new}):
         if key not in new:
@@ -83,7 +83,7 @@ def change_lines(before: ControlData, after: ControlData) -> Iterable[str]:
 
 
 def standing_lines(data: ControlData) -> Iterable[str]:
-    """What stands, with who asked for it and why."""
+    """What is under maintenance or drained, with who asked for it and why."""
     for key, each in upkeep_of(data):
         asked = f"by {each.who or 'somebody'}: {each.why or 'no reason given'}"
         yield f"  {' '.join(key)}: since {rfc3339(to_ms(each.since))} {_until(each)}, {asked}"
@@ -94,7 +94,7 @@ def _until(spell: SpellData) -> str:
 
 
 def upkeep_tree(cluster: str, stands: Standing) -> list[dict[str, object]]:
-    """What stands, for a program: an object for each."""
+    """What is under maintenance or drained, for a program: an object for each."""
     return [
         {"cluster": cluster, "what": what, "name": name, **msgspec.to_builtins(each)}
         for (what, name), each in upkeep_of(stands.overlay)
@@ -132,7 +132,7 @@ def is_stuck(data: RoundSummary) -> bool:
 
 
 def upkeep_lines(found: UpkeepSummary | None) -> Iterable[str]:
-    """All of it as a round has it, for status and rounds."""
+    """Maintenance and drains as a round has them, for ``status`` and ``rounds``."""
     if found is None:
         return
     for what, rows in (("broker", found.brokers), ("namespace", found.namespaces)):

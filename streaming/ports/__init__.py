@@ -1,1 +1,1 @@
-"""What Kafka and Pulsar both give: the Protocols, the plain records and the errors that programs know of them."""
+"""What Kafka and Pulsar have in common: the Protocols, the plain records and the errors that programs use."""

@@ -39,7 +39,7 @@ class CheckpointError(Exception):
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``trimtab.json`` says."""
+    """The contents of ``trimtab.json``."""
 
     controller: str
     memory_version: int
@@ -47,27 +47,27 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Length of a Pulsar cluster's round, unless the cluster is named below."""
     cluster_length_s: dict[str, float]
     trimtab_version: str = ""
-    """Who wrote last; empty on a card from before that was noted."""
+    """The version that wrote last; empty on a card from a version that did not note it."""
     spark_version: str = ""
     settings: dict[str, dict[str, Any]] = {}
-    """By their digest the settings of this start, and those that a batch which is out may have to run with once more."""
+    """By digest, the settings of this start and those with which an already published batch may have to run again."""
     kafka_length_s: float | None = None
-    """The same as ``length_s`` for Kafka clusters; None on a card from before that was noted."""
+    """The same as ``length_s`` for Kafka clusters; None on a card from a version that did not note it."""
     kafka_cluster_length_s: dict[str, float] = {}
     topic_ids: dict[str, str] = {}
-    """Ids of the input's topics on Kafka; empty on a card from before they were noted."""
+    """Ids of the input's topics on Kafka; empty on a card from a version that did not note them."""
     rebuilt: bool = False
-    """Whether the start began with memory that was rebuilt, which is in the checkpoint from its first committed batch on."""
+    """Whether the start began with rebuilt memory; that memory is in the checkpoint from the first committed batch on."""
 
     def lengths_of(self, system: System) -> tuple[float | None, dict[str, float]]:
-        """Length of a system's rounds, and by cluster where it is another one."""
+        """Length of a system's rounds in seconds, and by cluster where it differs."""
         if system == "kafka":
             return self.kafka_length_s, self.kafka_cluster_length_s
         return self.length_s, self.cluster_length_s
 
 
 def card_of(settings: Settings, topic_ids: Mapping[str, str] = MappingProxyType({})) -> Card:
-    """The card of a checkpoint written under these settings, from topics of these ids."""
+    """The card of a checkpoint written under these settings, from topics with these ids."""
     pulsar_s, pulsar_clusters_s = _lengths(settings, "pulsar")
     kafka_s, kafka_clusters_s = _lengths(settings, "kafka")
     return Card(
@@ -102,7 +102,7 @@ def read_card(files: Listing, location: str, start: Start) -> Card:
 
 
 def read_query(files: Listing, location: str, start: Start) -> Checkpoint:
-    """Whose query it is, and how far it got. Raises ``CheckpointError``."""
+    """The id of the start's query, and how far it got. Raises ``CheckpointError``."""
     return Checkpoint(
         query_id=_query_id(files, location, start),
         last_batch_id=starts.newest_number(files, start, "offsets"),
@@ -122,7 +122,7 @@ def _query_id(files: Listing, location: str, start: Start) -> str | None:
 
 
 def refuse_strangers(files: Listing, location: str) -> None:
-    """A directory that holds something else is not ours to write into. Raises ``CheckpointError``."""
+    """Raise ``CheckpointError`` for a directory that holds something else: trimtab must not write into it."""
     if any(not (starts.is_start(name) or name.startswith(starts.PROBE)) for name in files.names()):
         raise CheckpointError(
             f"{location} is not empty and no checkpoint of trimtab (it has no {starts.CARD}): "
@@ -167,7 +167,7 @@ def _refuse_other_lengths(location: str, system: System, found: Card, wanted: Ca
 
 
 def describe_exchanged(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """What to say of topics that are others than before; None where all are the same, or nobody can know."""
+    """The message about topics that were deleted and made anew; None where all are the same, or where it cannot be known."""
     names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
     if not names:
         return None

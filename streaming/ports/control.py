@@ -1,4 +1,4 @@
-"""What a cluster's operators last said, as the executor asks before every action."""
+"""The newest control event of a cluster, which the executor reads before every action."""
 
 from abc import abstractmethod
 from datetime import datetime
@@ -11,7 +11,7 @@ from streaming.process.closing import Closing
 __all__ = ["READ_TIMEOUT_S", "ControlView"]
 
 READ_TIMEOUT_S = 10.0
-"""A gate that waits longer for the control topic would keep a process from ending when it is told to."""
+"""With a longer wait for the control topic, a process could not end soon after it is told to."""
 
 
 class ControlView(Closing):
@@ -24,10 +24,10 @@ class ControlView(Closing):
 
     @abstractmethod
     def newest(self) -> ControlData | None:
-        """What is in force now: read to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
+        """The event in force now, after reading to the end of the topic. Raises ``PublishError``: unknown is not unpaused."""
 
     def _take(self, value: bytes | None) -> None:
-        """What is no control event, a tombstone too, is the controller's to refuse and changes nothing."""
+        """Take a record. One that is no control event, such as a tombstone, changes nothing; the controller refuses it."""
         try:
             event = _control.decode(value or b"")
         except msgspec.MsgspecError:

@@ -1,6 +1,6 @@
-"""Where the events of collectors and executors go, and the beats of controllers.
+"""Where collectors and executors send their events, and controllers their beats.
 
-Not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing.
+Sending is not exactly-once, and it need not be: input events carry ids and times, and a repeated one changes nothing.
 """
 
 import threading
@@ -14,10 +14,10 @@ class NoTopic(Exception):
 
 
 class EventSink(Protocol):
-    """Somewhere events go. Thread-safe."""
+    """A place to which events are sent. Thread-safe."""
 
     def send(self, key: str, value: bytes) -> None:
-        """Hand an event over; raises ``PublishError`` if that is impossible. ``flush`` tells what became of it."""
+        """Hand an event over; raises ``PublishError`` if that is impossible. ``flush`` reports whether it was written."""
 
     def flush(self) -> None:
         """Wait until all events handed over are written; raises ``PublishError`` naming how many are not."""
@@ -45,4 +45,4 @@ class LineEvents:
             self._file.flush()
 
     def close(self) -> None:
-        """The file is the caller's."""
+        """Does nothing, because the caller closes the file."""

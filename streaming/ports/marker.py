@@ -1,8 +1,8 @@
 """The marker: what a controller published last, and whether it agrees with Spark's checkpoint.
 
-The marker travels in the same transaction as the records it stands for. Comparing it with the checkpoint at
-start and with every batch is what turns "a batch may be run twice" into "its actions are published once", and
-what catches a checkpoint that was deleted, restored from a backup or swapped. Pure: no Kafka here.
+The marker travels in the same transaction as the records it stands for. It is compared with the checkpoint at start
+and with every batch. So the actions of a batch that runs twice are published once, and a checkpoint that was deleted,
+restored from a backup or swapped is noticed. Pure: no Kafka here.
 """
 
 from dataclasses import dataclass
@@ -37,17 +37,17 @@ class RanWith(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UNNAMED = RanWith(version="", settings="")
-"""Name of a publisher that was given none."""
+"""For a publisher that was given neither version nor settings."""
 
 
 class BatchState(Enum):
-    """What a publisher made of a batch; true where it has published something."""
+    """What a publisher did with a batch; true where it has published something."""
 
     NEW = "new"
     OUT = "out"
-    """It was out already, exactly as it is now."""
+    """It was published already, exactly as it is now."""
     OTHERWISE = "otherwise"
-    """It was out already with other contents, from another version or by `--adopt`."""
+    """It was published already with other contents, from another version or by `--adopt`."""
 
     def __bool__(self) -> bool:
         return self is BatchState.NEW
@@ -56,8 +56,8 @@ class BatchState(Enum):
 class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest batch a controller has published; `batch_id` and `digest` are None before its first one.
 
-    `query_id` is Spark's id of the query, None while any query is accepted that is not over (first start, `--fresh`).
-    `epoch` rises at every start of the controller, to the seconds of its clock or by one.
+    `query_id` is Spark's id of the query, None while every query that is not over is accepted (first start, `--fresh`).
+    `epoch` rises at every start of the controller: to the seconds of its clock, or by one where that is more.
     """
 
     query_id: str | None
@@ -65,13 +65,13 @@ class Marker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str | None
     epoch: int
     over: tuple[str, ...] = ()
-    """Queries given up by `--fresh` or `--adopt`, the newest last: their checkpoints are not gone on with."""
+    """Queries given up by `--fresh` or `--adopt`, the newest last: a start does not go on with their checkpoints."""
     ran_with: RanWith | None = None
-    """Of the batch. None: nobody knows any more, so whatever it is in a re-run, it stays as it was published."""
+    """What the batch ran with. None: not known any more, so the batch stays as it was published, whatever a re-run gives."""
     read_until: Progress | None = None
-    """How far the input had been read with the batch. None: a trimtab wrote it that did not say so, or there was no batch."""
+    """How far the input had been read with the batch. None: a trimtab that did not note it wrote the marker, or there was no batch."""
     read_from: Progress | None = None
-    """How far it had been read with the last batch before it that had outputs. None: as above, or there was none."""
+    """How far the input had been read with the last batch before this one that had outputs. None: as above, or there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Checkpoint:
 
 
 _MOST_OVER = 100
-"""Queries remembered as over: 4 KB of a marker."""
+"""How many queries are remembered as over: they take 4 KB of a marker."""
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Marker)
@@ -122,8 +122,8 @@ def next_start(
 ) -> Marker:
     """The marker a starting controller writes: the old one with the next epoch.
 
-    `fresh` forgets what was published; `adopt` takes the checkpoint's word for what comes next, and leaves its newest
-    batch as it was published, if it was; `rebuild` asks no checkpoint and keeps how far the input was read. Raises
+    `fresh` forgets what was published. `adopt` trusts the checkpoint about what comes next; if its newest batch was
+    published, that batch stays as it was. `rebuild` uses no checkpoint and keeps how far the input was read. Raises
     `CheckpointMismatch` when marker and `checkpoint` disagree, and where a marker does not say how far a `rebuild` reads.
     """
     epoch = _next_epoch(marker, checkpoint, now_s)
@@ -143,7 +143,7 @@ def next_start(
 
 
 def _rebuild(marker: Marker | None, checkpoint: Checkpoint, epoch: int, name: str) -> Marker:
-    """For a new query that goes on where the input was read until; from the beginning where nothing was published."""
+    """The marker for a new query that goes on where reading stopped, or from the beginning if nothing was published."""
     if marker is not None and marker.query_id is not None and marker.read_until is None:
         raise CheckpointMismatch(
             f'controller "{name}" does not start: its marker does not say how far the input was read ({_describe(marker)}), '
@@ -173,13 +173,13 @@ def _adopt(marker: Marker | None, checkpoint: Checkpoint, epoch: int) -> Marker:
 
 
 def _next_epoch(marker: Marker | None, checkpoint: Checkpoint, now_s: float) -> int:
-    """Above every epoch there was, also where the commits topic was lost: consumers remember the highest."""
+    """An epoch above every earlier one, even if the commits topic was lost: consumers remember the highest."""
     known = 0 if marker is None else marker.epoch
     return max(known + 1, checkpoint.epoch + 1, int(now_s))
 
 
 def _over(marker: Marker | None, *others: str | None, going_on: str | None) -> tuple[str, ...]:
-    """The queries that are over once this start has claimed its epoch; ``going_on`` is not, whatever it was before."""
+    """The queries that are over once this start has claimed its epoch; ``going_on`` is not, even if it was before."""
     before = () if marker is None else (*marker.over, marker.query_id)
     ended = dict.fromkeys(each for each in (*before, *others) if each is not None and each != going_on)
     return tuple(ended)[-_MOST_OVER:]
@@ -223,7 +223,7 @@ def _describe(marker: Marker | None) -> str:
 
 
 def superseded_error(name: str, *, epoch: int) -> Fenced:
-    """What the publisher of a controller says when a newer one of its name has claimed a higher epoch."""
+    """The error of a controller's publisher when a newer controller of its name has claimed a higher epoch."""
     return Fenced(
         f'another controller called "{name}" has taken over (this one has epoch {epoch}): this '
         "process ends. To run two controllers side by side, give each its own [controller] name."
@@ -239,7 +239,7 @@ def mark_published(
     ran_with: RanWith | None,
     read_until: Progress | None,
 ) -> Marker:
-    """The marker of a batch, after ``marker``."""
+    """The marker that follows ``marker`` once a batch is published."""
     return msgspec.structs.replace(
         marker,
         query_id=query_id,

@@ -14,7 +14,7 @@ __all__ = ["OutboundRecord", "digest", "pieces", "sort_records"]
 _NO_COORDINATES = ("", -1, -1)
 
 PIECE_BYTES = 4 * 1024 * 1024
-"""What is sent before it is waited for. A broker has 20 s for each piece: 200 kB/s are enough, however large the batch."""
+"""Bytes sent before waiting for their delivery. A broker has 20 s for each piece, so 200 kB/s suffice for any batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def sort_records(records: Iterable[OutboundRecord]) -> list[OutboundRecord]:
 def digest(records: Iterable[OutboundRecord]) -> str:
     """SHA-256, in hexadecimal, of topic, key and value of every record in publishing order.
 
-    Each part is preceded by its length, so that no two different batches read alike. Headers are left out:
+    Each part is preceded by its length, so that no two different batches give the same bytes. Headers are left out:
     the epoch rises at every start, while a re-run of a batch must have the digest of the first run.
     """
     sha = hashlib.sha256()
@@ -59,7 +59,7 @@ def digest(records: Iterable[OutboundRecord]) -> str:
 def pieces(
     records: Iterable[OutboundRecord], *, most_bytes: int = PIECE_BYTES
 ) -> Iterator[Sequence[OutboundRecord]]:
-    """The records in their order, cut so that each piece has at most so many bytes, or is one larger record."""
+    """The records in their order, cut into pieces of at most so many bytes; a larger record is a piece of its own."""
     piece: list[OutboundRecord] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""How far the partitions of topics have been read, whoever noted it."""
+"""How far the partitions of topics have been read, wherever that was noted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ class Progress:
 
 
 def order_of(at: str) -> tuple[int, ...]:
-    """What places of one partition are compared by."""
+    """The numbers by which places of one partition are compared."""
     return tuple(map(int, at.split(":")))
 
 
 def is_past(ranges: Sequence[SkippedRange], places: Sequence[Place]) -> bool:
-    """Whether reading has got over every gap."""
+    """Whether reading is past every gap."""
     at = {(place.topic, place.partition): place.at for place in places}
     return all(
         each.where not in at

@@ -13,10 +13,10 @@ __all__ = ["Publisher"]
 
 
 class Publisher(AbstractContextManager["Publisher"], Protocol):
-    """What both have in common; contracts and errors are those of ``KafkaPublisher``."""
+    """What the publishers for Kafka and Pulsar have in common; contracts and errors are those of ``KafkaPublisher``."""
 
     def read_marker(self) -> Marker | None:
-        """The newest marker, None without one; nobody is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
+        """The newest marker, None without one; no controller is disturbed. Raises ``PublishError`` or ``CheckpointMismatch``."""
 
     def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
         """Raise what ``open`` would raise now, without disturbing the controller that runs."""
@@ -36,14 +36,14 @@ class Publisher(AbstractContextManager["Publisher"], Protocol):
 
     @property
     def marker(self) -> Marker:
-        """What stands for what is out."""
+        """The marker of what is published."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the newest batch is out; of one that a predecessor began, or this one."""
+        """Whether all of the newest batch is published, whether a predecessor or this controller began it."""
 
     def ensure_owner(self) -> None:
-        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when nobody answers."""
+        """Raise ``Fenced`` when a newer controller of this name has taken over, ``PublishError`` when no broker answers."""
 
     def is_superseded(self) -> bool:
         """Whether a newer controller of this name has taken over."""

@@ -1,4 +1,4 @@
-"""The errors every sink speaks.
+"""The errors that every sink raises.
 
 A sink makes a micro-batch's records visible exactly once, and refuses to work on when that promise cannot
 be kept. The three errors say what the caller has to do: stop with an explanation (`CheckpointMismatch`),

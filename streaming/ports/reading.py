@@ -1,4 +1,4 @@
-"""Reading a topic for a person, whichever system it is on: what a record is, and who reads it."""
+"""Reading a topic for a person, whichever system it is on: the record and the reader."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,9 +14,9 @@ Begin = Literal["earliest", "latest"] | int
 
 
 class NoAnswer(Exception):
-    """Brokers did not answer a question about a log, or refused it; what their client raised is its cause.
+    """Brokers did not answer a question about a log, or refused it; the error of their client is its cause.
 
-    ``passes`` says whether the next time may go well: they do not answer, rather than refuse.
+    ``passes`` says whether a later try may succeed: the brokers did not answer, rather than refuse.
     """
 
     def __init__(self, text: str, *, passes: bool) -> None:
@@ -41,13 +41,13 @@ class Reader(AbstractContextManager["Reader"], Protocol):
 
     @property
     def partitions_count(self) -> int:
-        """How many the topic has, read here or not."""
+        """How many partitions the topic has, whether or not they are read here."""
 
     def to_end(self) -> Iterator[TopicRecord]:
         """The records up to the end of the topic at the time of the call."""
 
     def until(self, place: Place) -> Iterator[TopicRecord]:
-        """The records up to a place, by who reads its partition alone."""
+        """The records up to a place; only for a reader of that one partition."""
 
     def follow(self) -> Iterator[TopicRecord]:
         """The records from here on, for ever."""

@@ -1,4 +1,4 @@
-"""What a look at one side's brokers and topics finds, whichever system they are; a look changes nothing."""
+"""What a look at one side's brokers and topics finds, whichever system they are on; a look changes nothing."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ class BrokersSeen:
     """Brokers that answer."""
 
     text: str
-    """How many there are or which version they say, in a few words."""
+    """Their number or their version, in a few words."""
     version: str | None = None
-    """None where they do not say it."""
+    """Version of the brokers; None where they do not report it."""
     ahead_s: float | None = None
-    """How far their clock is ahead of this machine's, to the second; None where they do not say what time it is."""
+    """How far their clock is ahead of this machine's, to the second; None where they do not report their time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +34,15 @@ class TopicsSeen:
     """The topics of a side, compared with those that ``trimtab topics create`` makes."""
 
     count: int
-    """How many were looked at."""
+    """How many topics were looked at."""
     missing: tuple[str, ...] = ()
-    """No controller starts without them."""
+    """Missing topics without which no controller starts."""
     missing_optional: tuple[str, ...] = ()
-    """A controller runs without them."""
+    """Missing topics without which a controller still runs."""
     differences: tuple[Difference, ...] = ()
-    """The tolerable ones keep no controller from starting."""
+    """Settings that differ; a controller starts in spite of the tolerable ones."""
     unwell: tuple[Difference, ...] = ()
-    """Partitions that their brokers do not serve as they should; the tolerable ones are served."""
+    """Partitions that their brokers do not serve as they should; the tolerable ones are still served."""
     denied: tuple[Denied, ...] = ()
     warnings: tuple[Denied, ...] = ()
-    """What else stands in the way sooner or later."""
+    """Other things that will cause problems sooner or later."""

@@ -1,6 +1,6 @@
 """What lies in a checkpoint: the directory of each start, the card that makes it count, and Spark's logs of batches.
 
-``streaming.spark.starts`` makes and deletes these directories; whoever only looks needs no Spark.
+``streaming.spark.starts`` makes and deletes these directories; code that only looks at them needs no Spark.
 """
 
 import re
@@ -22,12 +22,12 @@ __all__ = [
 
 CARD = "trimtab.json"
 CLAIM = "claim"
-"""Of the process that works in a start's directory; made before everything else in it."""
+"""File of the process that works in a start's directory; it is made before everything else there."""
 PROBE = ".trimtab-probe-"
-"""How the names begin of what a start tries the store with; one that was killed may leave some."""
+"""Beginning of the names of the files with which a start tests the store; a start that was killed may leave some."""
 StartWith = Literal["checkpoint", "fresh", "adopt", "rebuild"]
-"""What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); the checkpoint as it
-is (``--adopt``); or memory that is made of the input again (``--rebuild``)."""
+"""What a start begins with: the checkpoint, if the marker agrees; nothing, and the marker is forgotten (``--fresh``); the
+checkpoint as it is (``--adopt``); or memory that is rebuilt from the input (``--rebuild``)."""
 _NAME = re.compile(r"start-(\d+)")
 
 
@@ -38,10 +38,10 @@ class Listing(Protocol):
         """Whether there is a file or a directory of this name."""
 
     def names(self, name: str = "") -> list[str]:
-        """What a directory holds; nothing where there is none."""
+        """Names of what a directory holds; empty where there is none."""
 
     def read(self, name: str) -> bytes | None:
-        """None where there is no such file."""
+        """The contents of a file; None where there is no such file."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +72,7 @@ def all_starts(files: Listing) -> list[Start]:
 
 
 def newest_start(files: Listing) -> Start | None:
-    """The newest that counts."""
+    """The newest start that counts, which is one with a card; None where there is none."""
     return max((start for start in all_starts(files) if files.exists(start.file(CARD))), default=None)
 
 

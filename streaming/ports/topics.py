@@ -1,4 +1,4 @@
-"""What is said of trimtab's topics, whichever system they are on: what was made, what differs, and why a start is refused."""
+"""What is reported about trimtab's topics, whichever system they are on: what was made, what differs, and why a start is refused."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,7 +25,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 INPUT_RETENTION_MS = _DAY_MS
-"""Longer than any outage from which a restart goes on where it was; 1,000 brokers write 350 GB in it."""
+"""Longer than any outage after which a restart goes on where it was; 1,000 brokers write 350 GB in this time."""
 
 
 ACTIONS_RETENTION_MS = 7 * _DAY_MS
@@ -37,7 +37,7 @@ AUDIT_RETENTION_MS = 30 * _DAY_MS
 
 
 BEATS_RETENTION_MS = _HOUR_MS
-"""Only the newest beats say who runs; an hour of them shows who ran when something went wrong."""
+"""Only the newest beats say which controllers run; an hour of them shows which ones ran when something went wrong."""
 
 
 class StartError(Exception):
@@ -45,7 +45,7 @@ class StartError(Exception):
 
 
 class Unreachable(StartError):
-    """The brokers do not answer; they may later."""
+    """The brokers do not answer; they may answer later."""
 
 
 class TopicsWrong(StartError):
@@ -59,7 +59,7 @@ class Outcome(StrEnum):
     CHANGED = "deduplication switched on"
     """Only on Pulsar, where exactly-once publishing needs it and no record is changed by it."""
     KEPT = "deletion while idle switched off"
-    """Only on Pulsar, which deletes a topic that nobody is connected to, records and settings and all."""
+    """Only on Pulsar, which deletes a topic without connected clients, with its records and settings."""
     ALREADY_RIGHT = "already right"
     DIFFERS = "differs"
 

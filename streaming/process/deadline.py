@@ -1,4 +1,4 @@
-"""The one way to wait with a limit: a moment by which something has to be done, and asking again until then."""
+"""The one way to wait with a limit: a moment by which something has to be done, and a check that is repeated until then."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Deadline:
 
 
 def poll(is_done: Callable[[], bool], *, timeout_s: float, pause_s: float) -> bool:
-    """Whether it is done now or within the limit; it is asked at least once."""
+    """Whether it is done now or within the limit; ``is_done`` is called at least once."""
     deadline = Deadline(timeout_s)
     while not is_done():
         if deadline.is_over:

@@ -9,26 +9,27 @@ from streaming.process.logs import logs_objects
 
 OK = 0
 FAILED = 1
-"""Something nobody foresaw; the traceback is printed."""
+"""An unforeseen error; the traceback is printed."""
 WRONG_USE = 2
 """Options or settings are wrong; nothing was started."""
 INFEASIBLE = 3
-"""What was asked for was worked out and printed, and would never end."""
+"""The requested plan was worked out and printed, but it would never end."""
 FENCED = 4
 """Another controller of the same name has taken over; do not restart this one."""
 REFUSED = 5
 """The cluster, its topics or the checkpoint are not as they must be; the message names the remedy."""
 UNREACHABLE = 6
-"""Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; starting again is right."""
+"""Brokers, or the checkpoint's store, did not answer within ``controller.start_wait_s``; start it again."""
 NOT_ACKNOWLEDGED = 7
-"""A control event or a hand-over was written, and nobody obeyed it while ``--wait`` waited."""
+"""A control event or a hand-over was written, and no controller obeyed it while ``--wait`` waited."""
 
 FINAL = (WRONG_USE, FENCED, REFUSED)
-"""What a supervisor must not restart: it would end the same way, or two controllers would fence each other in turn."""
+"""After these a supervisor must not restart the process: it would end the same way, or two controllers would fence each other
+in turn."""
 
 
 class _Exit(click.ClickException):
-    """Ends the process with a message: a line of the log where that is made of objects, else click's own."""
+    """Ends the process with a message: a line of the log if the log is JSON, else click's own message."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """See click."""
@@ -45,7 +46,7 @@ class WrongUse(_Exit):
 
 
 class Refused(_Exit):
-    """What was found outside does not allow a start."""
+    """The cluster, its topics or the checkpoint do not allow what was asked for."""
 
     exit_code = REFUSED
 
@@ -57,7 +58,7 @@ class FencedOff(_Exit):
 
 
 class NotReached(_Exit):
-    """Nobody answered for as long as a start waits."""
+    """Brokers, or the checkpoint's store, did not answer for as long as a start waits."""
 
     exit_code = UNREACHABLE
 
@@ -69,12 +70,12 @@ class NotFound(_Exit):
 
 
 class NotAcknowledged(_Exit):
-    """Nobody obeys what was written."""
+    """No controller obeys what was written."""
 
     exit_code = NOT_ACKNOWLEDGED
 
 
 class SparkEnded(_Exit):
-    """Spark went away under the application; starting again goes on where it was."""
+    """Spark ended while the application ran; a new start goes on where it was."""
 
     exit_code = FAILED

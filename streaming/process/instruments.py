@@ -1,4 +1,4 @@
-"""Metrics of Prometheus' client out of the catalogue's families."""
+"""Metrics of Prometheus' client for the families of the catalogue."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -8,15 +8,15 @@ __all__ = ["counter", "gauge", "histogram"]
 
 
 def counter(registry: CollectorRegistry, family: Family) -> Counter:
-    """Of a family of that kind."""
+    """The counter of a family."""
     return Counter(family.name, family.text, family.labels, registry=registry)
 
 
 def gauge(registry: CollectorRegistry, family: Family) -> Gauge:
-    """Of a family of that kind."""
+    """The gauge of a family."""
     return Gauge(family.name, family.text, family.labels, registry=registry)
 
 
 def histogram(registry: CollectorRegistry, family: Family) -> Histogram:
-    """Of a family of that kind."""
+    """The histogram of a family."""
     return Histogram(family.name, family.text, family.labels, registry=registry, buckets=family.buckets)

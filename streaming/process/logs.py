@@ -1,11 +1,11 @@
-"""How the process logs: lines for people, or an object a line for collectors of logs.
+"""How the process logs: lines for people, or one JSON object a line for collectors of logs.
 
-Ordinary ``logging``; what a line is about travels in ``extra`` under the names of ``FIELDS``. A line for people says it
+It uses ordinary ``logging``; what a line is about is passed in ``extra`` under the names of ``FIELDS``. A line for people says it
 in its text, an object has it as fields.
 
-Libraries are heard, too: from warnings on, and of equal ones only the first few a minute, for a client whose broker is down
-says the same several times a second. How many were left out is said with the next line. Pulsar's client keeps its own
-console, which prints errors: it can lock up the interpreter when it is given one of Python's loggers
+Libraries log here, too: warnings and above, and only the first few equal lines a minute, because a client whose broker is
+down repeats itself several times a second. A later line says how many were left out. Pulsar's client keeps its own console
+logger, which prints errors: it can lock up the interpreter when it is given one of Python's loggers
 (apache/pulsar-client-python#116).
 """
 
@@ -29,10 +29,10 @@ _LIBRARIES = ("kafka", "py4j", "httpx", "httpcore")
 """At INFO they write a line for each connection or request."""
 
 EQUAL_PER_MINUTE = 5
-"""Lines of a logger that differ in numbers at most: enough to see that it goes on, too few to bury the rest."""
+"""Lines of a logger that are equal except for numbers: enough to see that the problem lasts, too few to hide other lines."""
 _WINDOW_S = 60.0
 _KINDS_MAX = 1000
-"""Kinds of lines that are remembered; the oldest are forgotten."""
+"""How many kinds of lines are remembered; the oldest are forgotten."""
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _KIND_CHARS = 200
 
@@ -45,14 +45,14 @@ class _Window:
 
 
 class RateLimit:
-    """Which warnings and errors are told: of those of a logger that differ in numbers at most, so many a minute."""
+    """Decides which warnings and errors are logged: ``most`` a minute of those of a logger that are equal except for numbers."""
 
     def __init__(self, most: int = EQUAL_PER_MINUTE) -> None:
         self._most = most
         self._windows: dict[tuple[str, int, str], _Window] = {}
 
     def admits(self, record: logging.LogRecord, now_s: float) -> bool:
-        """Whether to tell it. What is below a warning is for whoever asked for it, and always told."""
+        """Whether to log the record. Records below a warning are always logged, because a user asked for them."""
         if record.levelno < logging.WARNING:
             return True
         kind = (record.name, record.levelno, _NUMBERS.sub("#", record.getMessage()[:_KIND_CHARS]))
@@ -63,7 +63,7 @@ class RateLimit:
         return window.count <= self._most
 
     def left_out(self, now_s: float) -> list[logging.LogRecord]:
-        """A record for each kind of which some were not told in the minute that is over, saying how many."""
+        """A record for each kind of which some were left out in the minute that is over, saying how many."""
         over = [kind for kind, window in self._windows.items() if now_s - window.began_s >= _WINDOW_S]
         ended = [self._windows.pop(kind) for kind in over]
         return [self._summary(window) for window in ended if window.count > self._most]
@@ -76,7 +76,7 @@ class RateLimit:
 
 
 class LimitedHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """To standard error, warnings and errors rate-limited."""
+    """Logs to standard error, with a rate limit for warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def formatter(form: Literal["console", "json"]) -> logging.Formatter:
 
 
 def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
-    """Set up the process's logging, instead of any there was."""
+    """Set up the process's logging, in place of any earlier setup."""
     handler = LimitedHandler()
     handler.setFormatter(formatter(form))
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler], force=True)
@@ -117,10 +117,10 @@ def log_to_stderr(form: Literal["console", "json"], *, verbose: bool) -> None:
 
 
 def logs_objects() -> bool:
-    """Whether the process logs an object a line."""
+    """Whether the process logs a JSON object a line."""
     return any(isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers)
 
 
 def _log_unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What ends the process is a line as any other, with its traceback."""
+    """Log the error that ends the process as a line like any other, with its traceback."""
     logging.getLogger("trimtab").critical("ended by an unforeseen failure", exc_info=(kind, error, trace))

@@ -1,6 +1,6 @@
-"""How an executor is: whether its loop turns (live), and whether the brokers answer it (ready).
+"""The health of an executor: whether its loop turns (live), and whether the brokers answer it (ready).
 
-Waiting for brokers is alive: a restart would not bring them back.
+An executor that waits for brokers is live: a restart would not bring them back.
 """
 
 import time
@@ -11,15 +11,15 @@ from streaming.process.serve import Check
 __all__ = ["Pulse"]
 
 _TURN_AGE_S_MAX = 120.0
-"""A turn polls for a second; the longest, without brokers, waits for a few timeouts of 20 s."""
+"""A turn of the loop polls for a second; the longest turn, without brokers, waits for a few timeouts of 20 s."""
 _POLL_AGE_S_MAX = 120.0
-"""Older, and the executor is not ready: a broker that is restarted is back well before."""
+"""If the last poll is older, the executor is not ready: a broker that is restarted is back well before."""
 _PROGRESS_AGE_S_MAX = 900.0
-"""Between two actions of a batch: each call has a timeout, and an action makes a few calls and waits for its effect."""
+"""Longest time between two actions of a batch: each call has a timeout, and an action makes a few calls and waits for its effect."""
 
 
 class Pulse:
-    """Written by the loop, read by whoever asks. Its clock is steady: one that is set does not kill an executor."""
+    """Written by the loop, read by the health checks. Its clock is monotonic, so that setting the system clock kills no executor."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -27,14 +27,14 @@ class Pulse:
         self._progressed_s: float | None = None
         """None: no batch is in progress."""
         self.problem = ""
-        """What went wrong last; empty once it went well again."""
+        """What went wrong last; empty after the next success."""
 
     def note_turn(self) -> None:
         """The loop is about to ask for actions, whether or not it gets an answer."""
         self._turned_s = self._clock_s()
 
     def note_poll(self) -> None:
-        """The brokers were asked for actions and are there."""
+        """The brokers answered when they were asked for actions."""
         self._polled_s = self._clock_s()
 
     def note_progress(self) -> None:

@@ -1,7 +1,7 @@
 """Metrics and health on one HTTP port: `/metrics`, `/healthz`, `/readyz`.
 
 `/healthz` asks the liveness function and `/readyz` the readiness function on every request; each says 503 when one of
-its checks fails. Both must be quick, for they run in the request's thread. Without a liveness function `/healthz` answers
+its checks fails. Both must be quick, because they run in the request's thread. Without a liveness function `/healthz` answers
 200 as long as the process answers at all. No authentication: bind it to an address that only the monitoring reaches.
 """
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 _STOP_POLL_S = 0.1
 """How soon serving notices that it is to stop."""
 _STOP_S = 5.0
-"""Its thread is a daemon: what holds it up does not hold up the end of the process."""
+"""The serving thread is a daemon: if something holds it up, the process can end all the same."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class HealthServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Bind and serve in a thread. Raises `OSError` naming the address when it cannot be had."""
+        """Bind and serve in a thread. Raises `OSError` naming the address when it cannot be used."""
         try:
             server = make_server(self._host, self._port, self._answer, _Server, _QuietHandler)
         except OSError as error:
@@ -115,7 +115,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _QuietHandler(WSGIRequestHandler):
-    """Scrapes come every few seconds and are not worth a line each."""
+    """Logs requests only at debug level: scrapes come every few seconds and are not worth a line each."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         _LOG.debug(format, *args)

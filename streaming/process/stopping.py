@@ -9,15 +9,15 @@ from queue import SimpleQueue
 __all__ = ["stopped_by_signals"]
 
 _STOP_S = 5.0
-"""The listener is a daemon: what holds it up does not hold up the end of the process."""
+"""The listener is a daemon: if something holds it up, the process can end all the same."""
 
 
 @contextmanager
 def stopped_by_signals(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Call ``stop`` for every SIGTERM and SIGINT that comes inside the block. For the main thread.
+    """Call ``stop`` for every SIGTERM and SIGINT that comes inside the block. Only for the main thread.
 
-    It is called in a thread of its own: a handler interrupts the main thread wherever it is, also where it holds the lock
-    that ``Event.set`` or a log line needs, and would wait for it for ever. ``SimpleQueue.put`` may be interrupted so.
+    ``stop`` is called in a thread of its own: a handler interrupts the main thread anywhere, also while it holds the lock that
+    ``Event.set`` or a log line needs, and would wait for that lock for ever. ``SimpleQueue.put`` is safe in a handler.
     """
     heard: SimpleQueue[signal.Signals | None] = SimpleQueue()
 

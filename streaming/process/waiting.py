@@ -20,13 +20,13 @@ Value = TypeVar("Value")
 
 
 class StoppedWaiting(Exception):
-    """A stop was asked for while nobody answered."""
+    """A stop was asked for while waiting for an answer."""
 
 
 class OutageWait:
-    """Waits as long as ``limit_s`` for each step; ``outage_of`` names who is away, ``show`` is told so.
+    """Waits as long as ``limit_s`` for each step; ``outage_of`` names what does not answer, and ``show`` gets a text about it.
 
-    ``outage_of`` is None for an error that waiting does not help against. ``pause`` waits some seconds and says whether to go on.
+    ``outage_of`` returns None for an error against which waiting does not help. ``pause`` waits some seconds and says whether to go on.
     """
 
     def __init__(

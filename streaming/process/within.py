@@ -1,4 +1,4 @@
-"""A limit for a call of a client that has none of its own."""
+"""A time limit for the call of a client that has no limit of its own."""
 
 import threading
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Lets what was read be trimmed: one consumer of the durable subscription for each partition, which receives nothing.
+"""Lets Pulsar trim what was read: each partition has one consumer of the durable subscription, which receives nothing.
 
-A consumer that stays connected acknowledges without a word in the broker's log, where resetting the subscription costs six
-lines for each batch, and while it is there Pulsar does not expire the subscription.
+A consumer that stays connected acknowledges without a line in the broker's log, while resetting the subscription costs six
+lines for each batch. And while a consumer is connected Pulsar does not expire the subscription.
 """
 
 import pulsar
@@ -13,7 +13,7 @@ __all__ = ["Acknowledger"]
 
 
 class Acknowledger:
-    """One partition's consumer; connects at the first call. A predecessor's may still be there: whoever is, may acknowledge."""
+    """One partition's consumer; it connects at the first call. A predecessor's may still be connected: any may acknowledge."""
 
     def __init__(self, client: pulsar.Client, partition: str, *, subscription: str) -> None:
         self._client = client
@@ -22,9 +22,9 @@ class Acknowledger:
         self._consumer: pulsar.Consumer | None = None
 
     def release(self, done: Position) -> None:
-        """Let what is done be trimmed, but for its last entry. Raises ``pulsar.PulsarException``.
+        """Let Pulsar trim what is done, except its last entry. Raises ``pulsar.PulsarException``.
 
-        That one keeps its ledger, so that a position whose ledger is gone always means lost data.
+        The last entry keeps its ledger, so that a position whose ledger is gone always means lost data.
         """
         if done.entry < 1:
             return

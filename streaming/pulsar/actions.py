@@ -1,9 +1,9 @@
 """The executor's view of actions on Pulsar: each at least once and in order, as ``streaming.kafka.actions`` gives them.
 
-Executors of a cluster share a durable failover subscription, so one of them acts. Messages are acknowledged after the
-results of their batch are written. A subscription cannot hold the highest epochs; they are read off the log itself, up to
-whatever is taken up next, so a restart and a standby that takes over both know whose actions are out of date. After any
-failure the client is made anew.
+Executors of a cluster share a durable failover subscription, so only one of them acts. Messages are acknowledged after the
+results of their batch are written. A subscription cannot hold the highest epochs; they are read from the log itself, up to
+the action that is taken up next. So an executor that restarts and a standby that takes over both know which controllers'
+actions are out of date. After any failure the client is made anew.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class _Connection:
     consumer: pulsar.Consumer
     log: pulsar.Reader
     ahead: pulsar.Message | None = None
-    """Read off the log, and not yet known to be of before."""
+    """Read from the log; not yet known to come before the actions that are taken up next."""
 
 
 class PulsarActions(Closing):
@@ -63,7 +63,10 @@ class PulsarActions(Closing):
         now_s: float,
         group: str | None = None,
     ) -> None:
-        """``group``: a subscription instead of that of the cluster's executors. Raises ``PublishError`` when the brokers cannot be reached or there is no such topic."""
+        """``group``: a subscription instead of that of the cluster's executors.
+
+        Raises ``PublishError`` when the brokers cannot be reached or there is no such topic.
+        """
         self._link = link
         self._topic = link.full_name(topic)
         self._epochs = epochs
@@ -97,10 +100,10 @@ class PulsarActions(Closing):
         ]
 
     def stay(self) -> None:
-        """The client does that by itself."""
+        """Nothing to do: the client keeps the connection by itself."""
 
     def commit(self) -> None:
-        """All records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
+        """Acknowledge that all records polled so far are dealt with. Raises ``PublishError``; then they may come again."""
         assert self._connection is not None, "what is committed was polled"
         try:
             for message in self._taken:
@@ -110,14 +113,14 @@ class PulsarActions(Closing):
         self._taken = []
 
     def drop(self) -> None:
-        """What is not acknowledged comes again, to a client made anew: this one may never recover."""
+        """Close the client, which may never recover; messages that are not acknowledged come again, to a new client."""
         connection, self._connection = self._connection, None
         self._taken = []
         if connection is not None:
             close(connection.client)
 
     def is_at_end(self) -> bool:
-        """Whether everything there was at this moment has been dealt with. Raises ``PublishError``."""
+        """Whether all actions that are there now have been dealt with. Raises ``PublishError``."""
         try:
             with self._link.admin() as admin:
                 stats = admin.read(f"{topic_path(self._topic)}/stats", _Stats)
@@ -144,12 +147,12 @@ class PulsarActions(Closing):
         return _Connection(client, consumer, log)
 
     def _require_connected(self, connection: "_Connection") -> None:
-        """The client tries again by itself, and says nothing; nothing polled may mean that nobody was asked."""
+        """Raise ``PublishError`` unless connected: the client reconnects silently, so an empty poll may have reached no broker."""
         if not connection.consumer.is_connected():
             raise PublishError(f"{self._topic} at {self._link.service_url} cannot be read: not connected")
 
     def _subscribe_from(self, begin_ms: int) -> None:
-        """Make the subscription where there is none yet, to begin then: older actions have expired."""
+        """Make the subscription if there is none yet; it begins at ``begin_ms``: older actions have expired."""
         path = topic_path(self._topic)
         own = f"{path}/subscription/{quote(self._subscription, safe='')}"
         try:
@@ -169,7 +172,7 @@ class PulsarActions(Closing):
             raise self._unreadable(error) from error
 
     def _hear_before(self, connection: "_Connection", first: pulsar.MessageId) -> None:
-        """Learn the epochs of what was taken up before, here or by another executor."""
+        """Learn the epochs of the actions before ``first``, which this or another executor took up."""
         try:
             while True:
                 if connection.ahead is None:
@@ -190,7 +193,7 @@ class PulsarActions(Closing):
             if epoch is not None:
                 self._epochs.hear(_partition_of(message), envelope.source, int(epoch))
         except (msgspec.MsgspecError, ValueError):
-            return  # it was told to be unreadable when it was taken up
+            return  # it was reported as unreadable when it was taken up
 
     def _unreadable(self, error: Exception) -> PublishError:
         why = explain_denied(error, self._topic, "consume")

@@ -1,4 +1,4 @@
-"""Which errors of Pulsar's client and admin API pass."""
+"""Which errors of Pulsar's client and admin API pass by themselves."""
 
 import pulsar
 
@@ -19,7 +19,7 @@ _OUTAGES = (
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
+    """Whether brokers do not answer, which may pass. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, AdminError):
         return error.failure in PASSING
     return isinstance(error, _OUTAGES)

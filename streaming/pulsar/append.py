@@ -18,7 +18,7 @@ def append(
     *,
     headers: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Values, with their keys where they have any; returns when the brokers have them. Raises ``exits.Refused``."""
+    """Append values, with their keys if any; returns when the brokers have them. Raises ``exits.Refused``."""
     name = link.full_name(topic)
     with explain_errors(link, name, "produce"):
         client = link.client(timeout_s=_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Pulsar clients, made and read the same way everywhere: verified host names, a renewable token, a quiet log, a limit.
+"""Pulsar clients, made and read the same way everywhere: verified host names, a renewable token, a quiet log, a timeout.
 
 A client does not survive a fork: it is made in the process that uses it.
 """
@@ -26,7 +26,7 @@ def connect(
     timeout_s: float | None = None,
     authentication: pulsar.Authentication | None = None,
 ) -> pulsar.Client:
-    """A client; connects when it is used. The token is read anew for every connection.
+    """A client; it connects when it is used. The token is read anew for every connection.
 
     ``timeout_s``, rounded up to seconds, bounds the making of producers and readers. ``authentication`` is
     used where there is no token file.
@@ -44,15 +44,15 @@ def connect(
 
 @cache
 def shared_client(service_url: str, token_file: str | None, ca_file: str | None) -> pulsar.Client:
-    """One a process: Spark's workers are used again for batch after batch."""
+    """One client for each process: Spark's workers are used again for batch after batch."""
     return connect(service_url, token_file=token_file, ca_file=ca_file)
 
 
 def close(client: pulsar.Client) -> None:
-    """Close a client whatever state it is in; messages that are not acknowledged by then are given up.
+    """Close a client in any state; messages that are not acknowledged by then are given up.
 
-    Not ``shutdown``: in the Python client (3.13) it holds the interpreter while it waits for threads that may be about
-    to call back into it, and then blocks for ten seconds.
+    This is not ``shutdown``: in the Python client (3.13) that holds the interpreter while it waits for threads that may be
+    about to call back into it, and then blocks for ten seconds.
     """
     with suppress(pulsar.PulsarException):
         client.close()
@@ -61,7 +61,7 @@ def close(client: pulsar.Client) -> None:
 def read_to_end(reader: pulsar.Reader, *, silence_s: float) -> Iterator[pulsar.Message]:
     """Messages from where the reader stands to the end of its topic.
 
-    Raises ``pulsar.PulsarException``, and does so after ``silence_s`` without a message.
+    Raises ``pulsar.PulsarException``, also after ``silence_s`` without a message.
     """
     while reader.has_message_available():
         yield reader.read_next(timeout_millis=round(1000 * silence_s))
@@ -69,7 +69,7 @@ def read_to_end(reader: pulsar.Reader, *, silence_s: float) -> Iterator[pulsar.M
 
 @contextmanager
 def ctrl_c_kept() -> Iterator[None]:
-    """Ctrl-C, which Pulsar's client takes for an error of its own while it waits for an answer, stays Ctrl-C."""
+    """Keep Ctrl-C a ``KeyboardInterrupt``: Pulsar's client turns it into its own error while it waits for an answer."""
     try:
         yield
     except pulsar.Interrupted:

@@ -1,9 +1,9 @@
 """What a controller on Pulsar writes down beside each batch, and the names and numbers that make a re-run harmless.
 
-Pulsar has no transactions for this client, so a batch is visible message by message. Therefore the marker is written
-twice: before the first message of a batch, with the digest of all of it, and after the last. Between the two, what is out
-is a beginning of the batch in publishing order, and a re-run sends all of it again: the broker drops what it has, by
-producer name and sequence id. Both are pure functions of what is written down, so they are the same after any crash.
+Pulsar has no transactions for this client, so a batch becomes visible message by message. Therefore the marker is written
+twice: before the first message of a batch, with the digest of all of it, and after the last. Between the two, the first
+part of the batch in publishing order is out, and a re-run sends the whole batch again: the broker drops the messages that it
+has, by producer name and sequence id. Both are pure functions of what is written down, so they are the same after any crash.
 Pure: no Pulsar here.
 """
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _PLACE_BITS = 32
-"""Of a sequence id; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
+"""Bits of a sequence id for the place; a batch has far fewer outputs than 2^32, and batch ids stay below 2^31."""
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +35,10 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
     marker: Marker
     lineage: int
-    """Epoch of the start that last forgot what was published before it. Batch ids may begin anew there, so sequence ids
-    do too, under another producer name: else the broker would drop what is new as duplicates."""
+    """Epoch of the last start that forgot what was published before it. Batch ids may begin anew there, so sequence ids
+    do too, under another producer name: otherwise the broker would drop new messages as duplicates."""
     is_whole: bool
-    """Whether all of the newest batch is out, which is the marker's unless that has to be rebuilt from."""
+    """Whether all of the newest batch is out. The marker names that batch, except after a start with ``--rebuild``."""
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -46,7 +46,7 @@ _DECODER = msgspec.json.Decoder(Commit)
 
 
 def encode_commit(commit: Commit) -> bytes:
-    """As the JSON value of a message of the commits topic."""
+    """The commit as the JSON value of a message of the commits topic."""
     return _ENCODER.encode(commit)
 
 
@@ -88,7 +88,7 @@ def begin_batch(
     ran_with: RanWith | None = None,
     read_until: Progress | None = None,
 ) -> Commit:
-    """Written before the first message of a batch."""
+    """The commit that is written before the first message of a batch."""
     marker = mark_published(
         commit.marker,
         batch_id=batch_id,
@@ -101,20 +101,20 @@ def begin_batch(
 
 
 def finish(commit: Commit) -> Commit:
-    """Written after the last message of a batch."""
+    """The commit that is written after the last message of a batch."""
     return msgspec.structs.replace(commit, is_whole=True)
 
 
 def producer_name(name: str, commit: Commit) -> str:
-    """Name of the producers of the outputs; the broker lets one of a name be connected to a topic."""
+    """Name of the producers of the outputs; the broker lets only one producer of a name connect to a topic."""
     return f"{name}/{commit.lineage}"
 
 
 def announcer_name(name: str) -> str:
-    """Name of the producer that says a take-over, with the epoch as its sequence id.
+    """Name of the producer that announces a take-over, with the epoch as its sequence id.
 
-    Not that of the outputs: their ids rise with the batches, and an epoch among them would make the broker drop the rest of a
-    batch that was begun.
+    It is not the name of the outputs' producers: their ids rise with the batches, and an epoch among them would make the
+    broker drop the rest of a batch that was begun.
     """
     return f"{name}/leader"
 

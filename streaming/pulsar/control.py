@@ -1,4 +1,4 @@
-"""What a cluster's operators last said, on Pulsar."""
+"""The control event that is in force for a cluster, read from Pulsar."""
 
 import pulsar
 
@@ -13,10 +13,10 @@ __all__ = ["PulsarControl"]
 
 
 class PulsarControl(ControlView):
-    """On Pulsar. Whatever fails, the topic is read with a new client, from its beginning, when it is asked for again."""
+    """Reads the control topic on Pulsar. After any failure the next call reads it from its beginning, with a new client."""
 
     def __init__(self, settings: Settings, *, cluster: str) -> None:
-        """Not yet connected."""
+        """Does not connect yet."""
         super().__init__(cluster)
         self._url, self._place = settings.input.url, settings.input.pulsar
         self._topic = self._place.full_name(settings.topics.control)

@@ -1,6 +1,6 @@
-"""What Pulsar refuses, told by the permission that is missing and the command that grants it.
+"""Explains what Pulsar refuses: the permission that is missing, and the command that grants it.
 
-Who may do what is known to a token's role alone, which we cannot tell from the token: the commands say ROLE.
+Permissions belong to a token's role, and we cannot read the role from the token: the commands say ROLE.
 docs/security.md has the permissions of every component.
 """
 
@@ -13,14 +13,14 @@ from streaming.pulsar.admin import AdminError
 __all__ = ["AuthAction", "explain_administrator", "explain_denied", "is_denied"]
 
 AuthAction = Literal["produce", "consume"]
-"""As ``pulsar-admin topics grant-permission`` has them."""
+"""Actions as ``pulsar-admin topics grant-permission`` spells them."""
 
 _UNAUTHORIZED = "Unauthorized to validate"
-"""How the admin API begins to say that a role lacks a permission, with 401 as with 403; a bad token is told otherwise."""
+"""The admin API's words if a role lacks a permission, with status 401 or 403; for a bad token it has other words."""
 
 
 def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
-    """The missing permission, where that is what is wrong, and otherwise Pulsar's own words. ``topic`` is a full name."""
+    """The missing permission, if the error is about one, and otherwise Pulsar's own words. ``topic`` is a full name."""
     if not is_denied(error):
         return repr(error) if isinstance(error, pulsar.PulsarException) else str(error)
     return (
@@ -30,7 +30,7 @@ def explain_denied(error: Exception, topic: str, action: AuthAction) -> str:
 
 
 def explain_administrator(error: AdminError, namespace: str) -> str | None:
-    """The sentence for a call that only an administrator of the tenant may make; None where that is not what is wrong."""
+    """The sentence for a call that only an administrator of the tenant may make; None if the error is about something else."""
     if not is_denied(error):
         return None
     tenant = namespace.partition("/")[0]

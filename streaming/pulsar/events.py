@@ -1,7 +1,7 @@
-"""Writing events to a topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
+"""Writes events to a topic on Pulsar, as ``streaming.kafka.events`` does on Kafka.
 
-A client that failed to write is thrown away with what it still held, and made anew for the next event: after an outage of
-the bookies its producer may never come back.
+A client that failed to write is thrown away with the events it still held, and made anew for the next event: after an outage
+of the bookies its producer may never recover.
 """
 
 import threading
@@ -20,7 +20,7 @@ __all__ = ["PulsarEvents"]
 
 _TIMEOUT_S = 10.0
 _FLUSH_S = _TIMEOUT_S + 5.0
-"""The client gives each event up in time; one that does not is not to be waited for."""
+"""The client gives an event up after ``_TIMEOUT_S``; a client that does not is waited for only a little longer."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Connection:
 
 
 class PulsarEvents:
-    """A producer of one topic; an ``EventSink``. A batch of the client is an entry, so batches stay small."""
+    """A producer of one topic; an ``EventSink``. The client does not batch: each event is an entry."""
 
     def __init__(self, link: PulsarLink, topic: str) -> None:
         """Raises ``PublishError`` when the brokers cannot be reached and ``NoTopic`` when the topic is missing."""
@@ -41,7 +41,7 @@ class PulsarEvents:
         self._lock = threading.Lock()
         self._connection: _Connection | None = self._connect()
         self._given_up = ""
-        """Why events since the last flush are lost with the client they were handed to."""
+        """Why events since the last flush were lost with their client; empty if none were."""
 
     def send(self, key: str, value: bytes) -> None:
         """See ``EventSink``."""

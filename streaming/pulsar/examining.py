@@ -1,4 +1,4 @@
-"""Brokers and topics on Pulsar as a person looks at them: all that is not as it should be, at once. Nothing is changed."""
+"""Examines brokers and topics on Pulsar for a person: reports everything that is wrong, at once, and changes nothing."""
 
 import time
 
@@ -38,7 +38,7 @@ def brokers_seen(link: PulsarLink, topic: str) -> BrokersSeen:
 
 
 def topics_seen(settings: Settings, link: PulsarLink) -> TopicsSeen:
-    """The topics of the side that ``link`` is. Raises ``Unreachable`` or ``StartError``."""
+    """The topics of the side that ``link`` leads to. Raises ``Unreachable`` or ``StartError``."""
     specs = specs_of(settings, input_partitions=0)[link]
     executors = link.full_name(settings.topics.executor_kafka)
     with administering(link) as admin:

@@ -1,4 +1,4 @@
-"""How long topics on Pulsar keep what is written to them, also what every subscription has acknowledged."""
+"""How long topics on Pulsar keep messages, even if every subscription has acknowledged them."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,6 @@ __all__ = ["kept_s"]
 
 
 def kept_s(link: PulsarLink, topics: Sequence[str]) -> dict[str, float]:
-    """Seconds by topic. Limits of size are not looked at. Raises ``Unreachable`` or ``StartError``."""
+    """Retention in seconds by topic; limits of size are ignored. Raises ``Unreachable`` or ``StartError``."""
     with administering(link) as admin:
         return {topic: retention_s(admin, link.full_name(topic)) for topic in topics}

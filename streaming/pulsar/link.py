@@ -1,6 +1,6 @@
-"""From the settings of a side that is on Pulsar to its clients: of the log, and of the admin API.
+"""Makes the clients of a side that is on Pulsar from its settings: for the log, and for the admin API.
 
-Nothing here connects by itself, and Pulsar's client is loaded when one is made.
+Nothing here connects by itself, and Pulsar's client library is only loaded when a client is made.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def input_on_pulsar(settings: Settings) -> PulsarLink | None:
 
 
 def output_on_pulsar(settings: Settings) -> PulsarLink | None:
-    """Where decisions go; the input's link where the output has no address of its own. None where that is Kafka."""
+    """Where decisions go; the input's link if the output has no address of its own. None where that is Kafka."""
     if settings.output.url is None:
         return input_on_pulsar(settings)
     if not settings.output_is_pulsar:

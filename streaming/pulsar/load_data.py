@@ -1,8 +1,8 @@
-"""What brokers publish where the extensible load manager runs (PIP-192): the newest of each broker, followed as it comes.
+"""Follows the load data that brokers with the extensible load manager publish (PIP-192), and keeps each broker's newest.
 
-Two topics that are not persistent have it, keyed by broker: whoever comes later hears a broker only when it publishes again. So both
-are followed for as long as this lives, with a client of its own, and the newest values are kept. A broker whose bundles change
-takes its values back, and publishes again within seconds.
+It is on two topics that are not persistent, keyed by broker: a new reader gets a broker's data only when the broker publishes
+again. So both topics are followed all the time, with a client of their own, and the newest values are kept. A broker whose
+bundles change takes its values back, and publishes again within seconds.
 
 Source: Pulsar ``BrokerLoadData`` and ``TopBundlesLoadData``, and their ``LoadDataStore``.
 """
@@ -28,7 +28,7 @@ _TOPICS = (LOAD_TOPIC, TOP_BUNDLES_TOPIC)
 
 
 class NoLoadData(Exception):
-    """Nothing that a broker published is known; the text says why, and the remedy."""
+    """No load data of a broker is known; the text says why, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class PublishedLoad:
 @dataclass(slots=True)
 class _Heard:
     values: dict[str, dict[str, bytes]] = field(default_factory=lambda: {topic: {} for topic in _TOPICS})
-    """By topic and broker; empty bytes: taken back."""
+    """By topic and broker; empty bytes: the broker took its value back."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     problem: str | None = None
-    """Why nothing can be heard."""
+    """Why the topics cannot be followed; None where they can."""
 
     def take(self, topic: str, broker: str, value: bytes) -> None:
         with self.changed:
@@ -62,7 +62,7 @@ class _Heard:
 class LoadData:
     """Follows the load of one cluster's brokers. Thread-safe.
 
-    The broker that has the topics is found by the admin API, so nothing but that has to be configured.
+    The admin API finds the broker that has the topics, so only the admin API has to be configured.
     """
 
     def __init__(self, admin: PulsarAdmin, http: HttpClient, target: PulsarTarget) -> None:
@@ -74,7 +74,7 @@ class LoadData:
         self._readers: list[pulsar.Reader] = []
 
     def follow(self) -> None:
-        """Begin, or go on where the connection was lost; for one thread at a time. What prevents it, ``of`` says."""
+        """Begin, or go on after the connection was lost; for one thread at a time. If that fails, ``of`` raises the reason."""
         if self._client is not None and all(reader.is_connected() for reader in self._readers):
             return
         self.close()
@@ -96,12 +96,12 @@ class LoadData:
             self._heard.say_problem(None)
 
     def _give_up(self, problem: str) -> None:
-        """Until it is tried again. What was heard is not repeated meanwhile: it may have been taken back."""
+        """Stop until ``follow`` is called again. Known values are not given out meanwhile: they may have been taken back."""
         self.close()
         self._heard.say_problem(problem)
 
     def of(self, broker: str, *, within_s: float) -> PublishedLoad:
-        """What a broker published last, waited for as long as there is nothing. Raises ``NoLoadData``."""
+        """What a broker published last; waits up to ``within_s`` while there is nothing. Raises ``NoLoadData``."""
         values, deadline_s = self._heard.values, time.monotonic() + within_s
         with self._heard.changed:
             while self._heard.problem or not values[LOAD_TOPIC].get(broker):
@@ -112,7 +112,7 @@ class LoadData:
             return PublishedLoad(values[LOAD_TOPIC][broker], values[TOP_BUNDLES_TOPIC].get(broker, b""))
 
     def keep_only(self, brokers: Collection[str]) -> None:
-        """Forget what others published: they are gone."""
+        """Forget what other brokers published: they are gone."""
         with self._heard.changed:
             for values in self._heard.values.values():
                 for broker in values.keys() - set(brokers):
@@ -125,7 +125,7 @@ class LoadData:
             close(client)
 
     def _authentication(self) -> pulsar.Authentication | None:
-        """Where the credentials are no token in a file."""
+        """The credentials, if they are not a token in a file."""
         target = self._target
         if target.token_env is not None:
             return pulsar.AuthenticationToken(lambda: self._http.token() or "")

@@ -1,7 +1,7 @@
-"""Reading a range of a partition, the same messages every time.
+"""Reads a range of a partition, with the same messages every time.
 
 A range between two positions of a persistent partition never changes, so a batch that is read again after a crash is the
-same batch. What must not vary is where it ends: a range ends with a whole entry, and the size of a producer's batch is
+same batch. Its end must not vary, either: a range ends with a whole entry, and the size of a producer's batch is
 part of the id of each of its messages.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Message", "PartitionReader", "position_before"]
 
 _POLL_MS = 2_000
 _QUEUE = 200
-"""Messages a reader asks for beforehand; each worker keeps so many of each partition between two batches, too."""
+"""Messages that a reader fetches ahead; each worker keeps up to that many of each partition between two batches, too."""
 _BATCH_SIZE_FIELD = 6
 """Field of ``MessageIdData`` in ``PulsarApi.proto``."""
 
@@ -34,10 +34,10 @@ class Message:
 
 
 class PartitionReader:
-    """Reads ranges of one partition, with one and the same reader as long as they follow on each other.
+    """Reads ranges of one partition, with the same reader as long as each range follows the last one.
 
-    A reader costs the broker a dozen lines of its log. Between two ranges of ours others may have been read elsewhere:
-    a few messages are read past, for more of them a reader is made anew. Not for several threads at once.
+    A new reader costs the broker a dozen lines of its log. Other workers may have read what is between two ranges of
+    ours: a few messages are read and skipped, for more of them a new reader is made. Not for several threads at once.
     """
 
     def __init__(self, client: pulsar.Client, partition: str) -> None:
@@ -45,9 +45,9 @@ class PartitionReader:
         self._partition = partition
         self._reader: pulsar.Reader | None = None
         self._at: Position | None = None
-        """The last entry that is done with."""
+        """The last entry that is done."""
         self._ahead: pulsar.Message | None = None
-        """Taken already, and behind what was asked for."""
+        """A message that was taken already and is after the requested range."""
 
     def read(self, start: Position, end: Position, *, fail_on_data_loss: bool) -> Iterator[Message]:
         """Messages after ``start`` up to and including ``end``. Raises ``DataLoss`` when the end is never reached."""
@@ -82,7 +82,7 @@ class PartitionReader:
             reader.close()
 
     def _reader_after(self, start: Position) -> pulsar.Reader:
-        """A reader that has what comes after ``start`` before it."""
+        """A reader that has not yet read what comes after ``start``."""
         if self._reader is None or self._at is None or not _is_near(self._at, start):
             self.close()
             first = pulsar.MessageId(partition_index(self._partition), start.ledger, start.entry, -1)
@@ -102,7 +102,7 @@ class PartitionReader:
 
 
 def _is_near(at: Position, start: Position) -> bool:
-    """Whether ``start`` is at most what a reader has asked for beforehand behind ``at``."""
+    """Whether ``start`` is ``at``, or after it by no more entries than a reader fetches ahead."""
     return at == start or (at.ledger == start.ledger and 0 < start.entry - at.entry <= _QUEUE)
 
 
@@ -138,7 +138,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def position_before(client: pulsar.Client, partition: str, time_ms: int) -> Position | None:
-    """The position before the first message published then or later; None where there is none."""
+    """The position before the first message published at ``time_ms`` or later; None if there is no such message."""
     reader = client.create_reader(partition, pulsar.MessageId.earliest)
     try:
         reader.seek(time_ms)

@@ -1,7 +1,7 @@
-"""Reads a controller's commits topic on Pulsar: its last message is what stands.
+"""Reads a controller's commits topic on Pulsar: only its last message counts.
 
-Only the controller writes there, one at a time, because its producer is exclusive; so nothing but the end of the log is
-ever read, and it need not be compacted. May be used from several threads.
+Only one controller at a time writes there, because its producer is exclusive; so only the end of the log is ever read,
+and the topic need not be compacted. May be used from several threads.
 """
 
 import threading
@@ -17,7 +17,7 @@ from streaming.pulsar.link import PulsarLink
 __all__ = ["PulsarMarkers"]
 
 _LOOK_MS = 1
-"""A look takes what the broker has sent already, without asking it."""
+"""A look takes the messages that the broker has sent already, without a request."""
 _POLL_MS = 50
 
 
@@ -34,7 +34,7 @@ class PulsarMarkers:
         self._lock = threading.Lock()
 
     def newest(self) -> Commit | None:
-        """What stands at the time of the call; None on an empty topic. Raises ``PublishError``."""
+        """The newest commit at the time of the call; None on an empty topic. Raises ``PublishError``."""
         with self._lock:
             try:
                 reader = self._follower()
@@ -48,7 +48,7 @@ class PulsarMarkers:
     def wait_for_epoch_above(self, epoch: int, *, timeout_s: float) -> bool:
         """Whether a marker with a higher epoch is there, or appears within ``timeout_s`` (0: one short look).
 
-        False while the broker cannot be reached: publishing will say so.
+        False also while the broker cannot be reached: publishing raises the error then.
         """
         deadline = Deadline(timeout_s)
         while True:
@@ -63,7 +63,7 @@ class PulsarMarkers:
             self._drop()
 
     def _look(self, wait_ms: int) -> int:
-        """Take what has come; the newest epoch known. Does not wait for somebody who asks the broker."""
+        """Take the messages that have come; returns the newest epoch known. A short look does not wait for another thread's read."""
         if self._lock.acquire(blocking=wait_ms > _LOOK_MS):
             try:
                 while self._reader is not None:

@@ -1,4 +1,4 @@
-"""What the executor put on a cluster, remembered on a compacted topic on Pulsar, as ``streaming.kafka.memory`` does on Kafka."""
+"""Remembers on a compacted topic on Pulsar what the executor put on a cluster, as ``streaming.kafka.memory`` does on Kafka."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ __all__ = ["PulsarExecutorMemory"]
 
 _TIMEOUT_S = 20.0
 _FENCED = (pulsar.ProducerFenced, pulsar.AlreadyClosed)
-"""What a producer says whose place another took."""
+"""Errors of a producer whose place another producer took."""
 
 
 @dataclass(slots=True)
@@ -42,10 +42,10 @@ class PulsarExecutorMemory:
 
     @contextmanager
     def hold(self) -> Iterator[HeldMemory]:
-        """Take it, to the end of the block. Raises ``PublishError``.
+        """Take the memory until the end of the block. Raises ``PublishError``.
 
-        A topic has one exclusive producer, so the executor of another cluster can come in between, too; whoever was taken it
-        from starts again.
+        A topic has one exclusive producer, so the executor of another cluster can take it away, too; the executor that
+        lost it starts again.
         """
         client = self.link.client(timeout_s=_TIMEOUT_S)
         try:
@@ -61,7 +61,7 @@ class PulsarExecutorMemory:
             close(client)
 
     def _write(self, producer: pulsar.Producer, remembered: Remembered) -> None:
-        """One without content where nothing is left."""
+        """Write what is remembered; a message without content if nothing is left."""
         with self._writing():
             producer.send(remembered.value() or b"", partition_key=self.cluster)
 
@@ -82,7 +82,7 @@ class PulsarExecutorMemory:
         return self.link.full_name(self.topic)
 
     def _require_topic(self) -> None:
-        """Reading it would make it, without its retention."""
+        """Raise ``PublishError`` if there is no topic: reading would make it, without its retention."""
         with self.link.admin() as admin:
             if partitions_count(admin, self._full_name) is None:
                 raise PublishError(f"there is no topic {self._full_name}: run `trimtab topics create`")

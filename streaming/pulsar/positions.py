@@ -2,7 +2,7 @@
 
 A partition is a chain of ledgers, each with entries 0, 1, …; an entry is one message, or a producer's whole batch of them.
 A position names the last entry that is done, ``ledger:entry``; ``ledger:-1`` is the beginning of a ledger. Ids of ledgers
-rise, are unique in a cluster and never used again, which is how a topic that was made anew is told from the old one.
+rise, are unique in a cluster and never used again, so they show whether a topic was made anew.
 
 Pulsar drops a ledger that is still empty when the topic is loaded again (unloaded, its broker restarted) and opens another.
 So ``ledger:-1``, before which nothing was ever read, may name a ledger that is gone although nothing is lost.
@@ -30,7 +30,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of ``ledger:entry``. Raises ValueError naming the text."""
+        """Parse ``ledger:entry``. Raises ValueError naming the text."""
         ledger, _, entry = text.partition(":")
         try:
             return cls(int(ledger), int(entry))
@@ -51,13 +51,13 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What there is of a partition now: its ledgers, ascending, never none."""
+    """A partition's log as it is now: its ledgers, ascending, at least one."""
 
     ledgers: Sequence[Ledger]
     written: Position | None = None
-    """The last entry ever written, where the broker says so; it may be gone."""
+    """The last entry ever written, if the broker reports it; it may be gone."""
     acknowledged: Position | None = None
-    """How far the subscription that keeps what is unread has been moved; None where there is no such subscription."""
+    """How far the subscription that keeps unread messages has been moved; None where there is no such subscription."""
 
     @property
     def first(self) -> Position:
@@ -65,7 +65,7 @@ class Log:
         return Position(self.ledgers[0].id, -1)
 
     def nearest(self, start: Position) -> Position:
-        """``start``, or the beginning of what is there where its ledger is gone."""
+        """``start``, or the beginning of what is there if the ledger of ``start`` is gone."""
         is_there = any(ledger.id == start.ledger for ledger in self.ledgers)
         return start if is_there else max(start, self.first)
 
@@ -75,9 +75,9 @@ class Log:
         return self.advance(self.first, None)
 
     def advance(self, start: Position, entries_max: int | None) -> Position:
-        """The end of the next range after ``start``, of at most so many entries; ``start`` where there are none.
+        """The end of the next range after ``start``, of at most ``entries_max`` entries; ``start`` where there are none.
 
-        A range never holds ledgers whose ids ``pack`` cannot tell the order of.
+        A range never holds ledgers whose ids ``pack`` cannot put in order.
         """
         position, left = start, entries_max
         for ledger in self.ledgers:
@@ -117,8 +117,7 @@ class Log:
     def _was_empty(self, start: Position) -> bool:
         """Whether ``start`` is the beginning of a ledger that was dropped because nothing had been written to it.
 
-        Had there been something, it would be kept by the subscription, unless somebody else (a TTL, an operator)
-        acknowledged it.
+        If anything had been written, the subscription would have kept it, unless a TTL or an operator acknowledged it.
         """
         first, moved, written = self.ledgers[0].id, self.acknowledged, self.written
         if start.entry >= 0 or start.ledger > first or moved is None:
@@ -129,9 +128,9 @@ class Log:
 
 
 def pack(position: Position, batch_index: int) -> int:
-    """A number that rises along a range that ``Log.advance`` gave, for consumers that know offsets.
+    """A number that rises along a range from ``Log.advance``, for consumers that know offsets.
 
-    Of a ledger's id the lowest 29 bits count, so that ids of any size go into it; it begins anew every 536,870,912
+    It holds only the lowest 29 bits of a ledger's id, so that ids of any size fit; it begins anew every 536,870,912
     ledgers of the cluster. Raises OverflowError for an entry or a batch that is too large.
     """
     batch = max(batch_index, 0)

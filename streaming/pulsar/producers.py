@@ -1,8 +1,8 @@
-"""Producers of one connection to Pulsar: one exclusive on the commits topic, one of a fixed name on each output topic.
+"""Producers of one connection to Pulsar: an exclusive one on the commits topic, one with a fixed name on each output topic.
 
-Messages of a topic reach it in the order in which they are sent, so after any failure what is out is a beginning of what
-was sent. That is why nothing is sent after the first failure, nothing times out by itself, and a failed connection is
-thrown away whole: a gap would never be closed, because the broker drops what comes below the highest sequence id it has.
+Messages of a topic reach it in the order in which they are sent, so after any failure the first of them are out, without
+a gap. To keep it so, nothing is sent after the first failure, no send times out by itself, and a failed connection is
+thrown away whole: a gap would never be closed, because the broker drops messages below the highest sequence id it has.
 """
 
 import threading
@@ -20,9 +20,9 @@ __all__ = ["WINDOW", "Acknowledged", "NotSent", "Producers"]
 
 _NAME_RETRY_S = 0.2
 _COMPRESSION = pulsar.CompressionType.ZSTD
-"""The size limit counts compressed bytes: replica lists of 8 MiB, the largest outputs, become less than Pulsar's 5 MiB."""
+"""Pulsar's size limit of 5 MiB counts compressed bytes: replica lists of 8 MiB, the largest outputs, are then below it."""
 WINDOW = 500
-"""Messages under way at most; below the client's own limit of 1,000, at which sending would block without end."""
+"""Most messages under way at a time; below the client's own limit of 1,000, at which sending would block without end."""
 
 
 class NotSent(Exception):
@@ -44,7 +44,7 @@ class Acknowledged:
         """Messages the broker did not have yet."""
 
     def sending(self) -> None:
-        """One more is under way."""
+        """Note that one more message is under way."""
         with self._answered:
             self._under_way += 1
 
@@ -59,7 +59,7 @@ class Acknowledged:
             self._answered.notify_all()
 
     def wait(self, *, timeout_s: float, most: int = 0) -> None:
-        """Wait until at most so many are under way; raises ``NotSent``."""
+        """Wait until at most ``most`` messages are under way; raises ``NotSent``."""
         deadline = Deadline(timeout_s)
         with self._answered:
             while self._failure is None and self._under_way > most:
@@ -71,10 +71,10 @@ class Acknowledged:
 
 
 class Producers:
-    """One connection. Every method raises ``pulsar.PulsarException`` or ``NotSent``; then only ``close`` is left."""
+    """One connection. Every method raises ``pulsar.PulsarException`` or ``NotSent``; after that only call ``close``."""
 
     def __init__(self, link: PulsarLink, *, commits_topic: str, timeout_s: float) -> None:
-        """Fences whoever held the commits topic; ``commits_topic`` is its full name."""
+        """Fences the producer that held the commits topic; ``commits_topic`` is the topic's full name."""
         self._link = link
         self._timeout_s = timeout_s
         self._client = link.client(timeout_s=timeout_s)
@@ -98,9 +98,9 @@ class Producers:
         sent.wait(timeout_s=self._timeout_s)
 
     def take_names(self, topics: Mapping[str, str], *, wait_s: float) -> None:
-        """Open the producers that are missing: full names of topics with the producer's name on each.
+        """Open the producers that are missing; ``topics`` maps full names of topics to the producer's name on each.
 
-        A name that is in use is waited for: its holder was fenced on the commits topic, and gives up when it notices.
+        If a name is in use, wait for it: its holder was fenced on the commits topic, and gives up when it notices.
         """
         deadline = Deadline(wait_s)
         for topic, name in topics.items():
@@ -114,7 +114,7 @@ class Producers:
     def send(
         self, topic: str, key: str, value: bytes, *, sequence_id: int, epoch: int, sent: Acknowledged
     ) -> None:
-        """Hand a message over; what became of those before it is looked at first."""
+        """Hand a message over; first raises if one before it failed."""
         sent.wait(timeout_s=self._timeout_s, most=WINDOW - 1)
         sent.sending()
         self._outputs[topic].send_async(
@@ -135,7 +135,7 @@ class Producers:
         sent.wait(timeout_s=self._timeout_s)
 
     def close(self) -> None:
-        """Close without waiting: what is not answered by now must not be sent any more."""
+        """Close without waiting: messages that are not answered by now must not be sent any more."""
         close(self._client)
 
     def _take(self, topic: str, name: str, deadline: Deadline) -> pulsar.Producer:

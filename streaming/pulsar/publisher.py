@@ -1,14 +1,14 @@
 """Publishes micro-batches to Pulsar, each output once, and hands over cleanly from one controller to the next.
 
-Uses producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
+It uses producer name and sequence id with the broker's deduplication (PIP-6), and an exclusive producer of the controller's own
 commits topic (PIP-68), whose last message is the marker. The order at start is fixed: the exclusive producer fences older
 incarnations; only then are marker and checkpoint read, compared, and the marker written again with the next epoch, which
-is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``pulsar_commit``).
+is the claim. A batch is: its marker as begun, its outputs, its marker as finished (see ``streaming.pulsar.commit``).
 
 Differences from Kafka: a batch becomes visible output by output, topic by topic in publishing order, not at once; every
-consumer sees it, also while it is being written. The broker forgets a name that was away for longer than
-``brokerDeduplicationProducerInactivityTimeoutMinutes`` (6 h): a controller killed in the middle of a batch and started
-again later than that repeats the part of it that was out.
+consumer sees it, also while it is being written. The broker forgets a producer name that was not connected for longer than
+``brokerDeduplicationProducerInactivityTimeoutMinutes`` (6 h): a controller that was killed in the middle of a batch and
+started again later than that repeats the part of the batch that was out.
 This module does not retry a batch: the caller does, with back-off, after a `PublishError`.
 """
 
@@ -61,10 +61,10 @@ def commits_topic_of(commits_topic: str, name: str) -> str:
 class PulsarPublisher(Closing):
     """The exactly-once sink of the controller `name`; topics are in the namespace of `link`.
 
-    `announce_on` is the topic of actions, where each take-over is said in every partition. `ran_with` is noted with each
-    batch. `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its successor's
-    claim, `handover_s` how long one waits for its predecessor to let go of the outputs. `publish` is for one thread at a
-    time; `is_superseded` may be called from another.
+    `announce_on` is the topic of actions, where each take-over is announced in every partition. `ran_with` is noted with
+    each batch. `timeout_s` bounds each wait for the broker, `claim_wait_s` how long a fenced publisher waits for its
+    successor's claim, `handover_s` how long one waits for its predecessor to let go of the outputs. `publish` is for one
+    thread at a time; `is_superseded` may be called from another.
     """
 
     def __init__(
@@ -92,17 +92,17 @@ class PulsarPublisher(Closing):
         self._commit: Commit | None = None
 
     def read_marker(self) -> Marker | None:
-        """The newest marker, None without one; see ``KafkaPublisher.read_marker``."""
+        """The newest marker, None if there is none; see ``KafkaPublisher.read_marker``."""
         newest = self._markers.newest()
         return None if newest is None else newest.marker
 
     def check(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> None:
-        """Raise what ``open`` would raise now, without fencing anybody; see ``KafkaPublisher.check``."""
+        """Raise what ``open`` would raise now, without fencing; see ``KafkaPublisher.check``."""
         before = self._markers.newest()
         self._next(before, read(), start_with)
 
     def open(self, read: Callable[[], Checkpoint], *, start_with: StartWith = "checkpoint") -> int:
-        """Take over as the controller of this name and return its epoch, above every one there was.
+        """Take over as the controller of this name and return its epoch, which is above every earlier one.
 
         Arguments and errors are those of ``KafkaPublisher.open``.
         """
@@ -128,11 +128,10 @@ class PulsarPublisher(Closing):
         *,
         read_until: Progress | None = None,
     ) -> BatchState:
-        """Make a batch's records visible if they are not out already; what was begun is finished.
+        """Make a batch's records visible if they are not out already; a batch that was begun is finished.
 
-        An empty batch is not noted, so gaps in the markers' batch ids are normal; whether there is a successor is asked
-        all the same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried
-        again.
+        An empty batch is not noted, so gaps in the markers' batch ids are normal; this looks for a successor all the
+        same. Raises `CheckpointMismatch`, `Fenced`, or `PublishError`, after which the same batch may be tried again.
         """
         commit = self._owned_commit()
         batch_digest = digest(records)
@@ -168,7 +167,7 @@ class PulsarPublisher(Closing):
 
     @property
     def marker(self) -> Marker:
-        """What stands for what is out; raises `PublishError` before `open`."""
+        """Our newest marker, for the last batch that is out or begun; raises `PublishError` before `open`."""
         if self._commit is None:
             raise PublishError(f'the publisher of "{self._name}" is not open: call open() first')
         return self._commit.marker
@@ -183,7 +182,7 @@ class PulsarPublisher(Closing):
         self._read_own_commit(self.marker.epoch)
 
     def is_superseded(self) -> bool:
-        """Whether a newer controller of this name has claimed its epoch; asks nobody, for a watch loop."""
+        """Whether a newer controller of this name has claimed its epoch. For a watch loop; sends no request."""
         commit = self._commit
         if commit is None or not self._markers.wait_for_epoch_above(commit.marker.epoch, timeout_s=0):
             return False
@@ -198,7 +197,7 @@ class PulsarPublisher(Closing):
     def _publish(
         self, begin: Commit, records: Sequence[OutboundRecord], sent: Acknowledged, *, is_new: bool
     ) -> None:
-        """Piece by piece of each topic, each waited for: what is out is always a beginning of the publishing order."""
+        """Send each topic's records in pieces and wait for each: the records that are out are always the first to publish."""
         producers, batch_id = self._producers, begin.marker.batch_id
         assert producers is not None, "producers are opened before anything is published"
         assert batch_id is not None, "a batch has an id"
@@ -224,10 +223,11 @@ class PulsarPublisher(Closing):
         self._write(producers, finish(begin))
 
     def _begin(self, producers: Producers, claim: Commit, before: Commit | None) -> None:
-        """Claim, and say in every partition of the actions whose count from here on.
+        """Claim, and announce in every partition of the actions topic which controller's actions count from here on.
 
-        What is left of a batch that was begun is sent again under the names of its outputs, or never. Whoever still holds them
-        could send of it after that word; the broker would then drop ours as a duplicate, and consumers his as out of date.
+        The rest of a batch that was begun is sent again under its producer name, or never. A predecessor that still held
+        the name could send of the batch after the announcement: the broker would then drop our action as a duplicate, and
+        consumers would ignore the predecessor's as out of date. So the name is taken first.
         """
         self._write(producers, claim)
         topic = self._announce_on
@@ -247,16 +247,16 @@ class PulsarPublisher(Closing):
         self._commit = commit
 
     def _owned_commit(self) -> Commit:
-        """What stands, after getting producers again if the last publish failed."""
+        """The commit to go on from; first gets new producers if the last publish failed."""
         if self._producers is None:
             self._take_back(self.marker.epoch)
         assert self._commit is not None, "a publisher that has a marker has its commit"
         return self._commit
 
     def _take_back(self, epoch: int) -> None:
-        """Get new producers unless a successor has claimed a higher epoch: it must not be fenced by us.
+        """Get new producers unless a successor has claimed a higher epoch: we must not fence it.
 
-        What became of the writes that failed is read from the log, once nobody else can write there.
+        The log shows what became of the writes that failed; it is read once no other process can write there.
         """
         self._read_own_commit(epoch)
         self._producers = self._connect()
@@ -290,10 +290,10 @@ class PulsarPublisher(Closing):
             ) from error
 
     def _attempt(self, call: Callable[[], None], *, epoch: int, what: str) -> None:
-        """Do it; raises `Fenced` or `PublishError` saying what to do.
+        """Make the call; raises a `Fenced` or `PublishError` that says what to do.
 
-        Being fenced alone does not mean a successor: a newcomer fences before it may refuse its checkpoint. The
-        claim decides.
+        Being fenced alone does not mean that there is a successor: a newcomer fences first and may then refuse its
+        checkpoint. Only a claim means a successor.
         """
         try:
             call()

@@ -45,7 +45,7 @@ def explain_errors(link: PulsarLink, topic: str, action: AuthAction) -> Iterator
 
 
 class PulsarTopicReader(Closing):
-    """All partitions of one topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
+    """Reads all partitions of a topic, or one; each partition's messages come in its order. Raises ``exits.Refused``."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class PulsarTopicReader(Closing):
                 yield from map(record_of, read_to_end(reader, silence_s=_TIMEOUT_MS / 1000))
 
     def until(self, place: Place) -> Iterator[TopicRecord]:
-        """The messages up to a place, by who reads its partition alone."""
+        """The messages up to a place; only for a reader of that one partition."""
         (reader,) = self._readers
         last = Position.parse(place.at)
         with self._explain_errors():
@@ -117,7 +117,7 @@ class PulsarTopicReader(Closing):
 
 
 def _first(partition: str, begin: Begin | Place) -> pulsar.MessageId:
-    """Where a reader begins; to a moment it goes afterwards."""
+    """Where a reader begins; if ``begin`` is a time, it seeks to it afterwards."""
     if isinstance(begin, Place):
         done = Position.parse(begin.at)
         return pulsar.MessageId(partition_index(partition), done.ledger, done.entry, -1)
@@ -125,7 +125,7 @@ def _first(partition: str, begin: Begin | Place) -> pulsar.MessageId:
 
 
 def record_of(message: pulsar.Message) -> TopicRecord:
-    """A message as a record; one without content takes its key away, as on Kafka one without a value does."""
+    """A message as a record; a message without content deletes its key, as a record without a value does on Kafka."""
     id_ = message.message_id()
     return TopicRecord(
         key=message.partition_key().encode() or None,

@@ -14,7 +14,7 @@ __all__ = ["find_lost"]
 
 
 def find_lost(link: PulsarLink, subscription: str, places: Sequence[Place]) -> list[SkippedRange]:
-    """What is gone after these places. Raises ``PublishError``."""
+    """The ranges after these places that are gone. Raises ``PublishError``."""
     try:
         with link.admin() as admin:
             logs = PartitionLogs(admin, subscription=subscription)

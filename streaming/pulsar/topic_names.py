@@ -1,4 +1,4 @@
-"""What a reader of logs asks the admin API: partitions, ledgers, and the durable subscription that keeps what is unread."""
+"""What a reader of logs needs from the admin API: partitions, ledgers, and the durable subscription that keeps unread messages."""
 
 from urllib.parse import quote
 
@@ -52,7 +52,7 @@ class PartitionLogs:
         self._subscription = subscription
 
     def partitions(self, topic: str) -> list[str]:
-        """Full names of the partitions of a topic; of one without partitions, itself. Raises ``NonPersistentTopic``."""
+        """Full names of a topic's partitions; the topic's own name if it has none. Raises ``NonPersistentTopic``."""
         if not topic.startswith(_PERSISTENT):
             raise NonPersistentTopic(
                 f"{topic} is not persistent: its messages are gone once sent, and a batch could not be read again after "
@@ -62,7 +62,7 @@ class PartitionLogs:
         return partition_names(topic, found)
 
     def log(self, partition: str) -> Log:
-        """What there is now. The newest ledger is still being written, so its entries are told apart."""
+        """The log as it is now. The newest ledger is still being written, so its entries are in a field of their own."""
         stats = self._admin.read(f"{topic_path(partition)}/internalStats", _InternalStats)
         *closed, open_ = stats.ledgers
         newest = Ledger(open_.ledgerId, max(open_.entries, stats.currentLedgerEntries))
@@ -74,7 +74,7 @@ class PartitionLogs:
         )
 
     def protect(self, partition: str) -> None:
-        """Keep everything that is there now from being trimmed, from its beginning on; once made it stays."""
+        """Make the subscription at the beginning, so that nothing that is there now is trimmed; an existing one stays as it is."""
         body = {"ledgerId": -1, "entryId": -1, "partitionIndex": partition_index(partition)}
         try:
             self._admin.call("PUT", self._path(partition), body=body)
@@ -87,7 +87,7 @@ class PartitionLogs:
 
 
 def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
-    """How many there are, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
+    """Number of partitions, 0 for a topic without partitions; None where there is no such topic. Raises ``AdminError``."""
     path = topic_path(topic)
     try:
         found = admin.read(f"{path}/partitions", _Partitions).partitions
@@ -101,7 +101,7 @@ def partitions_count(admin: PulsarAdmin, topic: str) -> int | None:
 
 
 def partition_names(topic: str, count: int) -> list[str]:
-    """Full names of the partitions; of a topic without partitions, itself."""
+    """Full names of the partitions; the topic's own name if it has none."""
     return [f"{topic}{_PARTITION}{number}" for number in range(count)] if count else [topic]
 
 
@@ -112,5 +112,5 @@ def partition_index(partition: str) -> int:
 
 
 def topic_path(topic: str) -> str:
-    """Where a topic is in the admin API."""
+    """Path of a topic in the admin API."""
     return f"/admin/v2/persistent/{quote(topic.removeprefix(_PERSISTENT))}"

@@ -1,8 +1,9 @@
 """The topics on Pulsar: how they must be set up, making them, and checking them at start.
 
-Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Of a topic that exists only
-deduplication is ever switched on, because exactly-once publishing needs it, and its deletion while idle switched off, which is
-Pulsar's default; no message is changed by either. What else differs is named with the command that mends it.
+Everything is set for the topic, nothing for its namespace, which may hold other people's topics. Only two settings of an
+existing topic are ever changed: deduplication is switched on, because exactly-once publishing needs it, and deletion while
+idle, which is Pulsar's default, is switched off. Neither changes a message. Any other difference is named with the command
+that corrects it.
 """
 
 import math
@@ -42,15 +43,15 @@ Value = TypeVar("Value")
 _MS_PER_MINUTE = 60_000
 _FOR_EVER = -1
 _MARKERS_MB = 100
-"""The newest marker is what counts, however old; half a million of them are about this much."""
+"""Only the newest marker counts, however old it is; half a million markers need about this much."""
 _COMPACTION_BYTES = 1024 * 1024
 _NOT_ALLOWED = 405
-"""What Pulsar answers where policies of single topics are switched off."""
+"""The HTTP status that Pulsar answers where policies of single topics are switched off."""
 _APPLIED_WITHIN_S, _POLL_S = 10.0, 0.05
 
 
 class _Retention(msgspec.Struct, frozen=True):
-    """Pulsar's ``RetentionPolicies``; -1 is without limit, and kept is what is within both limits."""
+    """Pulsar's ``RetentionPolicies``; -1 is without limit, and messages within both limits are kept."""
 
     retentionTimeInMinutes: int = 0  # noqa: N815  Pulsar's names
     retentionSizeInMB: int = 0  # noqa: N815
@@ -66,7 +67,7 @@ class _Retention(msgspec.Struct, frozen=True):
 
 
 class _Inactive(msgspec.Struct, frozen=True):
-    """Pulsar's ``InactiveTopicPolicies``: when a topic is deleted that nobody is connected to."""
+    """Pulsar's ``InactiveTopicPolicies``: when Pulsar deletes a topic to which no client is connected."""
 
     inactiveTopicDeleteMode: str = "delete_when_no_subscriptions"  # noqa: N815  Pulsar's names
     maxInactiveDurationSeconds: int = 86_400  # noqa: N815
@@ -75,9 +76,9 @@ class _Inactive(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarTopicSpec:
-    """A topic by its full name. ``partitions`` 0 makes one without; ``is_single`` allows none.
+    """A topic by its full name. ``partitions`` 0 makes a topic without partitions; ``is_single`` allows no partitions.
 
-    A controller runs without one that is ``is_optional``.
+    A controller runs without a topic that ``is_optional``.
     """
 
     name: str
@@ -143,7 +144,7 @@ def _output(link: PulsarLink, name: str, retention_ms: int) -> PulsarTopicSpec:
 
 
 def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
-    """Make the topics that are missing, and mend what ``_ensure`` may of the others; raises ``StartError``."""
+    """Make the topics that are missing, and correct in the others what ``_ensure`` may change; raises ``StartError``."""
     outcomes: list[TopicOutcome] = []
     for link, specs in specs_of(settings, input_partitions=input_partitions).items():
         with administering(link) as admin:
@@ -152,7 +153,7 @@ def create(settings: Settings, *, input_partitions: int) -> list[TopicOutcome]:
 
 
 def validate(settings: Settings) -> list[str]:
-    """Warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
+    """Check the topics; returns warnings. Raises ``StartError`` naming every obstacle: no answer, missing topics, no deduplication."""
     problems: list[str] = []
     warnings: list[str] = []
     for link, specs in specs_of(settings, input_partitions=0).items():
@@ -225,7 +226,7 @@ def _keep(admin: PulsarAdmin, topic: str) -> None:
 
 
 def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
-    """Until the brokers say so: policies of topics travel on a topic of Pulsar's own."""
+    """Wait until the brokers show it: policies of topics travel on a topic of Pulsar's own. Raises ``StartError``."""
     if not poll(is_applied, timeout_s=_APPLIED_WITHIN_S, pause_s=_POLL_S):
         raise StartError(
             f"{what}, and the brokers do not say so after {_APPLIED_WITHIN_S:g} s: look into their logs"
@@ -233,7 +234,7 @@ def _wait_until(is_applied: Callable[[], bool], what: str) -> None:
 
 
 def differences_of(admin: PulsarAdmin, spec: PulsarTopicSpec, partitions: int) -> Iterator[Difference]:
-    """What is not as it must be; what would take messages away too early is only a warning."""
+    """Settings that are not as they must be; those that would take messages away too early are only a warning."""
     if spec.is_single and partitions:
         yield Difference(
             topic=spec.name,
@@ -285,7 +286,7 @@ def retention_s(admin: PulsarAdmin, topic: str) -> float:
 
 
 def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
-    """Pulsar acknowledges old messages by itself where a namespace says so."""
+    """A warning if the namespace has a message TTL: Pulsar then acknowledges old messages by itself."""
     text = admin.get(f"/admin/v2/namespaces/{namespace}/messageTTL").strip()
     if text not in {b"", b"null", b"0"}:
         yield (
@@ -295,18 +296,18 @@ def time_to_live(admin: PulsarAdmin, namespace: str) -> Iterator[str]:
 
 
 def _is_deduplicated(admin: PulsarAdmin, topic: str) -> bool:
-    """By policy of the topic, else of its namespace, else as the brokers are set."""
+    """Whether deduplication is on, by the topic's policy, else by its namespace's, else by the brokers' settings."""
     return bool(_policy_in_force(admin, topic, "deduplicationEnabled", bool))
 
 
 def _is_deleted_when_idle(admin: PulsarAdmin, topic: str) -> bool:
-    """By policy of the topic, else of its namespace, else as the brokers are set, which is yes by default."""
+    """Whether Pulsar deletes the topic while idle, by the same policies; the brokers' setting is yes by default."""
     found = _policy_in_force(admin, topic, "inactiveTopicPolicies", _Inactive)
     return found is not None and found.deleteWhileInactive
 
 
 def _policy_in_force(admin: PulsarAdmin, topic: str, policy: str, kind: type[Value]) -> Value | None:
-    """What is in force; unset is answered with nothing, or with null."""
+    """The policy in force; None where it is unset, which Pulsar answers with nothing, or with null."""
     text = admin.get(f"{topic_path(topic)}/{policy}", query={"applied": "true"}).strip()
     return None if text in {b"", b"null"} else msgspec.json.decode(text, type=kind)
 

@@ -1,6 +1,6 @@
 """Which clusters a controller accepts: names, or patterns with ``*`` and ``?``.
 
-Every accepted name gets memory of its own and metrics of its own, for as long as reports of it come. A record of another
+Every accepted name gets memory of its own and metrics of its own, as long as reports with it arrive. A record with another
 name is refused before anything is remembered of it.
 """
 
@@ -11,18 +11,18 @@ from fnmatch import fnmatchcase
 from state.events import Control, Event, Rejection
 
 PATTERN = re.compile(r"[A-Za-z0-9._*?-]{1,100}")
-"""What a name can be, with ``*`` and ``?``."""
+"""What a name or a pattern can be."""
 
 
 class AcceptedClusters:
-    """Picklable; asked for every event."""
+    """The check of every event's cluster; picklable."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = tuple(patterns)
         self._accepts_every = "*" in self._patterns
 
     def refusal(self, cluster: str, event: Event) -> Rejection | None:
-        """Why an event is refused; one that forgets a cluster is taken, or what is left of a name could never go."""
+        """Why an event is refused. One that forgets a cluster is accepted, or the memory of a refused name could never be deleted."""
         if self._accepts_every or (isinstance(event, Control) and event.forget):
             return None
         if any(fnmatchcase(cluster, pattern) for pattern in self._patterns):

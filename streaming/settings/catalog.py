@@ -1,7 +1,7 @@
-"""Every setting there is, read off the declarations: its dotted key, type, default and attribute docstring.
+"""Every setting there is, read from the declarations: its dotted key, type, default and attribute docstring.
 
 The one place that walks the dataclasses; the reader, the environment, the reference and ``trimtab config`` all use
-it, so a setting that is declared is complete. Docstrings come from the source file, which a wheel carries too.
+it, so a setting only has to be declared. Docstrings come from the source file, which a wheel carries too.
 """
 
 import ast
@@ -38,7 +38,7 @@ class Member:
 
     @property
     def doc(self) -> str:
-        """The docstring below its declaration; no command needs it to start, and reading sources takes 60 ms."""
+        """The docstring below its declaration. It is read only when needed, because reading the sources takes 60 ms."""
         return attribute_docs(self.section).get(self.name, "")
 
 

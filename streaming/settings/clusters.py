@@ -20,11 +20,11 @@ from streaming.settings.tree import Settings, Tree, merge
 from streaming.settings.zones import UnknownZone, resolve_zones
 
 OVERLAYS_CACHED_COUNT = 1024
-"""Overlays remembered as settings; one is in force per cluster, so this is as many clusters under control events."""
+"""How many overlays are remembered as settings: one is in force per cluster, so enough for this many clusters."""
 
 
 class ClusterSettingsSource:
-    """The settings of every cluster, named in the file or not; a ``state.settings.SettingsSource``."""
+    """The settings of every cluster, whether or not the file names it; a ``state.settings.SettingsSource``."""
 
     def __init__(self, settings: Settings) -> None:
         self._default = _of(settings)
@@ -36,7 +36,7 @@ class ClusterSettingsSource:
         return self._named.get(cluster, self._default)
 
     def forget_after_s(self, cluster: str) -> float:
-        """The silence after which a cluster is taken for gone, whichever system it is of; infinite where that is off."""
+        """Seconds of silence after which a cluster counts as gone, whichever system it is; infinite where that is off."""
         base = self.base(cluster)
         after_s = (base.pulsar.rounds.forget_cluster_s, base.kafka.rounds.forget_cluster_s)
         return max(after_s) if all(after_s) else math.inf
@@ -89,7 +89,7 @@ def _read(overlay: bytes) -> Tree:
 
 
 def _refuse_rounds(raw: Mapping[str, Any]) -> None:
-    """The rounds' own settings cut time itself, so they hold from the start to the end of a checkpoint."""
+    """Raise OverlayError for settings of the rounds: they define what a round is, so they stay the same for a whole checkpoint."""
     for system, section in raw.items():
         rounds = section.get("rounds") if isinstance(section, Mapping) else None
         if isinstance(rounds, Mapping) and rounds:

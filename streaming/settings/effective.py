@@ -1,4 +1,4 @@
-"""The settings in force as text that can be fed back: every value beside where it comes from."""
+"""The settings in force as text that can be read in again: every value with its source."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from streaming.settings.errors import dotted
 from streaming.settings.load import DEFAULT, Loaded
 
 _SECRET_KEY = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Keys of Spark whose values it hides itself. Spark: ``spark.redaction.regex``."""
+"""Keys of Spark whose values Spark itself hides. Spark: ``spark.redaction.regex``."""
 
 _EXACT_WHOLE_MAX = 2**53
 """Below it a whole number stands for exactly one double, so it can be written without a fraction."""
@@ -29,7 +29,7 @@ class InForce:
 
 
 def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]:
-    """Every setting, and of the clusters' sections what was written there; or, with ``cluster``, what holds in it."""
+    """Every setting, and what was written in the clusters' sections; with ``cluster``, the settings in force there."""
     settings = loaded.settings
     if cluster is not None:
         base = ClusterSettingsSource(settings).base(cluster)
@@ -41,7 +41,7 @@ def in_force(loaded: Loaded, *, cluster: str | None = None) -> Iterator[InForce]
 
 
 def render_toml(settings: Iterator[InForce]) -> str:
-    """A line a setting, ``key = value  # source``; one that is unset, or a secret, is a comment."""
+    """A line for each setting, ``key = value  # source``; an unset setting, or a secret, is a comment."""
     lines = [(_assignment(each), each.source) for each in settings]
     width = max((len(assignment) for assignment, _ in lines), default=0)
     return "".join(f"{assignment:<{width}}  # {source}\n" for assignment, source in lines)
@@ -54,7 +54,7 @@ def render_json(settings: Iterator[InForce]) -> str:
 
 
 def _guard_secret(path: Path, value: object) -> object:
-    """Spark's own settings are text, so what of them is a secret is known by its name only."""
+    """Spark's own settings are text, so a secret among them is recognized by its name only."""
     is_secret = path[:2] == ("spark", "extra") and _SECRET_KEY.search(path[-1]) is not None
     return SecretStr(str(value)) if is_secret else value
 

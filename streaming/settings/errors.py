@@ -1,4 +1,4 @@
-"""What is wrong with the settings, all of it at once, each by origin and name."""
+"""What is wrong with the settings: all problems at once, each with its origin and name."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 CLOSE_RATIO = 0.6
-"""Similarity from which one name is offered for another; difflib's own default, fit for names of 5-30 letters."""
+"""Similarity from which one name is suggested for another; difflib's own default, fit for names of 5-30 letters."""
 
 
 def dotted(path: Sequence[str]) -> str:
@@ -43,7 +43,7 @@ class SettingsError(Exception):
 
 
 def nearest(name: str, known: Iterable[str], *, elsewhere: Iterable[str] = ()) -> str:
-    """How to say "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known."""
+    """A hint such as "did you mean": the closest of ``known``, else of the full keys ``elsewhere``, else all known."""
     here = sorted(known)
     close = get_close_matches(name, here, n=1, cutoff=CLOSE_RATIO)
     if close:

@@ -1,7 +1,7 @@
-"""Numbers that nothing can be computed with, refused where they are read, by file, flag, variable or control event.
+"""Numbers that cannot be computed with are refused where they are read: from a file, flag, variable or control event.
 
-Beyond them ends of rounds leave the calendar, and ratios and squares in a summary become infinite. No limit here is near
-any use.
+Beyond these limits the ends of rounds are outside the calendar, and ratios and squares in a summary become infinite. Every
+limit is far beyond real use.
 """
 
 import math
@@ -9,13 +9,13 @@ import math
 from state.round_settings import LONGEST_S
 
 LARGEST = 1e18
-"""Up or down; the same as of a rate in a report."""
+"""Largest absolute value; the same limit as for a rate in a report."""
 SMALLEST = 1 / LARGEST
-"""Nearest to 0 that a number may be without being it: a share of it is at most 1e36, which single precision holds."""
+"""Smallest absolute value except 0: the ratio of two numbers is then at most 1e36, which single precision holds."""
 
 
 def extreme(name: str, value: object) -> str | None:
-    """What is wrong with a number of this name as such; None where nothing is, or where it is no finite number."""
+    """What is wrong with the size of a number of this name; None where nothing is wrong or it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     if name.endswith("_s") and not name.endswith("_per_s") and value > LONGEST_S:

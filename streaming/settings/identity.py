@@ -1,4 +1,4 @@
-"""What of the settings a cluster's controller is started with."""
+"""The part of the settings that a cluster's controller is started with."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from streaming.settings import Settings
 __all__ = ["identity_of"]
 
 PULSAR_ACTION_BYTES = 5_000_000
-"""Largest action for an output on Pulsar: its brokers take 5 MiB (``maxMessageSize``), the envelope included."""
+"""Largest action for an output on Pulsar: its brokers accept 5 MiB (``maxMessageSize``), envelope included."""
 
 
 def identity_of(settings: Settings) -> Identity:

@@ -1,6 +1,6 @@
-"""What of the settings shapes the outputs of a batch: kept in the checkpoint's card, to run one batch with them again.
+"""The settings that shape the outputs of a batch: kept in the checkpoint's card, to run one batch with them again.
 
-Without secrets and addresses, which may change between two runs of a batch without changing what it says.
+Secrets and addresses are left out: they may change between two runs of a batch without changing its outputs.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class NotReadable(Exception):
 
 
 def keep(settings: Settings) -> dict[str, Any]:
-    """The settings that shape a batch, as JSON has them."""
+    """The settings that shape a batch, as values for JSON."""
     tree = settings.model_dump(mode="json", include={"controller", "topics", *_WHOLE})
     controller, topics = tree.pop("controller"), tree.pop("topics")
     return {
@@ -43,13 +43,13 @@ def keep(settings: Settings) -> dict[str, Any]:
 
 
 def kept_digest(settings: Settings) -> str:
-    """SHA-256, in hexadecimal, of what ``kept`` keeps."""
+    """SHA-256, in hexadecimal, of what ``keep`` returns."""
     text = json.dumps(keep(settings), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def restore(settings: Settings, tree: Mapping[str, Any]) -> Settings:
-    """These settings with what was kept in its place; raises ``NotReadable``."""
+    """These settings with the kept ones in place of their own; raises ``NotReadable``."""
     try:
         deciding = compose({name: tree[name] for name in _WHOLE})
         controller = dataclasses.replace(settings.controller, **tree["controller"])

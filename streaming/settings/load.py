@@ -26,7 +26,7 @@ DEFAULT_FILE = FilePath("trimtab.toml")
 """Read from the working directory when no file is named."""
 
 DEFAULT = "default"
-"""The source of what nobody set."""
+"""The source of a value that is not set anywhere."""
 
 _OPTIONS: Mapping[str, str] = {
     "input.url": "--input",
@@ -37,7 +37,7 @@ _OPTIONS: Mapping[str, str] = {
     "metrics.executor_port": "--metrics-port",
     "metrics.notifier_port": "--metrics-port",
 }
-"""Options that are not called like the last part of their setting's key."""
+"""Options whose name differs from the last part of their setting's key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Loaded:
     """The settings in force and, by dotted key, where each value was written.
 
     A source is ``default``, ``file NAME``, ``environment VARIABLE`` or ``flag --OPTION``. In a cluster's section
-    only the keys that were set there have one.
+    only the keys that were set there have a source.
     """
 
     settings: Settings
@@ -90,7 +90,7 @@ def load(*, file: FilePath | None, flags: Mapping[str, object], environ: Mapping
 
 
 def _by_key(sources: Mapping[Path, str]) -> dict[str, str]:
-    """Sources by dotted key, those that nobody set included."""
+    """Sources by dotted key, those of values that are not set included."""
     filled = {path[:size] for path in sources for size in range(1, len(path))}
     defaults = {path: DEFAULT for path in settings_by_path() if path not in filled}
     return {dotted(path): source for path, source in {**defaults, **sources}.items()}
@@ -142,7 +142,7 @@ def _flag_layer(flags: Mapping[str, object]) -> _Layer:
 
 
 def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
-    """Take a value given alone, by variable or option: text is converted, a table is JSON."""
+    """Take a single value of a variable or option: text is converted, a table is JSON."""
     value = str(value) if isinstance(value, FilePath) else value
     kind, is_text = settings_by_path()[path].kind, isinstance(value, str)
     read = convert_text(value, kind) if isinstance(value, str) else value
@@ -158,10 +158,10 @@ def _take(layer: _Layer, path: Path, value: object, source: str) -> None:
 def _located(
     complaints: Sequence[Complaint], sources: Mapping[Path, str], *, otherwise: str
 ) -> Iterator[Problem]:
-    """Each complaint once and with where the value was written; ``otherwise`` is where empty tables come from.
+    """Each complaint once, with the place where the value was written; ``otherwise`` is the place of empty tables.
 
-    A cluster's section is judged together with ``[pulsar]`` and ``[kafka]`` below it, and not blamed for what is wrong
-    there already.
+    A cluster's section is checked together with the ``[pulsar]`` and ``[kafka]`` below it; what is already wrong there is not
+    reported for the cluster again.
     """
     known = {(each.path, each.text) for each in complaints}
     wrong = {each.path for each in complaints if not each.is_about_section}
@@ -173,7 +173,7 @@ def _located(
 
 
 def _origins(complaint: Complaint, sources: Mapping[Path, str]) -> str:
-    """Where a value was written, or the values directly in a section, or below it in ``[pulsar]``."""
+    """Where a value was written; for a section, where the values directly in it, or below it in ``[pulsar]``, were written."""
     path = complaint.path
     if complaint.is_about_section:
         below = path[2:] if path[:1] == ("clusters",) else path

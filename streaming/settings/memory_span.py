@@ -1,4 +1,4 @@
-"""How much of the past decides: how far back the input is read to rebuild the memory of all clusters."""
+"""How much of the past decisions depend on: how far back the input is read to rebuild the memory of all clusters."""
 
 import dataclasses
 import math
@@ -13,11 +13,11 @@ from streaming.settings.tree import Settings
 __all__ = ["memory_span_s"]
 
 _LEFT_RATIO = 0.01
-"""What is left of a running average's past when it no longer counts."""
+"""Share of a running average's past that is left when the past no longer counts."""
 
 
 def memory_span_s(settings: Settings) -> float:
-    """The longest cooldown, history and warm-up of any cluster, and the time until an action of then is known to have ended."""
+    """The longest cooldown, history and warm-up of any cluster, plus the time until an action of then is known to have ended."""
     ends_s = settings.controller.action_ttl_s
     return max(
         settings.controller.proposal_ttl_s,
@@ -58,7 +58,7 @@ def _span_s(rounds: RoundSettings, seconds: list[float], counts: list[int]) -> f
 
 
 def _counted_rounds(policy: Any) -> Iterator[int]:
-    """Rounds that a policy counts, or in which the past of its averages fades."""
+    """Rounds that a policy counts, or after which the past no longer counts in its averages."""
     for field in dataclasses.fields(policy):
         value = getattr(policy, field.name)
         if field.name.endswith("hit_count"):

@@ -1,7 +1,7 @@
-"""From what somebody wrote to validated settings, or complaints that name each key.
+"""From what a user wrote to validated settings, or complaints that name each key.
 
-pydantic validates, all at once and strictly: a number in quotes or a truth value for a number is a mistake that should not
-be guessed away. Its errors get our words here: what was expected, what was found, the nearest known key. A tree goes through
+pydantic validates everything at once and strictly: a number in quotes, or a truth value for a number, is a mistake and is
+not converted. Its errors are reworded here: what was expected, what was found, the nearest known key. A tree goes through
 JSON, because pydantic is strict about JSON in the way that TOML needs: a list may become a tuple, a table a section. Text
 (environment, flags) is converted beforehand. Infinity and NaN are never numbers.
 """
@@ -35,14 +35,14 @@ _TYPE_NAMES: Mapping[Any, str] = {
 }
 
 _REFUSED: Tree = {"": None}
-"""Takes the place of what JSON cannot hold, and of what was complained about: no setting is such a table."""
+"""Replaces what JSON cannot hold and what has a complaint already: no setting accepts such a table."""
 
 _SHOWN_CHARS_MAX = 80
 
 WHOLE_MAX = 2**53
-"""Largest whole number taken, up or down: far beyond any use, and what columns, JSON and doubles hold exactly."""
+"""Largest absolute value of a whole number: far beyond any use, and columns, JSON and doubles hold it exactly."""
 COMPLAINTS_MAX = 100
-"""Complaints about one tree; who has mended so many is told the next."""
+"""Most complaints about one tree; a user who has corrected these gets the next ones."""
 
 SectionT = TypeVar("SectionT")
 
@@ -151,12 +151,12 @@ def show(value: object) -> str:
 
 @cache
 def _validator(kind: Any) -> TypeAdapter[Any]:
-    """Sections say themselves how strict they are."""
+    """The validator of a type; sections have their own configuration."""
     return TypeAdapter(kind, config=None if is_section(kind) else ConfigDict(allow_inf_nan=False))
 
 
 def _json_of(value: object, kind: Any, path: Path, complaints: list[Complaint]) -> object:
-    """The value as JSON can hold it. Complains of numbers that nothing can be computed with, and of what is not UTF-8."""
+    """The value as JSON can hold it. Complains about numbers that cannot be computed with, and about text that is not UTF-8."""
     if isinstance(value, Mapping):
         return {
             name: _json_of(each, _kind_below(kind, name), (*path, name), complaints)
@@ -212,7 +212,7 @@ def _describe(value: object, kind: Any) -> str:
 
 
 def _kind_below(kind: Any, name: str) -> Any:
-    """Type of what has this name in a section or a table of free names; None where there is nothing."""
+    """Type of the entry with this name in a section or a table of free names; None where there is nothing."""
     if is_section(kind):
         member = members(kind).get(name)
         return None if member is None else member.kind
@@ -220,7 +220,7 @@ def _kind_below(kind: Any, name: str) -> Any:
 
 
 def _suggestion(name: str, known: Mapping[str, object], path: Path) -> str:
-    """The nearest known name: of this table, else anywhere; below a cluster, and in an overlay, of ``pulsar.*`` and ``kafka.*``."""
+    """The nearest known name: of this table, else anywhere; below a cluster and in an overlay only of ``pulsar.*`` and ``kafka.*``."""
     elsewhere = known_keys()
     if path[:1] == ("clusters",):
         prefix = dotted(path[:2])

@@ -1,6 +1,6 @@
-"""Who is told what, and how often: the receivers of ``trimtab notify``. Only that program uses them.
+"""The receivers of ``trimtab notify``: what each one gets, and how often. Only that program uses them.
 
-An address of a webhook is often a secret, so it may be in a file or in a variable.
+An address of a webhook is often a secret, so it may be in a file or in an environment variable.
 """
 
 import re
@@ -22,7 +22,7 @@ def _require(accepted: object, name: str, value: object, expected: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverSettings:
-    """A webhook that ``trimtab notify`` tells."""
+    """A webhook to which ``trimtab notify`` sends messages."""
 
     url: str | None = None
     """Where messages are posted, ``http://…`` or ``https://…``. One of url, url_file and url_env is needed."""
@@ -34,21 +34,22 @@ class ReceiverSettings:
     """``slack``: an object with a ``text``, which Slack, Mattermost, Rocket.Chat and others take. ``alertmanager``: what Alertmanager
     posts to its own webhooks, version 4. ``json``: an object with a list of notices."""
     kinds: tuple[NoticeKind, ...] = ("decisions", "proposals", "holds", "findings", "failures")
-    """What is told. ``decisions``: actions; ``proposals``: what waits for approval, with the command that gives it; ``holds``: a pause, a failing cluster and other reasons for which nothing moves that should;
-    ``findings``: what no action can help; ``failures``: actions that failed or had no effect, and internal errors."""
+    """Kinds of notices that are sent. ``decisions``: actions; ``proposals``: actions that wait for approval, with the command
+    that approves them; ``holds``: a pause, a failing cluster and other reasons why nothing moves although it should;
+    ``findings``: problems that no action can solve; ``failures``: actions that failed or had no effect, and internal errors."""
     clusters: tuple[str, ...] = ()
-    """Of which clusters; empty = all."""
+    """Clusters whose notices are sent; empty = all."""
     dry_run: bool = False
-    """Whether decisions of a dry-run are told, too."""
+    """Whether decisions of a dry-run are sent, too."""
     max_per_hour_count: int = 30
-    """Messages within an hour; what comes above that is left out, and the next message says how much. A message has all
-    that came at once. 0 = without a limit."""
+    """Most messages within an hour; notices above that are left out, and the next message says how many. A message has all
+    notices that came at once. 0 = no limit."""
     repeat_after_s: float = 21600.0
-    """When a hold or a finding that lasts is told again; six hours. 0 = in every round."""
+    """Time after which a hold or a finding that lasts is sent again; six hours. 0 = in every round."""
     timeout_s: float = 10.0
     """How long one attempt may take."""
     give_up_after_s: float = 60.0
-    """How long a message is tried; then it is dropped, counted and logged. At most 240, because nothing else is told meanwhile."""
+    """How long sending a message is tried; then it is dropped, counted and logged. At most 240, because nothing else is sent meanwhile."""
 
     def __post_init__(self) -> None:
         given = [name for name in ("url", "url_file", "url_env") if getattr(self, name) is not None]

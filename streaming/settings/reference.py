@@ -1,6 +1,6 @@
 """The settings' reference page and sample file, written from the declarations.
 
-Both are generated into ``docs/`` and checked for being up to date, so neither can say anything the code does not.
+Both are generated into ``docs/`` and checked for being up to date, so neither can differ from the code.
 """
 
 import re
@@ -53,12 +53,12 @@ def render_reference() -> str:
 
 
 def render_sample() -> str:
-    """A file with every key and its default commented out, its first sentence above it."""
+    """A file with every key and its default commented out, with the first sentence of its docstring above it."""
     return _SAMPLE_HEAD + "".join(_sample_section(section) for section in sections()) + _SAMPLE_TAIL
 
 
 def type_name(kind: Any) -> str:
-    """What may be written for a type, in the words of the file."""
+    """What may be written for a type, in the terms of the file."""
     choices = [choice for choice in get_args(kind) if choice is not NoneType]
     if get_origin(kind) is Literal:
         return " or ".join(f'`"{choice}"`' for choice in choices)

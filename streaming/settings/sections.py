@@ -19,11 +19,11 @@ from streaming.settings.security import SecuritySettings
 from streaming.settings.targets import PulsarTarget
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9._-]{1,100}")
-"""Names that travel as record keys, metric labels and parts of URIs: clusters and the controller itself."""
+"""Names that are used as record keys, metric labels and parts of URIs: clusters and the controller itself."""
 ClusterName = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN.pattern}$")]
 
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-"""How pydantic takes a tree of settings; sections below take it over."""
+"""How pydantic reads a tree of settings; the sections below inherit it."""
 
 _HOST_PORT = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"
 _KAFKA_URL = re.compile(rf"kafka://({_HOST_PORT}(?:,{_HOST_PORT})*)/?")
@@ -32,7 +32,7 @@ _MEMORY = re.compile(r"[1-9][0-9]*[kmgtKMGT]")
 
 _TRIGGER_INTERVAL_S_MAX = 30
 _SESSION_S_MIN, _SESSION_S_MAX = 1.0, 600.0
-"""A collection of garbage or a slow broker takes a second; the topic of beats keeps an hour."""
+"""A garbage collection or a slow broker can take a second; the topic of beats keeps an hour."""
 _PORT_MAX = 65535
 
 
@@ -70,45 +70,47 @@ class ControllerSettings:
     of its events. A second controller of the same name takes over from the first, so each needs its own.
     Kafka: ``transactional.id``."""
     mode: Mode = "dry-run"
-    """``dry-run`` writes decisions to a topic of their own, which no executor reads; ``act`` writes them to the one
-    that is obeyed. Nobody should be surprised by a moved bundle, so acting has to be asked for."""
+    """``dry-run`` writes decisions to a topic of their own, which no executor reads; ``act`` writes them to the
+    topic that executors obey. A moved bundle should surprise nobody, so ``act`` has to be set explicitly."""
     approval: Approval = "none"
-    """``required`` makes proposals of unloads and splits in mode ``act``: each waits for ``trimtab approve``, and is dropped after
-    ``proposal_ttl_s``. Throttles of Kafka go out as ever, for one that waits would leave a throttle behind. For the first weeks."""
+    """``required`` turns unloads and splits into proposals in mode ``act``: each waits for ``trimtab approve``, and is dropped after
+    ``proposal_ttl_s``. Kafka throttles are published as always, because one that waits could leave a throttle behind. It is meant
+    for the first weeks."""
     proposal_ttl_s: float = 3600.0
-    """How long a proposal waits for approval. An hour: later the load has changed."""
+    """How long a proposal waits for approval. An hour, because later the load has changed."""
     action_ttl_s: float = 180.0
-    """How long after its round's end an action may still be carried out; later the load has changed. Three rounds."""
+    """How long after its round's end an action may still be carried out; later the load has changed. The default is three rounds."""
     warm_start_s: float = 900.0
     """How far back the first start reads the input, so that averages and history do not begin empty. 0 = from now."""
     max_record_bytes: int = 33554432
     """Largest input record that is read, in bytes; a larger one goes to the dead letter. 32 MiB, because the report of
     a broker with 100,000 bundles is about 28 MB. Kafka: ``max.message.bytes``."""
     start_wait_s: float = 600.0
-    """How long a start waits for brokers, or a checkpoint's store, that do not answer, unready and saying so, before it ends
-    with exit code 6. Ten minutes outlast the restart of a machine with its brokers; a wrong address looks the same. 0 = do
-    not wait. Executors and collectors wait as long."""
+    """How long a start waits for brokers, or a checkpoint's store, that do not answer, before it ends with exit code 6. Meanwhile
+    it is not ready and says so. Ten minutes are longer than the restart of a machine with its brokers; a wrong address looks the
+    same as such a restart. 0 = do not wait. Executors and collectors wait as long."""
     when_refused: Literal["end", "stay"] = "end"
-    """What a controller does that is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, unready and
-    saying why, until it is told to stop. For supervisors that restart whatever ends, as Kubernetes does: two controllers
-    of one name would take over from each other for ever."""
+    """What a controller does when it is superseded or refused: ``end`` with its exit code (4 or 5), or ``stay``, not ready and
+    saying why, until it is told to stop. ``stay`` is for supervisors that restart every process that ends, as Kubernetes does:
+    otherwise two controllers of one name would take over from each other for ever."""
     standby: bool = False
     """Whether this controller stands by while another one of its name leads, and takes over when that one is silent or says
-    goodbye. Superseded, it stands by again instead of ending. Run two or more, all with this on."""
+    that it ends. When it is superseded, it stands by again instead of ending. Run two or more controllers, all with this on."""
     session_s: float = 10.0
-    """Without a beat of the leader for so long, a standby takes over. A leader beats five times in it. Shorter notices sooner;
-    longer bears with brokers that are slow to take a beat."""
+    """If no beat of the leader comes for so long, a standby takes over. A leader sends five beats in this time. A shorter time
+    notices a failure sooner; a longer one tolerates brokers that are slow to accept a beat."""
     rebuild: bool = False
     """Whether a start, and a standby that takes over, rebuilds the memory of its clusters from the input, for two controllers that
-    cannot share a checkpoint. It needs nothing of the checkpoint of the other one, only the marker, and reads ``rebuild_s`` again."""
+    cannot share a checkpoint. It needs only the marker, not the checkpoint of the other controller, and reads ``rebuild_s`` of input
+    again."""
     rebuild_s: float = 0.0
     """How far before the marker a rebuild reads the input. 0 = as far as the longest cooldown, history and warm-up of the settings
-    reach, which is also the least that is allowed: two hours and some minutes as they are. Raise it where control events set longer
-    cooldowns. The input and the topics of actions have to keep as much."""
+    reach, which is also the least that is allowed: two hours and some minutes with the defaults. Raise it where control events set
+    longer cooldowns. The input topic and the topics of actions have to keep their records for as long."""
     accepted_clusters: tuple[str, ...] = ("*",)
-    """Names of the clusters that are listened to, or patterns with ``*`` and ``?`` as in ``east-*``; records of others are
-    refused as ``unknown-cluster`` and nothing is remembered of them. All, so that a first start sees something; name them
-    where others than your collectors may write to the input topic."""
+    """Names of the clusters that are accepted, or patterns with ``*`` and ``?`` as in ``east-*``; records of other clusters are
+    refused as ``unknown-cluster`` and nothing is remembered of them. The default is all, so that a first start sees something;
+    name your clusters if senders other than your collectors can write to the input topic."""
     log_format: Literal["console", "json"] = "console"
     """``console`` for people; ``json`` for collectors of logs: one object a line, with ``cluster``, ``round`` and
     ``action_id`` where they apply."""
@@ -147,14 +149,14 @@ class PulsarTopics:
     """Where topics on Pulsar are and how their brokers are reached, besides ``url``; unused for Kafka."""
 
     admin_url: str = "http://127.0.0.1:8080"
-    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: where topics and their policies are
-    made and checked, and logs' ledgers are asked for. Pulsar: ``webServiceUrl`` of ``client.conf``."""
+    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``: topics and their policies are made
+    and checked there, and the ledgers of logs are read there. Pulsar: ``webServiceUrl`` of ``client.conf``."""
     namespace: str = "public/default"
     """Tenant and namespace of the topics; its retention must outlast the longest outage."""
     token_file: str | None = None
     """File with the token; unset = no token. Pulsar: ``authParams`` ``file://…``."""
     ca_file: str | None = None
-    """Certificates (PEM) of the authorities that sign the brokers'. Pulsar: ``tlsTrustCertsFilePath``."""
+    """Certificates (PEM) of the authorities that sign the brokers' certificates. Pulsar: ``tlsTrustCertsFilePath``."""
 
     def __post_init__(self) -> None:
         PulsarTarget(admin_url=self.admin_url, token_file=self.token_file)
@@ -172,7 +174,7 @@ class PulsarInput(PulsarTopics):
     """What reading the input from Pulsar needs besides ``input.url``; unused for Kafka."""
 
     subscription: str = "trimtab"
-    """Durable subscription that keeps what is unread; another name protects nothing of what the old one did."""
+    """Durable subscription that keeps unread records; one with another name does not keep what the old one kept."""
 
     def __post_init__(self) -> None:
         PulsarTopics.__post_init__(self)
@@ -184,8 +186,8 @@ class InputSettings:
     """Where load reports and control events are read."""
 
     url: str = "kafka://127.0.0.1:9092"
-    """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). A Kafka on this
-    machine. Kafka: ``bootstrap.servers``."""
+    """Address of the brokers, ``kafka://host:port[,host:port]`` or ``pulsar://…`` (``pulsar+ssl://…``). The default is
+    a Kafka on this machine. Kafka: ``bootstrap.servers``."""
     pulsar: PulsarInput = field(default_factory=PulsarInput)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
@@ -237,16 +239,16 @@ class TopicNames:
     actions_dry_run: str = "trimtab.actions.dry-run"
     """Decisions of the dry-run; a topic of its own, so that no executor obeys one by mistake."""
     audit: str = "trimtab.audit"
-    """One summary a round."""
+    """One summary for each round."""
     dead_letter: str = "trimtab.dead-letter"
     """Records that were rejected, each with its reason."""
     executor_kafka: str = "trimtab.executor.kafka"
-    """What ``trimtab execute kafka`` put on each cluster, to take off exactly that; one partition, compacted."""
+    """Throttles that ``trimtab execute kafka`` set on each cluster, so that it removes exactly those; one partition, compacted."""
     commits: str = "trimtab.commits"
     """The publisher's markers; one partition, compacted. They make publishing exactly-once. On Pulsar each controller has
     one of its own, named after it: ``trimtab.commits-<name>``."""
     beats: str = "trimtab.beats"
-    """Who runs: each controller writes a line of itself here every few seconds; one partition, kept for an hour."""
+    """Which controllers run: each one writes a beat here every few seconds; one partition, kept for an hour."""
 
     def __post_init__(self) -> None:
         by_topic: dict[str, str] = {}
@@ -263,7 +265,7 @@ class TopicNames:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All nine."""
+        """The names of all nine topics."""
         return tuple(getattr(self, name) for name in self.__slots__)
 
 
@@ -272,19 +274,19 @@ class SparkSettings:
     """How the streaming query runs. What ``spark-submit`` sets wins over what is unset here."""
 
     master: str | None = None
-    """Where Spark runs, such as ``local[*]`` or ``spark://host:7077``; unset = what ``spark-submit`` says, else
+    """Where Spark runs, such as ``local[*]`` or ``spark://host:7077``; unset = what ``spark-submit`` sets, else
     ``local[*]``. Spark: ``spark.master``."""
     checkpoint: str = "checkpoint"
-    """Directory or URL of the query's checkpoint: offsets and every cluster's memory. A directory here; a URL every
-    node can reach on a cluster. Spark: ``checkpointLocation``."""
+    """Directory or URL of the query's checkpoint: offsets and every cluster's memory. The default is a local directory; a
+    Spark cluster needs a URL that every node can reach. Spark: ``checkpointLocation``."""
     trigger_interval_s: float = 1.0
     """Time between looks at the input, above 0 and at most 30: Spark kills Python workers that idle for 60 s, and each
     batch would then begin with starting them. One second is well below any round. Spark: ``processingTime``."""
     shuffle_partitions: int = 2
-    """Partitions of the clusters' memory; a cluster is one key, so more than cores or clusters gain nothing, and each
-    costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
+    """Partitions of the clusters' memory; a cluster is one key, so more partitions than cores or clusters gain nothing,
+    and each costs time in every batch. Fixed once a checkpoint exists. Spark: ``spark.sql.shuffle.partitions``."""
     max_records_per_trigger_count: int = 2000
-    """Records of one micro-batch at most, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
+    """Most records of one micro-batch, so that catching up needs bounded memory; 1,000 brokers report 1,000 times
     a round. Spark: ``maxOffsetsPerTrigger``."""
     jars_dir: str | None = None
     """Directory with the Kafka connector's jars, for machines without a network; unset = the cache, filled once."""
@@ -312,7 +314,7 @@ class SparkSettings:
 
 
 Program = Literal["controller", "collector", "executor", "notifier"]
-"""Whoever runs for long."""
+"""The programs that run permanently."""
 _PORTS: Mapping[Program, int] = {
     "controller": 9464,
     "collector": 9465,
@@ -357,7 +359,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
-    """What differs for one cluster: any of ``pulsar.*`` and ``kafka.*`` again; the rest is that of the whole."""
+    """What differs for one cluster: any keys of ``pulsar.*`` and ``kafka.*``; the other keys are as for all clusters."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STRICT
 

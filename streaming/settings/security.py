@@ -1,8 +1,8 @@
-"""How a connection is encrypted and who we are at its other end.
+"""How a connection is encrypted and which user it belongs to.
 
-A secret is a ``SecretStr``: it prints as asterisks wherever it ends up, and no message quotes it. It is written in
-the settings file, in the environment, or in a file of its own; no command takes one as an option, because a
-process's arguments are everybody's to read.
+A secret is a ``SecretStr``: it is printed as asterisks everywhere, and no message quotes it. It is written in
+the settings file, in the environment, or in a file of its own; no command takes one as an option, because
+everybody can read a process's arguments.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings:
-    """How the connection is encrypted, and as whom. Files are PEM."""
+    """How the connection is encrypted, and which user it belongs to. Files are PEM."""
 
     protocol: Protocol = "plaintext"
-    """``ssl`` encrypts, ``sasl_plaintext`` names a user, ``sasl_ssl`` does both; the default is a Kafka that asks for
-    neither. Kafka: ``security.protocol``."""
+    """``ssl`` encrypts, ``sasl_plaintext`` names a user, ``sasl_ssl`` does both; the default is for a Kafka that
+    requires neither. Kafka: ``security.protocol``."""
     ca_file: str | None = None
-    """Certificates of the authorities that sign the brokers'; unset = those the machine trusts.
+    """Certificates of the authorities that sign the brokers' certificates; unset = the authorities that the machine trusts.
     Kafka: ``ssl.truststore.certificates``."""
     certificate_file: str | None = None
-    """Our own certificate with those between it and its authority, where brokers ask for one.
+    """Client certificate of trimtab with those between it and its authority, where brokers require one.
     Kafka: ``ssl.keystore.certificate.chain``."""
     key_file: str | None = None
     """The certificate's key, PKCS#8 and not encrypted: ``BEGIN PRIVATE KEY``. Kafka: ``ssl.keystore.key``."""
     mechanism: Mechanism = "SCRAM-SHA-512"
-    """How the user is proven; with ``PLAIN`` the password itself is sent. Kafka: ``sasl.mechanism``."""
+    """How the user is authenticated; with ``PLAIN`` the password itself is sent. Kafka: ``sasl.mechanism``."""
     username: str | None = None
     """The user. Kafka: ``sasl.jaas.config``."""
     password: SecretStr | None = None
@@ -67,7 +67,7 @@ class SecuritySettings:
             )
 
     def _refuse(self, *names: str, needed: str) -> None:
-        """What would not be used must not look as if it were."""
+        """Raise ValueError for a setting that the protocol does not use: it must not look as if it had an effect."""
         given = [name for name in names if getattr(self, name) is not None]
         if given:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The clusters that are read and acted on: how their admin API is reached, and how hard it is asked.
+"""The clusters that are read and acted on: how their admin API is reached, and how often it is called.
 
 Only ``trimtab collect`` and ``trimtab execute`` use them; a controller knows clusters from their reports alone.
 Secrets are never settings: a target names the file or the variable that holds its token.
@@ -29,18 +29,18 @@ class PulsarTarget:
     """A Pulsar cluster's admin API, as ``trimtab collect pulsar`` and ``trimtab execute pulsar`` use it."""
 
     admin_url: str = "http://127.0.0.1:8080"
-    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``; several are tried in turn, and the
-    brokers found behind them after that. Pulsar: ``webServiceUrl`` of ``client.conf``."""
+    """Web service of the brokers, ``http://host:port[,host:port]`` or ``https://…``; several are tried in turn, and
+    after them the brokers found through them. Pulsar: ``webServiceUrl`` of ``client.conf``."""
     token_file: str | None = None
     """File with the token of a super-user, read anew for every call so that it can be renewed; unset = no token.
     Pulsar: ``authParams`` ``file://…``."""
     token_env: str | None = None
     """Name of an environment variable with the token, instead of ``token_file``."""
     ca_file: str | None = None
-    """Certificates (PEM) of the authorities that sign the brokers'; unset = those the machine trusts. Host names are
-    always verified. Pulsar: ``tlsTrustCertsFilePath``."""
+    """Certificates (PEM) of the authorities that sign the brokers' certificates; unset = the authorities that the machine
+    trusts. Host names are always verified. Pulsar: ``tlsTrustCertsFilePath``."""
     certificate_file: str | None = None
-    """Our own certificate (PEM), where brokers ask for one. Pulsar: ``tlsCertificateFilePath``."""
+    """Client certificate (PEM) of trimtab, where brokers require one. Pulsar: ``tlsCertificateFilePath``."""
     key_file: str | None = None
     """The certificate's key (PEM). Pulsar: ``tlsKeyFilePath``."""
     web_port: int | None = None
@@ -49,18 +49,18 @@ class PulsarTarget:
     timeout_s: float = 10.0
     """How long one call may take; ten times what a broker with 1,000 bundles needs."""
     concurrent_calls_count: int = 64
-    """Brokers asked at the same time, so that slow and dead ones delay no other unless there are this many of them."""
+    """Brokers called at the same time: slow and dead ones delay the others only if there are this many of them."""
     sweeps_per_round_count: int = 2
-    """How often each broker is read in a round, at least 2, so that one failed read leaves no hole."""
+    """How often each broker is read in a round, at least 2, so that one failed read leaves no gap."""
     topic_stats: TopicStatsWanted = "hot"
-    """``hot``: traffic by topic of the bundles above ``topic_stats_ratio`` of a split limit; ``all``: of every bundle;
-    ``none``: of none, so that no split can be computed."""
+    """Bundles whose traffic is reported by topic: ``hot`` = those above ``topic_stats_ratio`` of a split limit; ``all`` = every
+    bundle; ``none`` = no bundle, so that no split can be computed."""
     topic_stats_ratio: float = 0.5
     """Share of a split limit (rate, throughput, topics or sessions) from which a bundle's topics are reported; half, so
     that they are there before the limit is reached."""
     cluster_interval_s: float = 300.0
-    """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: a call for
-    each namespace."""
+    """Time between looks at isolation policies, anti-affinity groups and whether Pulsar balances by itself: each look
+    makes a call for every namespace."""
     concurrent_actions_count: int = 4
     """Actions carried out at the same time, each in another namespace; an unload disconnects the clients of a bundle."""
     verify_timeout_s: float = 30.0
@@ -79,7 +79,7 @@ class PulsarTarget:
             raise ValueError("certificate_file and key_file belong together: give both or neither")
         self._require_tls_for("ca_file", "certificate_file")
         if self.token_env is not None:
-            # The value is not quoted: whoever mistakes it for the token itself has put a secret there.
+            # The value is not quoted: a user who mistakes it for the token itself has put a secret there.
             _require(
                 _VARIABLE.fullmatch(self.token_env), "token_env", "(not shown)", "the name of a variable"
             )
@@ -119,29 +119,29 @@ class KafkaTarget:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     planned_file: str | None = None
     """Kafka's own ``reassignment.json`` of a move that is to be started, read anew in every sweep: its partitions are
-    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or not there: none."""
+    reported as planned, so that write rates are known and a throttle is set before it starts. Unset or no such file: none."""
     metrics_url: str | None = None
     """Page of each broker with its counters in Prometheus' text format, as the JMX exporter serves it:
-    ``http://{host}:7071/metrics``. ``{host}`` is the broker's advertised host, ``{broker}`` its id. From it comes what its network
-    carries, which lets a throttle use what is free of ``[kafka.capacity]``; unset = not measured."""
+    ``http://{host}:7071/metrics``. ``{host}`` is the broker's advertised host, ``{broker}`` its id. It gives the broker's network
+    traffic, so that a throttle can use what is free of ``[kafka.capacity]``; unset = not measured."""
     received_metrics: tuple[str, ...] = (
         "kafka_server_brokertopicmetrics_bytesin_total",
         "kafka_server_brokertopicmetrics_replicationbytesin_total",
     )
-    """Counters on that page that make up what a broker receives, as ``name`` or ``name{label="value"}``; all must be there. Those
-    with a label ``topic`` are left out unless it is asked for, because the one without is their sum. The default is what the JMX
-    exporter's own rules for Kafka make of ``kafka.server:type=BrokerTopicMetrics``."""
+    """Counters on that page that add up to what a broker receives, as ``name`` or ``name{label="value"}``; all must be there. Series
+    with a label ``topic`` are left out unless the label is named here, because the one without it is their sum. The default is what
+    the JMX exporter's own rules for Kafka make of ``kafka.server:type=BrokerTopicMetrics``."""
     sent_metrics: tuple[str, ...] = (
         "kafka_server_brokertopicmetrics_bytesout_total",
         "kafka_server_brokertopicmetrics_replicationbytesout_total",
     )
-    """The same for what it sends. Without rules the exporter's names are
+    """The same for what a broker sends. Without rules the exporter's names are
     ``kafka_server_BrokerTopicMetrics_Count{name="BytesOutPerSec"}`` and the like."""
     timeout_s: float = 10.0
-    """How long one call may take; a broker that is down costs as much in each sweep it is asked in. A metrics page is waited for
-    as long, and delays nothing."""
+    """How long one call may take; a broker that is down takes this time in each sweep that calls it. A metrics page may
+    take as long, and delays nothing."""
     sweeps_per_round_count: int = 2
-    """How often the cluster is read in a round, at least 2, so that one failed read leaves no hole. Write rates are
+    """How often the cluster is read in a round, at least 2, so that one failed read leaves no gap. Write rates are
     measured over 5 s and more, so sweeps closer than that gain nothing."""
 
     def __post_init__(self) -> None:

@@ -36,7 +36,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Tree:
 
 
 class Settings(BaseModel):
-    """Everything trimtab can be told. ``Settings()`` is the defaults alone."""
+    """All settings of trimtab. ``Settings()`` has the defaults alone."""
 
     model_config = STRICT | {"frozen": True}
 
@@ -49,12 +49,12 @@ class Settings(BaseModel):
     pulsar: PulsarSettings = Field(default_factory=PulsarSettings)
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     clusters: Mapping[ClusterName, ClusterSection] = Field(default_factory=dict)
-    """By cluster name what is in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section are
+    """By cluster name the settings in force there, ``[pulsar]`` and ``[kafka]`` included; clusters without a section are
     absent."""
     targets: Mapping[ClusterName, TargetSection] = Field(default_factory=dict)
-    """By cluster name how it is reached by collectors and executors."""
+    """By cluster name how collectors and executors reach the cluster."""
     notify: Mapping[ClusterName, ReceiverSettings] = Field(default_factory=dict)
-    """By the name of a receiver what ``trimtab notify`` tells it, and how."""
+    """By the name of a receiver what ``trimtab notify`` sends to it, and how."""
 
     @property
     def output_url(self) -> str:

@@ -14,7 +14,7 @@ from state.settings import PulsarSettings
 from streaming.settings.errors import nearest
 
 _FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-"""Before and after, a zone keeps the offset it has then."""
+"""Before the first and after the last, a zone keeps the offset that it has then."""
 
 
 class UnknownZone(ValueError):

@@ -1,7 +1,7 @@
-"""Bundles of a simulated fleet: their names, their topics, who has them, and how they are cut.
+"""Bundles of a simulated fleet: their names, topics and owners, and how they are split.
 
-A bundle's traffic is a share of the source it began with, so a split changes no traffic. Topics are real names whose positions are
-Pulsar's, so a split cuts where it would cut there.
+A bundle's traffic is a share of the source it began with, so a split changes no traffic. Topics have real names and Pulsar's hash
+positions, so a split cuts where Pulsar would cut.
 """
 
 import itertools
@@ -16,25 +16,25 @@ from policies.splitting.ranges import Bundle, NamespaceBundles
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Bundles:
-    """m bundles and t topics. ``split`` appends rows and changes others; nothing else changes it but ``owner``."""
+    """m bundles and t topics. ``split`` appends rows and changes others; apart from that only ``owner`` changes."""
 
     names: list[str]
     source: Ints
-    """Row of the source each draws its traffic from, (m,)."""
+    """Row of the source from which each bundle draws its traffic, (m,)."""
     share: Floats
-    """Its part of that source, (m,)."""
+    """Each bundle's part of that source, (m,)."""
     owner: Ints
     """Row of the broker that has it, (m,)."""
     topics: list[str]
     position: Ints
-    """(t,)."""
+    """Position of each topic in the hash range, (t,)."""
     topic_bundle: Ints
     """Bundle row of each topic, (t,)."""
     topic_share: Floats
     """A topic's part of its source, (t,)."""
     _row_of: dict[str, int] = field(init=False)
     _by_bundle: Ints | None = field(init=False, default=None)
-    """Topic rows in the order of their bundles; None once a split has changed it."""
+    """Topic rows in the order of their bundles; None until it is made, and after a split."""
 
     def __post_init__(self) -> None:
         self._row_of = {name: row for row, name in enumerate(self.names)}
@@ -49,7 +49,7 @@ class Bundles:
         return last - first, np.concatenate([np.zeros(0, dtype=np.int64), *spans])
 
     def row_of(self, name: str) -> int | None:
-        """None for a bundle that was split."""
+        """The row of a bundle; None for one that was split."""
         return self._row_of.get(name)
 
     def split(self, name: str, boundaries: list[int]) -> None:
@@ -84,9 +84,9 @@ def make_bundles(
     *,
     topic_spread: float = 1.2,
 ) -> tuple[Bundles, Ints, Floats]:
-    """Namespaces of equal bundles, with topics of very different sizes; namespace and weight of each bundle besides.
+    """Namespaces of equal bundles, with topics of very different sizes; also the namespace and the weight of each bundle.
 
-    ``topics_count`` is that of a namespace. ``topic_spread`` is the standard deviation of the logarithm of a topic's size.
+    ``topics_count`` is the number of topics of a namespace. ``topic_spread`` is the standard deviation of the logarithm of a topic's size.
     A bundle that no topic falls into gets one.
     """
     edges = NamespaceBundles.equal(bundles_count)

@@ -28,10 +28,10 @@ class Candidate:
     name: str
     kind: Literal["live", "perfect", "nobody"]
     settings: SettingsSource | None = None
-    """Of a live one."""
+    """The settings of a live one."""
 
     def player(self) -> Player:
-        """A new one, that remembers nothing."""
+        """A new player, which remembers nothing."""
         if self.kind == "live":
             assert self.settings is not None
             return Live(self.settings)
@@ -39,12 +39,12 @@ class Candidate:
 
     @property
     def splits(self) -> bool:
-        """Whether it wants to know topics."""
+        """Whether it splits bundles, and so needs to know topics."""
         return self.settings is not None and self.settings.base(CLUSTER).pulsar.split.enabled
 
     @property
     def needs_published(self) -> bool:
-        """Whether its policy goes by what brokers with the extensible load manager publish."""
+        """Whether its policy uses what brokers with the extensible load manager publish."""
         return (
             self.settings is not None and self.settings.base(CLUSTER).pulsar.policy.name == TRANSFER_SHEDDER
         )
@@ -55,7 +55,7 @@ PERFECT = Candidate(name="perfect information", kind="perfect")
 
 
 _MOST_POINTS = 1500
-"""Of a line in a plot, more than its pixels; of a longer run every point is the mean of some rounds."""
+"""Points of a line in a plot, more than its pixels; in a longer run every point is the mean of several rounds."""
 JobT = TypeVar("JobT")
 RunT = TypeVar("RunT")
 
@@ -68,13 +68,13 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Structural usage of each broker; None while it is not there."""
     marks: list[Mark]
     point_minutes: float = 1.0
-    """From one point to the next."""
+    """Minutes from one point to the next."""
     start_ms: int | None = None
     """When it begins; None for a fleet that does not exist."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one scenario with one seed and one balancer."""
+    """The result of one scenario with one seed and one balancer."""
 
     scenario: str
     candidate: str
@@ -97,7 +97,7 @@ class Job:
 def jobs_of(
     scenarios: Sequence[tuple[str, Build]], seeds: Sequence[int], candidates: Sequence[Candidate]
 ) -> list[Job]:
-    """Every scenario with every seed and candidate; the first seed of each is drawn."""
+    """Every scenario with every seed and candidate; the runs with the first seed are plotted."""
     return [
         Job(scenario=name, build=build, seed=seed, candidate=candidate, with_series=seed == seeds[0])
         for name, build in scenarios
@@ -127,7 +127,7 @@ def play(job: Job) -> Run:
 
 
 def series_of(counter: Counter, *, start_ms: int | None = None) -> Series:
-    """What was counted, round by round or thinned out."""
+    """The points and marks of a run for its plot, round by round or thinned out."""
     points = np.array(counter.points)
     every = -(-len(points) // _MOST_POINTS)
     if every > 1:
@@ -143,7 +143,7 @@ def series_of(counter: Counter, *, start_ms: int | None = None) -> Series:
 
 
 def _mean(points: Floats) -> Floats:
-    """Mean of each column, of what is known; NaN where nothing is."""
+    """Mean of the known values of each column; NaN for a column without any."""
     known = ~np.isnan(points)
     total = np.where(known, points, 0.0).sum(axis=0)
     found: Floats = np.divide(

@@ -10,9 +10,9 @@ from state.events import LoadReport
 from streaming.simulator.machines import CPU, Machines
 
 _IDLE_POINTS = 3.0
-"""Most that a broker's CPU is taken to need without traffic."""
+"""The most CPU that a broker is assumed to need without traffic."""
 _NETWORK_BYTES_PER_S = 1.25e9
-"""What a broker's network carries that reports none."""
+"""Network capacity that is assumed for a broker that reports none."""
 
 
 def cpu_points(report: LoadReport) -> float:
@@ -23,7 +23,7 @@ def cpu_points(report: LoadReport) -> float:
 
 @dataclass(slots=True)
 class BrokerCosts:
-    """Sums over the reports of a broker, so that a recording of any length is not held."""
+    """Sums over the reports of a broker, so that a recording of any length needs little memory."""
 
     count: int = 0
     """Reports added."""

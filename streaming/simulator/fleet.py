@@ -1,9 +1,9 @@
 """A simulated fleet as it really is: traffic, usage, and bundles that move, tick by tick.
 
 Time is in seconds since the beginning. A move takes effect some ticks after it was ordered: the bundle has another owner at once, its
-clients are not served for some seconds, what they could not send follows in the next tick, and their return costs CPU. Where no
-destination is named, and where a broker goes, Pulsar's placement chooses: the broker with the lowest message rate, as its brokers
-know it, which is with a delay.
+clients are not served for some seconds, they send in the next tick what they could not send, and their return costs CPU. If no
+destination is named, or a broker leaves, Pulsar's placement chooses the broker with the lowest message rate, as its brokers know
+it, which is with a delay.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from streaming.simulator.traffic import Traffic, rates_of
 
 TICK_S = 10.0
 KNOWN_AFTER_TICKS = 6
-"""How old the message rates are by which Pulsar places."""
+"""Age of the message rates that Pulsar's placement uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Order:
     """A move that was asked for."""
 
     id: str
-    """Id of the action; empty for what nobody of ours asked for."""
+    """Id of the action; empty for a move without an action of the controller."""
     bundle: str
     destination: int | None
     """Row of a broker; None: Pulsar chooses."""
@@ -44,20 +44,20 @@ class Moved:
     source: int = -1
     destination: int = -1
     messages_per_s: float = 0.0
-    """Of the bundle, in + out."""
+    """The bundle's messages per second, in + out."""
     outage_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class _Disruption:
-    """What a tick makes of traffic around moves, by bundle row."""
+    """How moves change the traffic of a tick, by bundle row."""
 
     factor: dict[int, float] = field(default_factory=dict)
     reconnecting: set[int] = field(default_factory=set)
 
 
 class Fleet:
-    """Advances by ``tick``; everything else only looks."""
+    """Time advances by ``tick`` only."""
 
     def __init__(self, setup: Setup, *, traffic: np.random.Generator, moves: np.random.Generator) -> None:
         self.setup = setup
@@ -101,7 +101,7 @@ class Fleet:
         return True
 
     def tick(self) -> list[Moved]:
-        """Advance by one tick; what became of orders in it."""
+        """Advance by one tick; returns what became of the orders that were due in it."""
         self.time_s += TICK_S
         self._now, self._next = self._next, _Disruption()
         while self._happenings and self._happenings[0].at_s < self.time_s:
@@ -142,7 +142,7 @@ class Fleet:
         del self._known[:-KNOWN_AFTER_TICKS]
 
     def _share_out(self) -> None:
-        """Traffic of each bundle, from that of the sources."""
+        """Set the traffic of each bundle from that of the sources."""
         bundles = self.bundles
         share = bundles.share[:, None]
         self.structural, self.rates = (each[bundles.source] * share for each in self._flows)

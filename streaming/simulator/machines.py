@@ -1,7 +1,7 @@
 """The machines of a simulated fleet: what traffic costs on each of them, and what its broker measures of that.
 
 Usage of a resource is proportional to traffic above an idle part, up to ``KNEE_POINTS``; above it saturates, and never exceeds
-100 %. A broker reads its own bundles' bytes from the network once, and writes what comes in to two bookies besides serving it.
+100 %. A broker receives the bytes of its bundles once, and sends what comes in to two bookies in addition to its consumers.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ import numpy as np
 from policies.columns import Floats, Ints
 
 KNEE_POINTS = 80.0
-"""Usage from which more demand shows in part only."""
+"""Usage above which more demand shows only in part."""
 CPU, NETWORK_IN, NETWORK_OUT = range(3)
 """Columns of usage."""
 COPIES = 2.0
-"""Bookies that what comes in is written to."""
+"""How many bookies the incoming bytes are written to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,7 +39,7 @@ class Machines:
         return len(self.names)
 
     def cost_points(self, rates: Floats, rows: Ints) -> Floats:
-        """What traffic would take of a broker, (k, 3), for rates (k, 4) and the row of a broker for each."""
+        """Usage that traffic would cost a broker, in points, (k, 3), for rates (k, 4) and a broker's row for each."""
         messages, volume = rates[:, 0] + rates[:, 1], rates[:, 2] + rates[:, 3]
         core_s = messages * self.cpu_s_per_message[rows] + volume * self.cpu_s_per_byte[rows]
         network = self.network_bytes_per_s[rows]
@@ -52,7 +52,7 @@ class Machines:
         )
 
     def demand_points(self, rates: Floats, owner: Ints) -> Floats:
-        """What each broker would have to do, (n, 3): not limited by what it can."""
+        """Demand on each broker, in points, (n, 3), not limited by its capacity."""
         totals = np.zeros((len(self), 4))
         for column in range(4):
             totals[:, column] = np.bincount(owner, weights=rates[:, column], minlength=len(self))

@@ -16,7 +16,7 @@ from streaming.simulator.players import BALANCED_POINTS
 _MOST_LINES = 40
 """Brokers drawn of a large fleet: those that were hottest and coldest."""
 MOST_SHOWN_POINTS = 120
-"""Usage up to which a plot shows it; traffic against a declared capacity may be any multiple of it."""
+"""The highest usage that a plot shows; traffic may be any multiple of a declared capacity."""
 _LINE, _SOURCE, _DESTINATION = "rgba(70, 110, 160, 0.45)", "#c0392b", "#1e8449"
 _COLORS = qualitative.Plotly
 
@@ -52,7 +52,7 @@ def _introduction(runs: Sequence[Run]) -> str:
 
 
 def score_table(rows: dict[str, Figures], columns: Sequence[Column]) -> str:
-    """The score card of some candidates, a row each."""
+    """The score card of some candidates, with a row for each."""
     head = "".join(f"<th title='{escape(each.meaning)}'>{escape(each.title)}</th>" for each in columns)
     body = "".join(
         f"<tr><td>{escape(name)}</td>"
@@ -64,7 +64,7 @@ def score_table(rows: dict[str, Figures], columns: Sequence[Column]) -> str:
 
 
 def plot(runs: Sequence[Run]) -> Figure:
-    """The candidates of one scenario side by side: a line a broker, a mark a move."""
+    """The candidates of one scenario side by side: a line for each broker, a mark for each move."""
     figure = make_subplots(
         rows=1,
         cols=len(runs),
@@ -106,7 +106,7 @@ def _line(row: int, count: int) -> dict[str, float | str]:
 
 
 def times_of(series: Series) -> list[float] | list[str]:
-    """The moment of each point: minutes of a fleet that does not exist, else dates."""
+    """The moment of each point: minutes for a fleet that does not exist, else dates."""
     return _moments(series, [series.point_minutes * place for place in range(1, len(series.points[0]) + 1)])
 
 

@@ -1,4 +1,4 @@
-"""Who balances a simulated fleet: the controller with some settings, one who knows the true load, or nobody."""
+"""What balances a simulated fleet: the controller with some settings, a balancer that knows the true load, or nothing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from streaming.simulator.machines import saturate
 
 CLUSTER = "simulated"
 ACTING = Identity(mode="act")
-"""What a controller that balances a simulated fleet is started with."""
+"""The identity with which a controller that balances a simulated fleet is started."""
 BALANCED_POINTS = 15.0
 """Structural spread up to which a fleet counts as balanced."""
 _GOAL_POINTS = BALANCED_POINTS / 2
@@ -49,7 +49,7 @@ Wishes = tuple[list[Wish], list[Cut]]
 
 
 class Player(Protocol):
-    """Looks at what arrives, or at the fleet itself, and says what to move."""
+    """Looks at what arrives, or at the fleet itself, and decides what to move."""
 
     def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:
         """What to do after a tick."""
@@ -59,7 +59,7 @@ class Nobody:
     """Leaves everything as it is."""
 
     def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
-        """Nothing."""
+        """No actions."""
         return [], []
 
 
@@ -94,13 +94,13 @@ def wishes_of(outputs: Sequence[Output]) -> Wishes:
 
 
 class Perfect:
-    """Knows the structural load of every bundle and broker, and what a move does; once a minute."""
+    """Knows the structural load of every bundle and broker, and what a move does; it acts once a minute."""
 
     def __init__(self, every_ticks: int = 6) -> None:
         self._every_ticks, self._ticks = every_ticks, 0
 
     def play(self, events: Sequence[Event], fleet: Fleet) -> Wishes:  # noqa: ARG002
-        """Moves until the fleet is well balanced, where it is not balanced."""
+        """The moves after which the fleet is well balanced; none while it is balanced."""
         self._ticks += 1
         if self._ticks % self._every_ticks or spread_points(fleet) <= BALANCED_POINTS:
             return [], []

@@ -1,11 +1,11 @@
 """What brokers of a simulated fleet publish of themselves where Pulsar's extensible load manager runs (PIP-192).
 
-A broker looks at its load every five seconds, smooths it with each look, and publishes it where it has changed by much, or after a
-quarter of an hour; so what is known of it stays as it was in between. It takes the figures of its bundles once a minute, and
-publishes the heaviest. When a bundle comes or goes it takes both back: the smoothing begins anew, and its heaviest bundles are
+A broker looks at its load every five seconds, smooths it with each look, and publishes it when it has changed by much, or after a
+quarter of an hour; in between, other programs see the old values. It takes the figures of its bundles once a minute, and
+publishes the heaviest. When a bundle comes or goes it withdraws both: the smoothing begins anew, and its heaviest bundles are
 known again with its next figures.
 
-Source: Pulsar ``BrokerLoadDataReporter``, ``BrokerLoadData.update`` and ``TopKBundles``. Its keys are at their defaults.
+Source: Pulsar ``BrokerLoadDataReporter``, ``BrokerLoadData.update`` and ``TopKBundles``. The configuration keys have their defaults.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ _TOP_COUNT = 10
 @dataclass(slots=True)
 class _Broker:
     usage_ratio: float | None = None
-    """Smoothed; None where the smoothing begins anew."""
+    """Smoothed usage; None where the smoothing begins anew."""
     bytes_per_s: float = 0.0
     top: list[tuple[str, float]] = field(default_factory=list)
     """Its heaviest bundles as last published, the lightest first."""
@@ -41,7 +41,7 @@ class _Broker:
 
 
 class Publisher:
-    """Of all brokers, by their rows."""
+    """What all brokers publish, by their rows."""
 
     def __init__(self, brokers_count: int) -> None:
         self._brokers = [_Broker() for _ in range(brokers_count)]
@@ -63,7 +63,7 @@ class Publisher:
         self._brokers[row] = _Broker()
 
     def look(self, row: int, *, looked_s: float, time_ms: int) -> None:
-        """The broker has looked at its load for ``looked_s``, until then."""
+        """The broker has looked at its load for ``looked_s``, until ``time_ms``."""
         broker = self._brokers[row]
         if broker.figures is None:
             return
@@ -92,7 +92,7 @@ class Publisher:
         return max(changes) > _CHANGED_PERCENT or time_ms - published_ms > _LONGEST_MS
 
     def report_of(self, row: int, owned: list[str]) -> BrokerReport | None:
-        """What a collector makes of it, with the names of the bundles that the broker owns now, ascending; None: nothing is published."""
+        """The report that a collector makes; ``owned``: bundles that the broker owns now, ascending. None: nothing is published."""
         broker = self._brokers[row]
         if broker.published is None:
             return None

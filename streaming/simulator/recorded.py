@@ -1,8 +1,8 @@
-"""A simulated fleet that begins as a recorded one: its brokers, bundles, traffic, and the noise of all that.
+"""A simulated fleet that begins as a recorded one: its brokers, bundles, traffic, and their noise.
 
-Known from reports: limits, who has which bundle, rates. Estimated: what a message and a byte cost each broker (half of its CPU above idle
-each), fast noise from successive rates, the error of CPU from what traffic does not explain. Topics are known where statistics of
-topics were recorded; without them nothing can be cut. A bundle counts for the broker that reported it last.
+Known from reports: limits, the owner of each bundle, rates. Estimated: what a message and a byte cost each broker (half of its CPU
+above idle each), fast noise from successive rates, the error of CPU from what traffic does not explain. Topics are known where
+statistics of topics were recorded; without them nothing can be split. A bundle belongs to the broker that reported it last.
 """
 
 import math
@@ -34,7 +34,7 @@ class NoFleet(Exception):
 
 @dataclass(slots=True)
 class _Seen:
-    """What was reported of a cluster."""
+    """What was reported about a cluster."""
 
     reports: dict[str, list[LoadReport]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def _remember_topics(seen: _Seen, event: TopicStats) -> None:
 
 
 def _last(seen: _Seen) -> dict[str, tuple[str, Floats]]:
-    """By bundle, ascending, the broker that listed it last, and all rates that were reported of it, (k, 4)."""
+    """By bundle, ascending, the broker that listed it last, and all rates that were reported for it, (k, 4)."""
     owner: dict[str, tuple[int, str]] = {}
     rates: dict[str, list[Floats]] = defaultdict(list)
     for broker, reports in seen.reports.items():
@@ -174,7 +174,7 @@ def _noise_ratio(rates: Floats) -> float:
 
 
 def _measuring(seen: _Seen) -> Measuring:
-    """The error of CPU: steps that the steps of traffic do not explain."""
+    """The error of CPU readings: their changes that changes of traffic do not explain."""
     errors = []
     for reports in seen.reports.values():
         points = np.array([cpu_points(each) for each in reports])

@@ -2,8 +2,8 @@
 
 A broker takes its figures once a minute, each at a moment of its own, as means over the minute; a collector asks all of them twice a
 minute. So after a move the old owner still lists the bundle until its next figures. With the extensible load manager brokers publish
-instead (``streaming.simulator.publishing``), and the collector asks who owns what. Whatever is random is drawn in the same order whoever
-balances.
+instead (``streaming.simulator.publishing``), and the collector asks which broker owns which bundle. Random numbers are drawn in
+the same order, whatever balances the fleet.
 """
 
 import math
@@ -53,7 +53,7 @@ class Reporter:
         with_topics: bool,
         are_published: bool = False,
     ) -> None:
-        """``are_published``: with the extensible load manager."""
+        """``are_published``: brokers publish their load, with the extensible load manager."""
         self._fleet, self._rng = fleet, rng
         self._start_ms, self._with_topics = start_ms, with_topics
         count = len(fleet.alive)
@@ -70,7 +70,7 @@ class Reporter:
         self._events = 0
 
     def take(self, moved: list[Moved]) -> list[Event]:
-        """Look at the fleet after a tick; the events that have arrived by its end, in the order of their arrival."""
+        """Look at the fleet after a tick; returns the events that have arrived by its end, in the order of their arrival."""
         self._tick += 1
         self._add_up()
         self._renew_figures()
@@ -196,7 +196,7 @@ class Reporter:
     def _load_report(
         self, broker: str, row: int, time_s: float, rows_by_broker: list[Ints] | None
     ) -> LoadReport | None:
-        """``rows_by_broker`` says who has which bundle now, where brokers publish; None: the broker has published nothing."""
+        """``rows_by_broker`` has the bundles of each broker now, if brokers publish. Returns None if the broker has published nothing."""
         id_, time_ms = f"{broker}/{self._ms(time_s)}", self._ms(time_s)
         if self._publisher is None or rows_by_broker is None:
             return LoadReport(id=id_, time_ms=time_ms, broker=broker, report=self._figures[row][0])
@@ -214,7 +214,7 @@ class Reporter:
         return Tick(id=f"tick/{time_ms}", time_ms=time_ms, asked=asked, failed=())
 
     def answer(self, id_: str, *, succeeded: bool) -> None:
-        """Say what became of an action."""
+        """Send the result of an action."""
         time_ms = self._ms(self._fleet.time_s)
         outcome: ActionOutcome = "succeeded" if succeeded else "failed"
         result = ActionResult(id=f"result/{id_}", time_ms=time_ms, action_id=id_, outcome=outcome)

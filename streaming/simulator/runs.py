@@ -17,7 +17,7 @@ START_MS = 1_767_225_600_000
 
 
 def generators(name: str, seed: int, count: int) -> list[np.random.Generator]:
-    """Independent sources of randomness of a scenario and seed."""
+    """Independent sources of randomness for a scenario and a seed."""
     root = np.random.SeedSequence([seed, crc32(name.encode())])
     return [np.random.default_rng(each) for each in root.spawn(count)]
 

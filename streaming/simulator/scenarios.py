@@ -1,4 +1,4 @@
-"""The scenarios of ``trimtab simulate``: fleets with one kind of trouble each. A seed makes a fleet of its own of each."""
+"""The scenarios of ``trimtab simulate``: fleets with one kind of trouble each. Every seed makes another fleet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ class Shape:
     """None: 10 to 15."""
     bundles_per_broker: int = 40
     mean_points: float = 45.0
-    """CPU of the fleet when it is balanced, brokers that come later left out."""
+    """CPU of the fleet when it is balanced, without the brokers that come later."""
     later_brokers_count: int = 0
     """Brokers that are not there at the beginning."""
     are_machines_unlike: bool = False
     placement_spread: float = 0.04
     """Standard deviation of the logarithm of what brokers carry at the beginning."""
     hot_factor: float = 1.0
-    """What the first broker carries at the beginning, in shares of the others."""
+    """What the first broker carries at the beginning, as a multiple of what another one carries."""
     swing_ratio: float = 0.15
     are_swings_apart: bool = False
     """Whether namespaces have their peaks at different hours."""
@@ -86,7 +86,7 @@ def make_setup(rng: np.random.Generator, shape: Shape) -> Setup:
 
 
 def make_machines(rng: np.random.Generator, count: int, *, are_unlike: bool) -> Machines:
-    """Like machines differ by a few percent; unlike ones in cores, and in what a message costs them."""
+    """Similar machines differ by a few percent; unlike ones differ in cores, and in what a message costs them."""
     cores = rng.choice(_CORE_SIZES, count) if are_unlike else np.full(count, 16.0)
     spread = 0.25 if are_unlike else 0.04
     return Machines(
@@ -100,7 +100,7 @@ def make_machines(rng: np.random.Generator, count: int, *, are_unlike: bool) -> 
 
 
 def scaled(sources: Sources, machines: Machines, brokers_count: int, mean_points: float) -> Sources:
-    """The same with so much traffic that the first brokers are at ``mean_points`` of CPU in the mean."""
+    """The same sources, with so much traffic that the mean CPU of the first brokers is ``mean_points``."""
     rates = rates_of(sources, sources.messages_per_s)
     messages, volume = rates[:, :2].sum(), rates[:, 2:].sum()
     first = slice(brokers_count)
@@ -112,7 +112,7 @@ def scaled(sources: Sources, machines: Machines, brokers_count: int, mean_points
 
 
 def place(bundles: Bundles, sources: Sources, machines: Machines, want: Floats) -> None:
-    """Give each broker about its share of the usage: the heaviest bundle first, to whom most is missing."""
+    """Give each broker about its share of the usage: the heaviest bundle first, to the broker that is lowest for its share."""
     rates, brokers = rates_of(sources, sources.messages_per_s), np.arange(len(want))
     cost = machines.cost_points(rates, np.zeros(len(rates), dtype=np.int64)).max(axis=1)
     usage = np.zeros((len(want), 3))
@@ -125,7 +125,7 @@ def place(bundles: Bundles, sources: Sources, machines: Machines, want: Floats) 
 
 
 def place_by_messages(setup: Setup) -> None:
-    """Give each broker the same message rate, as one does who takes messages for usage."""
+    """Give each broker the same message rate, as a balancer does that takes messages for usage."""
     carried = np.zeros(int(setup.alive.sum()))
     messages = rates_of(setup.sources, setup.sources.messages_per_s)[:, :2].sum(axis=1)
     for row in np.argsort(-messages, kind="stable").tolist():
@@ -144,7 +144,7 @@ def _one_hot_bundle(rng: np.random.Generator) -> Setup:
 
 
 def heat_bundle(setup: Setup, *, to_points: float) -> Setup:
-    """The same with one bundle, of the first broker, that takes so much of it, in equal parts for its topics."""
+    """The same fleet, where one bundle takes ``to_points`` of the first broker's CPU, in equal parts for its topics."""
     row = int(np.flatnonzero(setup.bundles.owner == 0)[0])
     rates = rates_of(setup.sources, setup.sources.messages_per_s)
     points = setup.machines.cost_points(rates[[row]], np.zeros(1, dtype=np.int64))[0, CPU]
@@ -293,7 +293,7 @@ def find_scenario(name: str) -> Scenario | None:
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """A scenario that ends sooner, or later, than it would."""
+    """A scenario with another length, in hours."""
 
     build: Callable[[np.random.Generator], Setup]
     hours: float

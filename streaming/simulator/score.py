@@ -12,18 +12,18 @@ from streaming.simulator.players import BALANCED_POINTS
 
 _MINUTE_S = 60.0
 _LAST_ROUNDS_COUNT = 10
-"""Rounds at the end that have to be balanced for a run to end so."""
+"""Rounds at the end that have to be balanced for a run to count as ended balanced."""
 
 
 class Watched(Protocol):
-    """A fleet, as far as it is counted; n brokers."""
+    """A fleet, as far as ``Counter`` reads it; n brokers."""
 
     @property
     def alive(self) -> Bools:
         """Brokers that are there, (n,)."""
 
     def structural_points(self) -> Floats:
-        """Usage of each, (n,)."""
+        """Usage of each broker, (n,)."""
 
     def messages_per_s(self) -> float:
         """Message rate of the fleet, in + out."""
@@ -35,28 +35,28 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     """Rounds played; minutes of a simulated fleet."""
     unbalanced_rounds: int
-    """Of them, those that ended with a structural spread above 15 points."""
+    """Rounds that ended with a structural spread above 15 points."""
     ended_balanced: bool
     """Whether the last ten rounds were balanced."""
     unloads: int
     """Moves that the balancer asked for."""
     failed: int
-    """Of them, those that did not happen."""
+    """Moves that it asked for and that did not happen."""
     splits: int
     needless: int
     """Unloads while the structural spread was at most 15 points."""
     moved_twice: int
     """Unloads of a bundle that had been unloaded before."""
     sent_back: int
-    """Unloads that ended where the bundle's unload before had taken it from."""
+    """Unloads that returned a bundle to where its previous unload had taken it from."""
     wrong_sign: int
     """Unloads whose destination was hotter than their source."""
     moved_messages_ratio: float
-    """Message rate of everything moved, in units of the fleet's."""
+    """Message rate of everything moved, as a multiple of the fleet's."""
     disrupted_messages: float
     """Messages whose clients had to wait."""
     recovery_rounds: list[int | None]
-    """Of each disturbance, rounds until the fleet was balanced for the first time after it was not; None: not until the next one."""
+    """Rounds from each disturbance until the fleet was first balanced again, 0 if it stayed so; None: not before the next one."""
     hottest_points: float
     """Mean of the hottest broker's structural usage."""
     spread_points: float
@@ -102,7 +102,7 @@ class Counter:
         self._asked[bundle] = (True, points)
 
     def see(self, moved: Moved) -> None:
-        """An order ended; moves of others are drawn, not counted."""
+        """An order ended; moves by other balancers are plotted, not counted."""
         bundle = moved.order.bundle
         if moved.succeeded:
             minute = moved.time_s / _MINUTE_S

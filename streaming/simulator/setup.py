@@ -28,7 +28,7 @@ class Measuring:
     cpu_error_s: float = 30.0
     """How long an error lasts."""
     spike_ratio: float = 1 / 60
-    """Share of readings with a spike, as a garbage collection makes one."""
+    """Share of readings with a spike, such as a garbage collection causes."""
     spike_points: float = 25.0
     """Largest spike."""
     lost_ratio: float = 0.002
@@ -36,7 +36,7 @@ class Measuring:
     late_ratio: float = 0.0
     """Share of reports that arrive late."""
     late_s: float = 90.0
-    """Latest that one arrives."""
+    """Longest delay of a late report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Moving:
     """What it takes to move a bundle."""
 
     order_s: float = 20.0
-    """Longest time from a decision to its beginning."""
+    """Longest time from a decision to the beginning of the move."""
     outage_s: float = 8.0
     """Longest time in which a bundle's clients are not served."""
     reconnect_ratio: float = 0.5
-    """CPU of a bundle at its new broker while clients come back, as a share of what it takes in peace."""
+    """Extra CPU of a bundle at its new broker while clients come back, as a share of what it takes normally."""
     failed_ratio: float = 0.01
     """Share of moves that fail."""
 
@@ -61,7 +61,7 @@ class Setup:
     sources: Sources
     bundles: Bundles
     alive: Bools
-    """Brokers there are at the beginning, (n,)."""
+    """Whether each broker is there at the beginning, (n,)."""
     hours: float
     happenings: tuple[Happening, ...] = ()
     disturbed_s: tuple[float, ...] = (0.0,)

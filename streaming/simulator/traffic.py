@@ -2,7 +2,7 @@
 
 The message rate of a bundle is its own base times a slow drift, the daily swing and the surges of its namespace, times noise of the
 bundle and of its namespace. The first part is called structural: whether a fleet is balanced is judged on it. The sequence of
-numbers depends on the seed alone, never on what is moved, so every policy meets the same traffic.
+numbers depends on the seed alone, never on what is moved, so every policy gets the same traffic.
 """
 
 import math
@@ -35,10 +35,10 @@ class Surge:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sources:
-    """Where traffic comes from: r bundles as the fleet begins with, of k namespaces."""
+    """Where traffic comes from: the r bundles that the fleet begins with, of k namespaces."""
 
     namespace: Ints
-    """(r,)."""
+    """Row of each source's namespace, (r,)."""
     messages_per_s: Floats
     """Base rate of messages in, (r,)."""
     bytes_per_message: Floats
@@ -63,7 +63,7 @@ class Sources:
 
     @property
     def namespaces_count(self) -> int:
-        """K."""
+        """The number of namespaces, k."""
         return len(self.swing_ratio)
 
 
@@ -98,7 +98,7 @@ class Traffic:
         return found
 
     def _wander(self, now: Floats, lasts_s: float) -> Floats:
-        """A value that forgets itself within ``lasts_s``, with a standard deviation of 1."""
+        """The next value of noise that lasts ``lasts_s``, with a standard deviation of 1."""
         kept = math.exp(-self._tick_s / lasts_s)
         next_: Floats = kept * now + math.sqrt(1.0 - kept * kept) * self._rng.standard_normal(len(now))
         return next_

@@ -1,4 +1,4 @@
-"""A micro-batch as the driver is handed it."""
+"""A micro-batch as Spark hands it to the driver."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -12,7 +12,7 @@ __all__ = ["Batch"]
 
 
 class Batch:
-    """Not collected yet; ``id`` is Spark's number of it. ``planned`` says how far the input is read with it."""
+    """A batch whose rows are not collected yet; ``id`` is Spark's batch number. ``planned`` returns how far it reads the input."""
 
     def __init__(self, frame: DataFrame, batch_id: int, planned: Callable[[], Progress] = Progress) -> None:
         self.id = batch_id
@@ -20,16 +20,16 @@ class Batch:
         self._planned = planned
 
     def collect(self) -> Sequence[OutputRow]:
-        """All of its rows, in no order: Spark's state commit depends on its being consumed whole."""
+        """All rows of the batch, in no fixed order. They are consumed whole, because Spark's state commit depends on it."""
         return cast("list[OutputRow]", self._frame.collect())
 
     def read_until(self) -> Progress | None:
-        """How far the input is read with it; None where nobody knows. Raises ``CheckpointError``."""
+        """How far this batch reads the input; None where that is not known. Raises ``CheckpointError``."""
         planned = self._planned()
         return planned if planned.places else None
 
     @property
     def query_id(self) -> str:
-        """Of the query that runs it; known while it runs."""
+        """Spark's id of the query that runs this batch; known while the batch runs."""
         context = self._frame.sparkSession.sparkContext
         return str(context.getLocalProperty("sql.streaming.queryId"))

@@ -1,8 +1,8 @@
 """The query's checkpoint, seen from outside: whose it is, how far it got, and whether this trimtab may go on with it.
 
-Beside Spark's own files lies ``trimtab.json``, the card: controller, memory version, round lengths, and who wrote them.
-Each start has a directory with both (``starts``). Nothing that counts is changed before the start has fenced its
-predecessor, so an older trimtab, or other settings, refuse before they have written anything.
+Beside Spark's own files is ``trimtab.json``, the card: controller, memory version, round lengths, and the trimtab that wrote
+them. Each start has a directory with both (``starts``). A start changes nothing that counts before it has fenced its
+predecessor, so an older trimtab, or one with other settings, refuses before it has written anything.
 """
 
 import logging
@@ -38,7 +38,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CheckpointDirectory:
-    """A checkpoint directory or URL, in which each start has a directory of its own; ``topic_ids`` are the input's now."""
+    """A checkpoint directory or URL, in which each start has its own directory; ``topic_ids`` are the present ids of the input."""
 
     def __init__(
         self, spark: SparkSession, location: str, *, topic_ids: Mapping[str, str] = MappingProxyType({})
@@ -55,7 +55,7 @@ class CheckpointDirectory:
 
     @property
     def suits_plain_files(self) -> bool:
-        """Whether Spark's plain file manager does for it."""
+        """Whether Spark's plain file manager is enough for it."""
         return self._files.suits_plain_files
 
     @property
@@ -65,7 +65,7 @@ class CheckpointDirectory:
         return self._files.address(self._own.directory)
 
     def is_there(self) -> bool:
-        """Whether this start's directory still stands, as far as the store answers."""
+        """Whether this start's directory still exists; True also where the store does not answer."""
         assert self._own is not None, "a start begins before its query"
         try:
             return self._files.exists(self._own.file(CARD))
@@ -93,7 +93,7 @@ class CheckpointDirectory:
     def _decoded(self, text: bytes | None) -> Progress:
         try:
             return Progress() if text is None else decode_progress(text)
-        except ValueError as error:  # Spark fails on it as well, and then the file is named with the remedy
+        except ValueError as error:  # Spark fails on it as well; that error names file and remedy
             _LOG.warning("the newest offsets of %s cannot be read: %s", self.location, error)
             return Progress()
 
@@ -105,9 +105,9 @@ class CheckpointDirectory:
             return None if number is None else self._files.read(start.file("offsets", str(number)))
 
     def look(self, settings: Settings, start_with: StartWith) -> Checkpoint:
-        """What it says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
+        """What the checkpoint says, if it is this controller's and fits the settings; for ``fresh`` and ``rebuild``, whatever is there.
 
-        Changes nothing but that its directory is made, and a file is made and deleted in it. Raises CheckpointError.
+        Makes its directory, and makes and deletes a file in it; changes nothing else. Raises CheckpointError.
         """
         with self._usable():
             self._files.make_root()
@@ -121,14 +121,14 @@ class CheckpointDirectory:
                 )
             except CheckpointError as error:
                 checkpoint = error
-            if newest_start(self._files) != newest:  # another controller has begun, and may have deleted it
+            if newest_start(self._files) != newest:  # another start began, and may have deleted it
                 return self.look(settings, start_with)
         if isinstance(checkpoint, CheckpointError):
             raise checkpoint
         return checkpoint
 
     def _require_promises(self) -> None:
-        """Once: later looks happen when nobody else may begin."""
+        """Test the store at the first look only: at later looks no other process may begin."""
         if self._is_safe:
             return
         try:
@@ -158,7 +158,7 @@ class CheckpointDirectory:
         self._own = own
 
     def settings_of_unfinished(self, marker: Marker) -> Mapping[str, Any] | None:
-        """Other settings than this start's that the newest batch was published with, which Spark has still to commit."""
+        """The settings of a published batch that Spark has still to commit, if they are not this start's; else None."""
         own = self._own
         assert own is not None, "a start begins before its query"
         with self._usable():
@@ -177,7 +177,7 @@ class CheckpointDirectory:
         return {digest: settings[digest]} if digest in settings else {}
 
     def drop_older(self) -> None:
-        """Delete what was there before this start, once it has committed a batch of its own; call it again until then."""
+        """Delete what was there before this start, once this start has committed a batch of its own; call it again until then."""
         own = self._own
         if own is None or self._is_alone:
             return
@@ -205,7 +205,7 @@ class CheckpointDirectory:
         return read_query(self._files, self.location, newest)
 
     def _look_past(self, newest: Start | None, settings: Settings) -> Checkpoint:
-        """It is not gone on with, and older starts are deleted one day: they have to be this controller's, as far as that can be read."""
+        """Look at what a rebuild replaces. It is deleted later, so it has to be this controller's, as far as that can be read."""
         if newest is None:
             refuse_strangers(self._files, self.location)
             return Checkpoint(query_id=None, last_batch_id=None)
@@ -237,7 +237,7 @@ class CheckpointDirectory:
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
-        """Errors of the file system, with the remedy. A JVM that is gone is none of them: py4j says so with a ``ConnectionError``."""
+        """Add the remedy to errors of the file system. ``ConnectionError`` is not one of them: py4j raises it when the JVM has ended."""
         try:
             yield
         except ConnectionError:

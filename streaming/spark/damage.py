@@ -1,4 +1,4 @@
-"""Which of a checkpoint's own log files cannot be read: what Spark says of a torn one does not name it.
+"""Which of a checkpoint's log files cannot be read: Spark's error about a torn file does not name it.
 
 Spark writes ``offsets/N`` and ``commits/N`` as a line ``v1`` and lines of JSON. Only the newest of each are looked at, for those
 are what a start reads. A file torn at the end of a line may look whole.
@@ -18,7 +18,7 @@ __all__ = ["damaged_files", "is_whole"]
 _NEWEST_COUNT = 2
 _VERSION = re.compile(r"v[0-9]+")
 _LOGS = "{offsets,commits,*/offsets,*/commits}"
-"""In the checkpoint, or in a directory of one take-over below it."""
+"""The logs are in the checkpoint, or in a directory of one take-over below it."""
 
 
 def is_whole(content: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What the operator does with one cluster's records of a micro-batch. It travels into Spark's workers."""
+"""What the operator does with one cluster's records of a micro-batch. It is sent to Spark's workers, pickled."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ __all__ = ["Deciding"]
 
 
 class Deciding:
-    """For the controller ``name``."""
+    """Decides on records for the controller ``name``."""
 
     def __init__(
         self,

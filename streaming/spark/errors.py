@@ -26,7 +26,7 @@ def spark_errors() -> Iterator[None]:
     """Turn what pyspark and py4j raise into ``SparkError``."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionRefusedError) as error:  # the latter comes from py4j as it is
+    except (Py4JNetworkError, ConnectionRefusedError) as error:  # py4j passes the latter on unchanged
         raise SparkGone(str(error)) from error
     except PySparkException as error:
         kind = SparkGone if error.getCondition() == _NOT_STARTED else SparkError

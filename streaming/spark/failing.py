@@ -1,10 +1,10 @@
 """Failures of the query: what they are, by classes and Spark's error conditions, and whether another start can mend them.
 
-A failure is a chain of causes. Java's come with their classes and superclasses, Spark's with an error condition as well;
-what was raised in a Python worker travels as the text of its traceback, so there the class named in it is the only sign.
+A failure is a chain of causes. Causes from Java carry their class and superclasses, those from Spark an error condition as well.
+An exception of a Python worker arrives as the text of its traceback, so the class named there is the only sign.
 
-Three kinds: *final* ones are known and no restart mends them; *outages* (brokers, network, a full disk) are waited out,
-however long they last; of every other one ``Repeats`` decides, for a damaged checkpoint fails the same way for ever.
+There are three kinds of failures: no restart mends the *final* ones, which are known; *outages* (brokers, network, a full disk)
+are waited out, however long they last; ``Repeats`` decides on all others, because a damaged checkpoint always fails the same way.
 """
 
 import re
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 REPEATS_MAX = 5
-"""Equal failures before the verdict. With the waits of 1, 2, 4 and 8 s between them and the starts of a query it falls
-within a minute or two: long enough for a passing fault, short enough for somebody who has just restored a checkpoint."""
+"""So many equal failures in a row are final. With the waits of 1, 2, 4 and 8 s between them and the starts of a query this takes
+a minute or two: long enough for a passing fault, short enough for somebody who has just restored a checkpoint."""
 
 
 def class_name(kind: type) -> str:
-    """As tracebacks have it."""
+    """The name of a class as tracebacks show it."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -51,7 +51,7 @@ _OURS: Mapping[type[Exception], str] = {
     DataLoss: "the input no longer holds what the checkpoint has yet to read",
 }
 _FINAL_CLASSES = {class_name(kind): remedy for kind, remedy in _OURS.items()}
-"""Remedies by class; ours are raised in workers."""
+"""Remedies by class name; these classes are our own, and are raised in workers."""
 _FINAL_CONDITIONS: Mapping[str, str] = {"KAFKA_DATA_LOSS": _DATA_LOST}
 """Remedies by Spark's error condition, its sub-conditions included."""
 
@@ -83,12 +83,12 @@ _FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|ENOSPC|EDQ
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?", re.DOTALL)
 _VARYING = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-f]+|\d+")
-"""Ids, addresses and numbers: of two runs of one failure they differ."""
+"""Ids, addresses and numbers: they differ between two runs of one failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One exception of a chain: its class, and of Java's the superclasses too; Spark's error condition, if it has one."""
+    """One exception of a chain: its class, its superclasses where they are known, and Spark's error condition, if it has one."""
 
     name: str
     text: str
@@ -102,7 +102,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A chain of causes, from what was raised to what it began with; never empty. ``text`` is all of it, uncut."""
+    """A chain of causes, from the exception that was raised to its first cause; never empty. ``text`` is the whole text, uncut."""
 
     causes: tuple[Cause, ...]
     text: str
@@ -115,7 +115,7 @@ class Failure:
 
 
 def causes_in_traceback(text: str) -> Iterator[Cause]:
-    """What a text with Python tracebacks says was raised, outermost first: the only sign of a worker's exception."""
+    """The exceptions that Python tracebacks in a text name, outermost first: the only sign of a worker's exception."""
     _, *blocks = text.split(_TRACEBACK)
     for block in reversed(blocks):
         lines = block.lstrip("\n").splitlines()
@@ -151,9 +151,9 @@ _AT_CLUSTER = re.compile(re.escape(at_cluster("x")).replace("'x'", "'([^']*)'"))
 
 
 def repeated_remedy(failure: Failure, count: int, checkpoint: str, damaged: Sequence[str] = ()) -> str:
-    """What to say of a failure that keeps coming back although everything around the query works.
+    """The message about a failure that keeps coming back although everything around the query works.
 
-    ``damaged`` are files that are known to be; those of the checkpoint that the failure itself names join them.
+    ``damaged`` are files that are known to be damaged; files of the checkpoint that the failure itself names are added.
     """
     place = re.escape(checkpoint.removeprefix("file:").rstrip("/"))
     mentioned = re.findall(rf"(?:[\w+.-]+:/*)?{place}/[^\s'\",;:)\]]+", failure.text)
@@ -184,7 +184,7 @@ class Repeats:
     def note(self, failure: Failure, *, batch_id: int | None, is_sound: Callable[[], bool]) -> bool:
         """Whether the failure is final now; ``batch_id`` is the newest batch begun.
 
-        ``is_sound`` asks brokers, store and disk; an outage begins the count anew.
+        ``is_sound`` probes brokers, store and disk; after an outage the count begins anew.
         """
         if is_outage(failure) or not is_sound():
             self.count, self._signature = 0, None

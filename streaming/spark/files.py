@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 __all__ = ["Files"]
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
-"""Of Hadoop's ``createFile`` (HADOOP-19256); file systems that do not know it need none, or are found out."""
+"""Option of Hadoop's ``createFile`` (HADOOP-19256). A file system without it does not need it, or fails ``creates_exclusively``."""
 _COPIES_AT_ONCE = 16
-"""An object store answers each of the ten requests of a copy after some tens of milliseconds, and a checkpoint has 200 files."""
+"""A copy takes ten requests, an object store answers each after some tens of milliseconds, and a checkpoint has 200 files."""
 
 
 class Files:
-    """What lies below ``location``."""
+    """The files below ``location``."""
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm = spark._jvm  # noqa: SLF001  pyspark has no public way to Hadoop's file systems
@@ -39,7 +39,7 @@ class Files:
 
     @property
     def suits_plain_files(self) -> bool:
-        """Whether Spark may go without Hadoop's ``FileContext``: on a disk, and on S3, where it asks twice as much and promises no more."""
+        """Whether Spark can do without Hadoop's ``FileContext``: on a disk, and on S3, where ``FileContext`` only doubles the requests."""
         return self._scheme in ("file", "s3a")
 
     @property
@@ -60,7 +60,7 @@ class Files:
         return [str(status.getPath().getName()) for status in self._fs.listStatus(self._path(name))]
 
     def read(self, name: str) -> bytes | None:
-        """None where there is no such file."""
+        """The content of a file; None where there is no such file."""
         if not self.exists(name):
             return None
         stream = self._fs.open(self._path(name))
@@ -78,14 +78,14 @@ class Files:
             stream.close()
 
     def write_whole(self, name: str, content: bytes) -> None:
-        """Make a file that is not there yet, all of it or, if we are killed meanwhile, nothing."""
+        """Make a file that is not there yet: whole, or not at all if we are killed meanwhile."""
         part = f"{name}.part"
         self.write(part, content)
         if not self.rename(part, name):
             raise OSError(f"{self.address(part)} could not be renamed to {name}")
 
     def write_new(self, name: str, content: bytes) -> None:
-        """Make a file with the directories above it; raises ``FileExistsError`` where somebody has made it, also just now."""
+        """Make a file with the directories above it; raises ``FileExistsError`` if another process has made it, even just now."""
         if self.is_local:
             disk = self.disk(name)
             disk.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class Files:
             raise
 
     def creates_exclusively(self, name: str) -> bool:
-        """Whether, of two who create a file at the same moment, the store lets one alone have it."""
+        """Whether the store lets only one of two processes create a file, if they do so at the same moment."""
         if self.is_local:
             self.write_new(name, b"first")
             try:
@@ -124,18 +124,18 @@ class Files:
         return False
 
     def _create_alone(self, name: str) -> JavaObject:
-        """A stream; stores that show a file once it is closed refuse then, where they are asked for a conditional write."""
+        """A stream to a new file, by a conditional write: a store that shows files only once they are closed refuses at that point."""
         builder = self._fs.createFile(self._path(name))
         return builder.overwrite(False).recursive().opt(_CONDITIONAL, True).build()
 
     def rename(self, name: str, to: str) -> bool:
-        """Give a file another name; False where the file system does not."""
+        """Give a file another name; False if the file system did not do it."""
         return bool(self._fs.rename(self._path(name), self._path(to)))
 
     def copy(self, name: str, to: str) -> None:
-        """A file or a directory with all files below it, several at once.
+        """Copy a file, or a directory with all files below it, several files at once.
 
-        On a disk without Hadoop, which starts a process for every file to set its permissions.
+        On a disk it does not use Hadoop, which starts a process for every file to set its permissions.
         """
         if self.is_local:
             _copy(self.disk(name), self.disk(to))
@@ -147,7 +147,7 @@ class Files:
             list(pool.map(self._copy_file, statuses, names))
 
     def _statuses(self, name: str) -> Iterator[JavaObject]:
-        """Of a file, or of all files below a directory."""
+        """Hadoop's status of a file, or of all files below a directory."""
         found = self._fs.listFiles(self._path(name), True)
         while found.hasNext():
             yield found.next()
@@ -158,11 +158,11 @@ class Files:
             raise OSError(f"{status.getPath().toString()} could not be copied to {self.address(to)}")
 
     def delete(self, name: str) -> None:
-        """A file or a directory with all below it, if it is there."""
+        """Delete a file, or a directory with all below it, if it is there."""
         self._fs.delete(self._path(name), True)
 
     def rename_root(self, suffix: str) -> bool:
-        """Give the root another name beside its own; False where the file system does not."""
+        """Add a suffix to the root's name; False if the file system did not do it."""
         return bool(self._fs.rename(self._root, self._root.suffix(suffix)))
 
     def is_beside(self, suffix: str) -> bool:

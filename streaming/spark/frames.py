@@ -21,7 +21,7 @@ from streaming.spark.rows import OUTPUT_SCHEMA
 __all__ = ["Frames", "decided"]
 
 _CHECKPOINT_SAYS = source.Starting("earliest", "earliest")
-"""Where a query begins is read until it has committed a batch."""
+"""Spark reads these only until the query has committed a batch; from then on the checkpoint counts."""
 
 
 def decided(rows: DataFrame, settings: Settings, rebuilt: Rebuilt | None = None) -> DataFrame:
@@ -51,12 +51,12 @@ class Frames:
     settings: Settings
     _kept: DataFrame | None = field(init=False, default=None)
     _access: Mapping[str, str] = field(init=False, default_factory=dict)
-    """The certificates and passwords that the kept frame was made with: files of them may have been renewed since."""
+    """The certificates and passwords that the kept frame was made with: their files may have been renewed since."""
 
     def going_on(self) -> DataFrame:
         """The frame of a query that has committed a batch; made at the first call, and when the access to Kafka has changed.
 
-        Raises ``WrongUse`` for a file that cannot be read at the first call; later it may be on its way.
+        Raises ``WrongUse`` for a file that cannot be read at the first call; later the last access is kept: a new file may be coming.
         """
         try:
             access = self._read_access()

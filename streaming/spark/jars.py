@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class JarError(RuntimeError):
-    """A jar could not be had, or is not the one that was locked."""
+    """A jar could not be fetched, or is not the one that was locked."""
 
 
 class JavaError(RuntimeError):
@@ -83,7 +83,7 @@ class Jar:
 
     @property
     def coordinates(self) -> str:
-        """As the lock writes them."""
+        """The coordinates as the lock writes them."""
         return ":".join(part for part in (self.group, self.artifact, self.version, self.classifier) if part)
 
     @property
@@ -92,7 +92,7 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Place in the cache, and in what Ivy and Maven are asked to write; relative."""
+        """Relative path in the cache, and in the folder that Ivy and Maven write to."""
         return Path(self.group, self.artifact, self.version, self.file_name)
 
 
@@ -100,7 +100,7 @@ def ensure(lock: Path, *, cache: Path | None = None) -> list[Path]:
     """Return the files of the jars that `lock` lists, in its order, fetching those the cache lacks.
 
     `cache` is `$XDG_CACHE_HOME/trimtab/jars` (or `~/.cache/…`) unless given. With everything cached a call only
-    hashes (about 1 GB/s and core). Raises JarError for an unreadable lock, a jar that no client could fetch, and a
+    hashes (about 1 GB/s per core). Raises JarError for an unreadable lock, a jar that no client could fetch, and a
     file whose SHA-256 is not the locked one; JavaError where fetching needs a Java that is not there.
     """
     jars = read_lock(lock)
@@ -195,7 +195,7 @@ def _fetch(jars: Sequence[Jar], root: Path) -> None:
 
 
 def _clients(count: int) -> list[Callable[[Sequence[Jar], Path], str]]:
-    """The fetching clients in the order of trying: Ivy, which is always there, unless so many jars would take it minutes."""
+    """The fetching clients in the order in which they are tried: Ivy first, which is always there, unless it would take minutes."""
     prefers_maven = count > IVY_JARS_MAX and shutil.which("mvn") is not None
     return [_fetch_with_maven, _fetch_with_ivy] if prefers_maven else [_fetch_with_ivy, _fetch_with_maven]
 
@@ -234,7 +234,7 @@ def _ivy_module(jars: Sequence[Jar]) -> str:
     """Ivy's description of what to fetch.
 
     Every artifact is named as a plain jar, whatever packaging its pom declares (`bundle`, `nar`); the conflict
-    manager is off, or of two versions of one module only the newer would come.
+    manager is off, because with it only the newer of two versions of one module would come.
     """
     return (
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'

@@ -1,4 +1,4 @@
-"""From an exception of pyspark or py4j, as it is or as the cause of ours, to a ``Failure``: walks Java's causes by py4j."""
+"""Makes a ``Failure`` of an exception of pyspark or py4j, or of our own that has one as its cause: walks Java's causes through py4j."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from streaming.spark.failing import Cause, Failure, causes_in_traceback, class_n
 __all__ = ["failure_of"]
 
 _CAUSES_MAX = 30
-"""Java does not forbid a chain that ends in itself."""
+"""A limit, because Java does not forbid a chain of causes that is a loop."""
 
 
 def failure_of(error: Exception) -> Failure:
@@ -27,7 +27,7 @@ def failure_of(error: Exception) -> Failure:
 
 
 def _describe(causes: Sequence[Cause]) -> str:
-    """Every text that no other one contains, whole: what began it stands last."""
+    """Every text that no other one contains, whole; that of the first cause comes last."""
     texts = list(dict.fromkeys(cause.text for cause in causes))
     return "\n".join(text for text in texts if not any(text in other for other in texts if other is not text))
 

@@ -1,7 +1,7 @@
 """How far a query has read, from the files in which Spark notes it. Pure.
 
 A file is a line ``v1``, a line about the batch, and a line of JSON for each source. Kafka's offsets name the next record,
-``{"topic": {"0": 12}}``; ours on Pulsar the last one, ``{"persistent://t/n/x-partition-0": "ledger:entry"}``.
+``{"topic": {"0": 12}}``; ours on Pulsar name the last record that was read, ``{"persistent://t/n/x-partition-0": "ledger:entry"}``.
 """
 
 import msgspec
@@ -19,7 +19,7 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 def decode_progress(text: bytes) -> Progress:
-    """What an offsets file says. Raises ValueError where it is none."""
+    """What an offsets file says. Raises ValueError if the text is not one."""
     lines = text.decode().splitlines()
     if len(lines) < _HEAD_LINES:
         raise ValueError(f"{len(text)} bytes, and no line about the batch")

@@ -1,11 +1,11 @@
-"""The stateful operator: one cluster's records of a micro-batch through its controller.
+"""The stateful operator: it passes one cluster's records of a micro-batch to that cluster's controller.
 
 Invariants: a cluster's records are taken in source order (Spark does not promise it, so their coordinates travel
 along); memory is written once, after the last record; what is yielded depends on the records and the memory alone.
 Runs in Spark's Python workers; knows no clock, no broker and no metrics.
 
-At each start of a query Spark starts a Python process only to hear of the state variables, and plans no batch before. So this
-module loads quickly, and a processor travels with what decides in it pickled: that takes a fail-over half a second of CPU less.
+At each start of a query Spark starts a Python process only to get the state variables, and plans no batch before it has them.
+So this module has to load quickly, and a processor carries ``Deciding`` pickled: that saves half a second of CPU in a fail-over.
 """
 
 import gc
@@ -83,15 +83,15 @@ def _value(found: tuple[Any, ...] | None) -> bytes | None:
 
 @cache
 def _freeze_once() -> None:
-    """What a worker has loaded by now stays until it ends, and a full collection looked at all of it: a tenth of a second each.
+    """Spare full collections what a worker has loaded by now and keeps until it ends: they took a tenth of a second each.
 
-    Not with every task: what is in a cycle then would never be freed.
+    Only once, not with every task: objects that are in a cycle at a freeze are never freed.
     """
     gc.freeze()
 
 
 def at_cluster(cluster: str) -> str:
-    """The note on an error of the operator that says whose records it was about."""
+    """The note on an error of the operator that names the cluster whose records it was about."""
     return f"while the records of the cluster {cluster!r} were taken"
 
 
@@ -115,7 +115,7 @@ class ClusterProcessor(StatefulProcessor):
         initialState: Row,  # noqa: N803
         timerValues: object,  # noqa: ARG002, N803
     ) -> None:
-        """Memory that was rebuilt elsewhere, before the first records of a new query."""
+        """Take memory that was rebuilt elsewhere, before the first records of a new query."""
         from streaming.spark.rebuilt import put  # noqa: PLC0415  see above
 
         put(self._store, initialState)
@@ -126,7 +126,7 @@ class ClusterProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803  Spark passes it by keyword
     ) -> Iterator[Row]:
-        """All records of one cluster in this micro-batch; an error names the cluster."""
+        """Decide on all records of one cluster in this micro-batch; an error names the cluster."""
         cluster = str(key[0])
         try:
             if self._deciding is None:

@@ -14,12 +14,12 @@ from streaming.spark.errors import spark_errors
 __all__ = ["probe_local", "probe_store"]
 
 PROBE_BYTES = 1024 * 1024
-"""More than the last block of a disk that is all but full, and written in no time."""
+"""More than the last free block of a disk that is almost full, and quickly written."""
 _NAME = ".trimtab-probe-"
 
 
 def probe_store(spark: SparkSession, location: str) -> None:
-    """Through Hadoop's file system, as Spark writes there. Raises ``SparkError`` or ``OSError``."""
+    """Probe the store through Hadoop's file system, as Spark writes there. Raises ``SparkError`` or ``OSError``."""
     with spark_errors():
         _probe_store(spark, location)
 
@@ -48,7 +48,7 @@ def _probe_store(spark: SparkSession, location: str) -> None:
 
 
 def probe_local(spark: SparkSession) -> None:
-    """Where the shuffle spills. Raises ``SparkError`` or ``OSError``."""
+    """Probe the directories that the shuffle spills to. Raises ``SparkError`` or ``OSError``."""
     with spark_errors():
         directories = _local_directories(spark)
     for directory in directories:

@@ -1,6 +1,6 @@
 """Input and control topics on Pulsar, with the columns that Kafka's source has.
 
-``offset`` is a message's packed place; the append time is the publish time, and a topic without partitions is its
+``offset`` is a message's packed place; the append time is the publish time, and a topic without partitions counts as
 partition 0. Loads the Pulsar client only when it is used.
 """
 
@@ -20,9 +20,9 @@ def pulsar_records(
     skips_lost: bool = False,
     only_looks: bool = False,
 ) -> DataFrame:
-    """Both topics, beginning where ``starting`` says of input and control; of control everything there is, in every batch.
+    """Input and control, each from where ``starting`` says; each batch has all control records there are.
 
-    Who ``only_looks`` keeps nothing from being trimmed, and moves nobody's place.
+    With ``only_looks`` it keeps nothing from being trimmed, and moves no subscription.
     """
     from streaming.spark.pulsar_source import register  # noqa: PLC0415  brings the client
 

@@ -1,12 +1,13 @@
 """The Pulsar source: a Python Data Source named ``pulsar`` for Structured Streaming.
 
-Offsets are exact: ``{"persistent://t/n/x-partition-0": "ledger:entry"}``, everything up to which has been read. A batch
-that is planned again is the same rows again. A durable subscription keeps what is unread from being trimmed; it is moved
-behind the checkpoint and never removed. Lost data is refused unless allowed.
+Offsets are exact: with ``{"persistent://t/n/x-partition-0": "ledger:entry"}`` everything up to that entry has been read. A batch
+that is planned again has the same rows again. A durable subscription keeps what is unread from being trimmed; it follows the
+checkpoint and is never removed. Lost data is refused unless allowed.
 
 Options: ``service_url``, ``admin_url``, ``topics`` (full names, comma-separated), ``subscription`` (fixed: another one
 protects nothing), ``starting`` (``earliest``, ``latest``, milliseconds, or offsets; first start only), ``max_entries_per_trigger``,
-``fail_on_data_loss``, ``moves_subscription`` (``false`` for who only looks: neither makes nor moves it), ``token_file``, ``ca_file``.
+``fail_on_data_loss``, ``moves_subscription`` (``false``: neither makes nor moves it, for a reader that only looks), ``token_file``,
+``ca_file``.
 
 WARNING: with producers that batch, an entry is several rows, so ``max_entries_per_trigger`` bounds entries, not rows.
 The long-lived planner is one process and ``read`` runs in others: nothing here connects before it is used.
@@ -75,12 +76,12 @@ class Options:
 
     @property
     def connection(self) -> tuple[str, str | None, str | None]:
-        """What a client is made of."""
+        """What a client is made with: service URL, token file and CA file."""
         return self.service_url, self.token_file, self.ca_file
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Options":
-        """Raises ValueError naming the option that is missing or wrong."""
+        """Check options. Raises ValueError naming the option that is missing or wrong."""
         missing = [
             name for name in ("service_url", "admin_url", "topics", "subscription") if not options.get(name)
         ]
@@ -120,7 +121,7 @@ class PulsarSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Its format."""
+        """The name of the format."""
         return "pulsar"
 
     def schema(self) -> StructType:
@@ -149,12 +150,12 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark knows limits by rows; ours are entries."""
+        """The limit of a batch: Spark calls it rows, here it counts entries."""
         most = self._options.max_entries_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
-        """The end of the next batch: of each partition an equal part of the limit. New partitions begin at their beginning."""
+        """The end of the next batch: each partition gets an equal part of the limit. New partitions are read from their beginning."""
         partitions = list(self._frozen or self._partitions())
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         share = None if most is None else max(1, most // len(partitions))
@@ -204,7 +205,7 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _logs(self._options)
 
     def _partitions(self) -> list[str]:
-        """All there are."""
+        """All partitions of the topics."""
         return [each for topic in self._options.topics for each in self._logs.partitions(topic)]
 
     def _begin(self, partition: str) -> Position:
@@ -219,12 +220,12 @@ class PulsarReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._at_time(partition, log, int(starting))
 
     def _at_time(self, partition: str, log: Log, time_ms: int) -> Position:
-        """Before the first message published then or later; the end where there is none."""
+        """The position before the first message published at that time or later; the end where there is none."""
         client = shared_client(*self._options.connection)
         return position_before(client, partition, time_ms) or log.last
 
     def _end(self, partition: str, since: str | None, share: int | None) -> str:
-        """The subscription is looked at before it is made again: that it was gone is a sign of lost data."""
+        """Where a partition ends in the next batch. Looks at the subscription before making it again: if it was gone, data may be lost."""
         if since is None:
             _protect_once(self._options, partition)
         log = self._logs.log(partition)
@@ -264,7 +265,7 @@ def _protect_once(options: Options, partition: str) -> None:
 
 @cache
 def _reader(options: Options, partition: str) -> PartitionReader:
-    """One a process, as the client: a worker reads the same partitions again and again."""
+    """One reader per process, like the client: a worker reads the same partitions again and again."""
     return PartitionReader(shared_client(*options.connection), partition)
 
 

@@ -1,6 +1,6 @@
 """A running query: whether it works on a batch, how far it is, and its end.
 
-Spark keeps what it says of its batches in the JVM; a look is a few calls and a few hundred bytes.
+Spark keeps its reports on batches in the JVM; a look takes a few calls and a few hundred bytes.
 """
 
 from collections.abc import Hashable
@@ -13,17 +13,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 __all__ = ["LastBatch", "Query"]
 
 _BEHIND = "maxOffsetsBehindLatest"
-"""Key of Spark's Kafka source, by partition the largest."""
+"""Metric of Spark's Kafka source: the lag of the partition that is furthest behind, in records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastBatch:
-    """What Spark says of the last batch."""
+    """What Spark reports about the last batch."""
 
     state_rows: int
     state_memory_bytes: int
     input_behind_records: float | None
-    """Lag of the partition that is furthest behind; None where the source does not say."""
+    """Lag of the partition that is furthest behind; None where the source does not report it."""
 
 
 class Query:
@@ -50,7 +50,7 @@ class Query:
         return None if last is None else int(last.batchId)
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait so long for its end; raises what it ended with."""
+        """Wait at most so long for its end; raises the error that it ended with."""
         return bool(self._query.awaitTermination(seconds))  # type: ignore[arg-type]  # it takes milliseconds
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class Query:
         self._query.stop()
 
     def last_batch(self) -> LastBatch | None:
-        """None before the first."""
+        """The last batch; None before the first."""
         last = self._query.lastProgress
         if last is None:
             return None

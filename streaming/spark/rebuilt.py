@@ -1,9 +1,9 @@
 """Memory that was rebuilt outside Spark, as the initial state of a new query.
 
-``transformWithState`` takes it in batch 0, of all clusters, also of those without records there, and before any records. Spark 4.1 was
-seen to take it again when batch 0 runs again, and never after its commit: a query that is restarted then may have no initial state, an
-empty one, or the same. A restart before that commit would begin without memory unless it were given again, so it is refused
-(``streaming.spark.checkpoint``).
+``transformWithState`` takes it in batch 0, for all clusters, also for those without records there, and before any records. We saw
+Spark 4.1 take it again when batch 0 runs again, and never after the commit of batch 0: a query that is restarted after that may have
+no initial state, an empty one, or the same. A restart before that commit would begin without memory unless it were given again, so
+it is refused (``streaming.spark.checkpoint``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class Rebuilt:
 
 
 def initial_state(spark: SparkSession, memories: Sequence[ClusterMemory]) -> GroupedData:
-    """For ``transformWithState``, keyed as its input."""
+    """The initial state for ``transformWithState``, grouped by cluster like its input."""
     rows = [
         (each.cluster, each.header, each.fleet, [(*key, value) for key, value in each.waiting])
         for each in memories

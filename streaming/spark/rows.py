@@ -39,7 +39,7 @@ OUTPUT_SCHEMA = StructType(
         StructField("offset", LongType(), nullable=True),
     ]
 )
-"""One row an output, already encoded; the last three are a rejected record's coordinates."""
+"""One row per output, already encoded; the last three columns are the coordinates of a rejected record."""
 
 
 class OutputRow(Protocol):
@@ -110,5 +110,5 @@ def refused_row(record: Refused, source: str) -> Row:
 
 
 def of_observation(cluster: str, value: bytes) -> Row:
-    """Row of what the driver's metrics are told."""
+    """Row of an observation for the driver's metrics."""
     return _row(OBSERVED, cluster, value)

@@ -1,8 +1,8 @@
-"""What the query runs with: the settings of this start, but for a batch that is out the settings it was published with.
+"""What the query runs with: the settings of this start, but for a batch that is already published those it was published with.
 
-A batch that is published and not yet committed by Spark runs once more after a restart. With other settings it would
-come out otherwise than it was published, so it runs with its own, alone; the query after it has those of this start. A
-batch that is planned and not out is nobody's yet: whoever restarts into a dry-run to stop it is obeyed.
+A batch that is published and not yet committed by Spark runs once more after a restart. With other settings its outputs
+would differ from what was published, so it runs alone, with its own settings; the query after it has those of this start.
+A batch that is planned and not published runs with the settings of this start: a restart into a dry-run stops its actions.
 """
 
 import logging
@@ -35,7 +35,7 @@ class Batches(Protocol):
     """Takes the batches of a query, one after another, each again after a failure."""
 
     def publish_to(self, topics: TopicNames) -> None:
-        """Where outputs go from the next batch on."""
+        """Set the topics that outputs go to from the next batch on."""
 
     def take(self, batch: Batch) -> None:
         """Publish one batch."""
@@ -56,7 +56,7 @@ class Runs:
         frames: Frames,
         rebuilt: Rebuilt | None = None,
     ) -> None:
-        """``frames`` are those of the same session and settings. ``rebuilt`` is what a new query begins with, and where; without it, at ``begin``."""
+        """``frames`` have the same session and settings. A new query begins with ``rebuilt`` and its place; without it, at ``begin``."""
         self.session = session
         self._settings = settings
         self._begin = begin
@@ -68,16 +68,16 @@ class Runs:
         self._gaps: Sequence[SkippedRange] = ()
 
     def skip(self, gaps: Sequence[SkippedRange]) -> None:
-        """Let the next ones pass over what the input has lost, until they are past these gaps."""
+        """Let the next queries skip what the input has lost, until they are past these gaps."""
         self._gaps = gaps
 
     @property
     def is_past_gaps(self) -> bool:
-        """Whether there was something to pass over, and it is passed: the run is to be ended for a usual one."""
+        """Whether there were gaps to skip and they are passed: this query has to end, so that a normal one can follow."""
         return bool(self._gaps) and is_past(self._gaps, self._checkpoint.places())
 
     def start_next(self, name: str) -> Query:
-        """Start the next one under this name; one for a single batch ends by itself."""
+        """Start the next query under this name; one for a single batch ends by itself."""
         return Query(self._next().queryName(name).start(), self.session.spark)
 
     def _next(self) -> DataStreamWriter:
@@ -111,7 +111,7 @@ class Runs:
 
     def _frame(self, settings: Settings) -> DataFrame:
         is_usual = settings is self._settings and not self._gaps
-        if is_usual and self._checkpoint.places():  # what was rebuilt is in it, too, with the first commit
+        if is_usual and self._checkpoint.places():  # the first commit also holds what was rebuilt
             return self._frames.going_on()
         begin = self._begin if self._rebuilt is None else self._rebuilt.read_until
         starting = source.starting_offsets(settings, begin)

@@ -2,7 +2,7 @@
 
 RocksDB with changelog checkpoints keeps a batch's commit small; avro lets state variables evolve; unix sockets save
 40 ms for each Python stage; the plain file manager saves 50 ms a batch on a local disk, and 80 of 140 requests on S3. Spark's
-warnings go to our log (``spark_log``). What ``spark.extra`` names wins over all of it.
+warnings go to our log (``spark_log``). Settings in ``spark.extra`` win over all of these.
 """
 
 import logging
@@ -39,9 +39,9 @@ _CONF = {
     f"{_STATE}.encodingFormat": "avro",
     f"{_STATE}.checkpointFormatVersion": "2",
     "spark.sql.streaming.minBatchesToRetain": "30",
-    # A full disk leaves the unfinished file of the first batch behind. The card says which directory counts, not its emptiness.
+    # A full disk leaves the unfinished file of the first batch behind. The card says which directory counts, so it need not be empty.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
-    # A sort that has spilled reads all its files at once, 300 for a batch of the largest records: 2 MiB of heap for each otherwise.
+    # A sort that has spilled reads all its files at once, 300 for a batch of the largest records: each would take 2 MiB of heap.
     "spark.unsafe.sorter.spill.read.ahead.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",
@@ -52,7 +52,7 @@ _CONF = {
 }
 
 _LOOPBACK = "127.0.0.1"
-"""Where a driver without a cluster listens: nobody outside needs to reach it."""
+"""Where a driver without a cluster listens: no other machine needs to reach it."""
 SPARK_VERSION = pyspark.__version__
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PLAIN_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -65,15 +65,15 @@ class Session:
     spark: SparkSession
 
     def stop(self) -> None:
-        """Stop it. Its JVM may be gone, which is not what a controller ends for: whoever found that says so."""
-        _JVM_LOG.setLevel(logging.WARNING)  # what workers write whose JVM closes their connections is no news
+        """Stop Spark. If its JVM has already ended, that is only logged here: the call that found it out reports it."""
+        _JVM_LOG.setLevel(logging.WARNING)  # workers complain when the JVM closes connections
         try:
             self.spark.stop()
         except (Py4JError, OSError) as error:
             _LOG.info("Spark could not be stopped: %r", error)
 
     def use_plain_files(self) -> None:
-        """For a checkpoint on a disk or on S3, unless the settings name another file manager."""
+        """Use the plain file manager, for a checkpoint on a disk or on S3, unless the settings name another one."""
         if self.spark.conf.get(_FILE_MANAGER, None) is None:
             self.spark.conf.set(_FILE_MANAGER, _PLAIN_FILES)
 
@@ -86,7 +86,7 @@ class Start:
         self._is_cancelled = False
 
     def connect(self, settings: Settings) -> Session:
-        """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be had."""
+        """Start or join Spark; raises ``streaming.spark.jars.JarError`` where the connector cannot be fetched."""
         spark = settings.spark
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         master = spark.master or "local[*]"
@@ -117,8 +117,8 @@ class Start:
     def _jvm_by_itself(self) -> Iterator[None]:
         """The JVM gets a process group of its own, and what it writes becomes lines of our log.
 
-        A stop that is sent to our whole group is then ours to obey: the batch in progress is finished first. pyspark has an
-        option for neither. A JVM whose Python process is gone ends by itself, whatever its group.
+        A stop signal to our whole process group then does not reach the JVM, and the batch in progress is finished first. pyspark
+        has an option for neither. A JVM whose Python process has ended ends by itself, whatever its group.
         """
         launcher: Any = java_gateway
         popen = launcher.Popen
@@ -144,18 +144,18 @@ class Start:
 
 
 def _log_lost_connection(_request: object, _client: object) -> None:
-    """In the thread that meets the error."""
+    """Called in the thread that meets the error."""
     _LOG.info("the JVM hears no accumulators any more: %r", sys.exc_info()[1])
 
 
 def require_java() -> None:
-    """Raises ``streaming.spark.jars.JavaError`` where Spark could not be started, before anything else is done."""
+    """Raises ``streaming.spark.jars.JavaError`` if there is no Java to start Spark with, before anything else is done."""
     if not _is_submitted():
         find_java()
 
 
 def _log_lines(descriptor: int) -> None:
-    """Until nobody writes any more: the JVM, and the Python workers that it starts."""
+    """Log what the JVM and its Python workers write, until all of them have ended."""
     with open(descriptor, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if text := line.rstrip():
@@ -163,7 +163,7 @@ def _log_lines(descriptor: int) -> None:
 
 
 def _is_submitted() -> bool:
-    """Whether ``spark-submit`` started us: it then has the say about master, memory and jars."""
+    """Whether ``spark-submit`` started us: it then decides on master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

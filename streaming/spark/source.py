@@ -1,11 +1,12 @@
 """The source, on Kafka or Pulsar: input and control topics as the operator's input rows.
 
-Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. Of a record above
-``max_record_bytes`` only the head goes on, with its size and hash, so that one record cannot exhaust a worker. A key is text
-in the worker, so what is no UTF-8 in it is replaced: as it is, Python could not read the row, and the query would fail for ever.
+Records stay bytes: the key alone decides the cluster, and JSON is decoded once, in the operator. A record above
+``max_record_bytes`` is cut to its head, with its size and hash, so that one record cannot exhaust a worker. A key is text in
+the worker, so bytes in it that are not UTF-8 are replaced: otherwise Python could not read the row, and the query would fail
+for ever.
 
-Invariant: a batch holds every control record there is at its planning, also when the input is too long for one batch.
-A pause would otherwise come after the rounds it is meant for, and how late would depend on the size of a batch.
+Invariant: a batch holds every control record that exists when it is planned, also when the input is too long for one batch.
+Otherwise a pause would come after the rounds it is meant for, and how late would depend on the size of a batch.
 """
 
 import json
@@ -28,7 +29,7 @@ from streaming.spark.rows import INPUT_SCHEMA
 _FETCH_WAIT_MS = "20"
 """Kafka's default of 500 would hold every micro-batch back for that long."""
 _ANSWER_MS, _ATTEMPTS = "10000", "1"
-"""How long Spark asks a broker that is down: its own defaults add up to three minutes in which nothing is said."""
+"""How long and how often Spark tries a broker that is down: its own defaults add up to three minutes without a message."""
 _POLL_RECORDS = "1"
 """Records that Kafka's consumer unpacks at once. A fetch of 1 MB may hold many that compress well: with its default of 500,
 records of 32 MiB would take 16 GB of heap."""
@@ -38,14 +39,14 @@ _CHUNK_BYTES = 262_144
 
 
 class Starting(NamedTuple):
-    """Where a new query begins, in the words of the source: for Kafka ``earliest`` or the JSON of the first offsets."""
+    """Where a new query begins, in the format of the source: for Kafka ``earliest`` or the JSON of the first offsets."""
 
     input: str
     control: str
 
 
 def peeked(spark: SparkSession, settings: Settings) -> DataFrame:
-    """As ``records``, from the beginning, for who only looks: whatever is lost is passed over, and nobody's place is moved."""
+    """Like ``records``, from the beginning, for a reader that only looks: it skips what is lost, and moves no subscription."""
     beginning = Starting("earliest", "earliest")
     return records(spark, settings, beginning, skips_lost=True, only_looks=True)
 
@@ -60,7 +61,7 @@ def records(
 ) -> DataFrame:
     """A streaming frame with the columns of ``INPUT_SCHEMA``; ``starting`` counts at a first start only.
 
-    With ``skips_lost`` it goes on where the logs begin now; otherwise records that are gone unread end the query.
+    With ``skips_lost`` it goes on where the logs begin now; otherwise the query ends if records are gone that it has not read.
     """
     topics = settings.topics
     if settings.input.is_pulsar:
@@ -85,14 +86,14 @@ def records(
         F.unix_millis("timestamp").alias("appended_ms"),
         (F.col("topic") == control).alias("is_control"),
     )
-    # By itself: beside other uses of the value, each chunk's row would carry all of it.
+    # In a select of its own: beside other columns that use the value, each chunk's row would carry the whole value.
     return cut.select("*", F.posexplode("chunks").alias("chunk", "value")).select(*INPUT_SCHEMA.fieldNames())
 
 
 def _chunks(value: Column) -> Column:
-    """An array of a value's parts, in their order; of nearly every value there is one.
+    """An array of a value's parts, in their order; nearly every value has only one.
 
-    The value is bound to a variable: Spark copies a column's bytes each time it is named, once for each part otherwise.
+    The value is bound to a variable: Spark copies a column's bytes each time it is named, which would be once for each part.
     """
     most = F.lit(_CHUNK_BYTES)
 
@@ -132,7 +133,7 @@ def _topic(spark: SparkSession, settings: Settings, topic: str, starting_offsets
 
 
 def starting_offsets(settings: Settings, begin: Begin | Progress) -> Starting:
-    """Where input and control begin; at places that were read up to, or the input at a moment and control at its beginning."""
+    """Where input and control begin: after places that were read, or the input at ``begin`` and control at its beginning."""
     topics = settings.topics
     if isinstance(begin, Progress):
         return Starting(*(_after(settings, topic, begin) for topic in (topics.input, topics.control)))
@@ -143,7 +144,7 @@ def starting_offsets(settings: Settings, begin: Begin | Progress) -> Starting:
 
 
 def _after(settings: Settings, topic: str, read: Progress) -> str:
-    """Where a topic goes on; a partition that is new begins at its beginning."""
+    """Where a topic goes on; a new partition is read from its beginning."""
     if settings.input.is_pulsar:
         name = settings.input.pulsar.full_name(topic)
         return json.dumps({place.log: place.at for place in read.places if place.topic == name})

@@ -1,8 +1,7 @@
 """Spark's own log as part of ours: its warnings and errors, formatted and rate-limited like every other line.
 
-The JVM writes to a named pipe by an appender that takes the console's place, and a thread reads it. A pipe, because it asks
-for no port, and because what the JVM said last is still in it when the JVM has died. Executors on other machines keep logs
-of their own.
+The JVM writes to a named pipe through an appender that replaces the console's, and a thread reads the pipe. A pipe needs no port,
+and still holds the JVM's last lines when the JVM has died. Executors on other machines keep logs of their own.
 """
 
 import logging
@@ -24,19 +23,19 @@ _PATTERN = '{"level":"%level","logger":"%logger","text":"%enc{%m%n%throwable}{JS
 _LEVELS = {"WARN": logging.WARNING, "ERROR": logging.ERROR, "FATAL": logging.CRITICAL}
 _END_S = 2.0
 _QUIETER = (
-    # A batch that takes longer than the trigger interval: what catching up is, and a metric tells how long batches take.
+    # Warns of a batch longer than the trigger interval: normal while catching up, and a metric shows how long batches take.
     "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor",
-    # That adaptive execution is off in streaming, as it always is.
+    # Warns that adaptive execution is off in streaming, as it always is.
     "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
-    # That a file is there already: what an object store is asked at each start and by each standby. The writer gets it as an exception.
+    # Warns that a file exists, which each start and each standby tests on an object store. The writer gets an exception for it.
     "org.apache.hadoop.fs.s3a.S3ABlockOutputStream",
-    # That a key is not in the state, which is how our code learns it, and that a worker has ended its work.
+    # Warns that a key is not in the state, which is how our code finds out, and that a worker has ended its work.
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
-    # Options that Spark gives to a Kafka client which does not use them, at each of its clients.
+    # Warn, for each Kafka client, of options that Spark sets and the client does not use.
     "org.apache.kafka.clients.admin.AdminClientConfig",
     "org.apache.kafka.clients.consumer.ConsumerConfig",
 )
-"""Loggers whose warnings say the same of every healthy run; their errors are heard."""
+"""Loggers whose warnings come in every healthy run; only their errors are logged."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -110,14 +109,14 @@ class SparkLog:
 
 
 def _pass_on(reader: int) -> None:
-    """Until the JVM closes its end."""
+    """Log the lines of the pipe until the JVM closes its end."""
     with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             tell(line)
 
 
 def tell(line: str) -> None:
-    """Log one line of the pipe; what is not of the appender's form is logged as it is."""
+    """Log one line of the pipe; one that is not in the appender's format is logged as it is."""
     try:
         entry = _decoder.decode(line)
     except msgspec.MsgspecError:

@@ -1,6 +1,6 @@
 """One cluster's records of a micro-batch in source order, in bounded memory.
 
-Spark hands the rows of a cluster over one by one, in no order it promises. All of them have to be seen before the first can
+Spark hands over the rows of a cluster one by one, in no promised order. All of them have to be seen before the first can
 be taken, and a batch may hold 2,000 records of 32 MiB. So only the first ``IN_MEMORY_BYTES`` of values stay in memory; those
 that come later wait compressed in a temporary file, and only their order and their place in it are kept.
 
@@ -38,7 +38,7 @@ class _Spool:
         self._end = 0
 
     def put(self, value: bytes) -> tuple[int, int, int]:
-        """Where it is: place, bytes there, bytes of the value."""
+        """Write a value; returns its place in the file, its bytes there, and the bytes of the value."""
         packed = pa.compress(value, codec=_CODEC, asbytes=True)
         self._file.write(packed)
         place, self._end = self._end, self._end + len(packed)
@@ -52,16 +52,16 @@ class _Spool:
 
 
 class _Taken:
-    """A record of which some chunks were seen: those in memory, and where the others are, each by its number."""
+    """A record with the chunks seen so far: those in memory, and where in the file the others are, each by its number."""
 
     __slots__ = ("_head", "_spooled", "_values")
 
     def __init__(self, head: Record) -> None:
-        """``head`` is its first chunk seen, without the value if that is in the file."""
+        """``head`` is the chunk that was seen first, without its value if that is in the file."""
         self._head = head
         self._values: dict[int, bytes] = {}
         self._spooled = array("q")
-        """Number, place, bytes there and bytes of the value of each; a batch may have 256,000 of them."""
+        """For each chunk in the file its number, place, bytes there and bytes of the value; a batch may have 256,000 chunks."""
 
     def keep(self, number: int, value: bytes) -> None:
         self._values[number] = value
@@ -84,7 +84,7 @@ class _Taken:
 def in_source_order(
     chunks: Iterable[tuple[Record, int]], *, in_memory_bytes: int = IN_MEMORY_BYTES
 ) -> Iterator[Record]:
-    """Whole records, by where they came from; control first: an operator's pause takes effect as early as it can.
+    """Whole records in the order of their origins; control first, so that an operator's pause takes effect as early as possible.
 
     A chunk is a record with a part of its value, and the part's number. Raises ``OSError`` for a full disk.
     """
@@ -110,5 +110,5 @@ def in_source_order(
 
 
 def _directory() -> str | None:
-    """Where Spark's workers may write; None, the machine's own choice, outside of one."""
+    """The directory that Spark's workers may write to; None outside a worker: the machine's default."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None

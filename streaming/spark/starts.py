@@ -1,9 +1,9 @@
 """Every start goes on in a directory of its own below the checkpoint, copied from the newest one that counts.
 
-A predecessor that was frozen and goes on can write into its own directory alone: Spark plans batches, writes state and
-commits from threads that ask nobody. A directory counts once its card is there, which is written last and goes first;
-that of the highest epoch is the newest. What lies in the checkpoint itself, from before there were such directories,
-counts as the first of all. Older ones go once the new one has committed a batch.
+A predecessor that was frozen and goes on can write only into its own directory: Spark plans batches, writes state and
+commits from threads that do not check for a successor. A directory counts once its card is there, which is written last and
+deleted first; the directory with the highest epoch is the newest. Files in the checkpoint itself, from before there were such
+directories, count as the oldest start. Older starts are deleted once the new one has committed a batch.
 """
 
 import re
@@ -16,16 +16,16 @@ from streaming.spark.files import Files
 __all__ = ["begin", "drop_older"]
 
 _PARTS = ("commits", "offsets", "metadata", "sources", "state")
-"""What Spark writes. Commits are copied first: what they stand for is there before them."""
+"""What Spark writes. Commits are copied first, because Spark writes a commit after everything that belongs to it."""
 _SCHEMA_PATH = re.compile(rb'"[^"]*(/state/\d+/_stateSchema/[^"]*)"')
-"""Spark writes down the whole path of a schema, which moves with the directory."""
+"""Spark stores the whole path of a schema, which changes with the directory."""
 _ATTEMPTS = 3
 
 
 def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> None:
     """Copy what counts into the directory of this start, and make it count; without ``is_copy`` it begins empty.
 
-    Somebody who ends while we copy may still delete what he wrote, so it must count after the copy as it did before.
+    A process that ends while we copy may still delete what it wrote, so the same start must be the newest before and after the copy.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         before = newest_start(files)
@@ -45,7 +45,7 @@ def begin(files: Files, own: Start, card: bytes, *, is_copy: bool = True) -> Non
 
 
 def _claim(files: Files, own: Start) -> None:
-    """Only one process works in a directory, even where two have the same epoch because their commits topics are not the same."""
+    """Let only one process work in a directory, even if two have the same epoch because their commits topics are not the same."""
     try:
         files.write_new(own.file(CLAIM), b"")
     except FileExistsError as error:
@@ -75,7 +75,7 @@ def _copy(files: Files, before: Start, own: Start) -> None:
 
 
 def _forget_unplanned(files: Files, own: Start) -> None:
-    """Keep one planned batch: another one may have been committed and the next planned since the commits were copied."""
+    """Keep only one planned batch: another one may have been committed and the next planned since the commits were copied."""
     committed = newest_number(files, own, "commits")
     most = 0 if committed is None else committed + 1
     for name in files.names(own.file("offsets")):

@@ -1,9 +1,9 @@
-"""Whether a checkpoint may be where it is: what a store must promise, asked of the store itself at every start.
+"""Whether a checkpoint may be in its store: what the store must promise is tested on the store itself at every start.
 
-A start goes on in a directory of its own (``starts``), which it makes by a file that nobody else has made. So the store has to
-refuse a file that is there already, also to two who create it at the same moment; it has to show a file whole, under one name,
-as soon as it is written. HDFS, local disks and NFS do; so do object stores with conditional writes. Whatever does not is refused
-before anybody is fenced.
+A start goes on in a directory of its own (``starts``), which it claims with a file that no other process has made. So the store
+has to refuse to create a file that exists, also if two processes create it at the same moment; and it has to show a file whole,
+under one name, as soon as it is written. HDFS, local disks and NFS do so, and object stores with conditional writes. Any other
+store is refused before a controller is fenced.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ _MOUNTS = Path("/proc/mounts")
 _OBJECT_STORE_MOUNTS = frozenset(
     {"blobfuse", "blobfuse2", "gcsfuse", "goofys", "mount-s3", "mountpoint-s3", "rclone", "s3fs"}
 )
-"""Object stores as directories: two machines do not see each other's files at once, and a rename is a copy. s3fs-fuse's README
+"""Object stores mounted as directories: two machines do not see each other's files at once, and a rename is a copy. s3fs-fuse's README
 names both among its limitations."""
 _INSTEAD = (
     "Set spark.checkpoint to HDFS, a disk, NFS, or the URL of an object store with conditional writes "
@@ -33,7 +33,7 @@ class UnsafeStore(Exception):
 
 
 def require_promises(files: Files) -> None:
-    """Raises ``UnsafeStore``, and what ``files`` raises. It leaves nothing behind."""
+    """Test the store, and leave nothing behind. Raises ``UnsafeStore``, and what ``files`` raises."""
     if files.is_local:
         mount = unsafe_mount(files.disk(""), _MOUNTS.read_text() if _MOUNTS.exists() else "")
         if mount is not None:
@@ -58,7 +58,7 @@ def _broken(files: Files, probe: str, renamed: str) -> str | None:
         return "does not show a file that was just written"
     try:
         is_exclusive = files.creates_exclusively(renamed)
-    except Py4JJavaError as error:  # that it writes at all was just seen
+    except Py4JJavaError as error:  # a plain write has just worked
         answer = str(error.java_exception.toString()).partition("\n")[0]
         return f"makes no file on the condition that there is none ({answer})"
     if not is_exclusive:
@@ -72,7 +72,7 @@ def _broken(files: Files, probe: str, renamed: str) -> str | None:
 
 
 def unsafe_mount(path: Path, mounts: str) -> str | None:
-    """What a path of this machine lies on, by the lines of ``/proc/mounts``, if that is no file system for a checkpoint."""
+    """The mount that a path of this machine is on, by the lines of ``/proc/mounts``, if it is unfit for a checkpoint; else None."""
     resolved = path.resolve()
     best: tuple[int, str, str] = (-1, "", "")
     for line in mounts.splitlines():

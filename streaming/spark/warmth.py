@@ -2,8 +2,8 @@
 
 The first batches of a query load classes, modules and RocksDB, compile code and start Python's workers; Spark then ends each
 worker that idles for a minute and has no setting for it (SPARK-24405). So a query like the real one runs for some batches, and
-later a job of a few milliseconds comes to every worker before that. That query reads a few records of the input beside made-up
-ones, keeps its state in a directory that is deleted, publishes nothing, and moves nobody's place in a topic.
+later every worker gets a job of a few milliseconds before its minute is over. The query reads a few records of the input and
+made-up ones, keeps its state in a directory that is deleted, publishes nothing, and moves no subscription.
 """
 
 import dataclasses
@@ -33,22 +33,22 @@ _LOG = logging.getLogger(__name__)
 KEEP_EVERY_S = 45.0
 """Spark ends a worker that idles for 60 s; more often would cost a standby more than 2 % of a core."""
 _RUNS = (6, 1, 1)
-"""Batches of each run. Those after the first begin as a leader's does, where another one ended."""
+"""Batches of each run. The later runs begin as a leader's query does, where another query ended."""
 _WITHIN_S = 60.0
-"""For a run; on a busy machine the first batch alone may take half of it."""
+"""Limit of one run; on a busy machine the first batch alone may take half of it."""
 _LOOK_S, _END_S = 0.2, 10.0
 _RECORDS_COUNT = 10
-"""Of the input, in each batch."""
+"""Records of the input in each batch."""
 _OVERLAP_S = 0.05
 """How long a task holds its worker, so that each task of the job gets one of its own."""
 
 
 def warm_up(session: Session, settings: Settings, is_stopping: Callable[[], bool]) -> None:
-    """Run a query for some batches, and again; some ten seconds. Raises ``SparkGone``; what else fails leaves Spark less warm."""
+    """Run a query for some batches, several times; takes some ten seconds. Raises ``SparkGone``; other failures leave Spark less warm."""
     began_s = time.monotonic()
     try:
         with spark_errors():
-            # Spark looks after the state for minutes, and deletes the directory when it ends.
+            # Spark maintains the state for minutes after the query, and deletes this directory when it ends.
             directory = tempfile.mkdtemp(dir=session.spark.sparkContext._temp_dir)  # noqa: SLF001
             writer = _frame(session, settings).writeStream.option("checkpointLocation", directory)
             for batches_count in _RUNS:
@@ -76,7 +76,7 @@ def _hold(tasks: Iterable[int]) -> Iterable[int]:
 
 
 def _run(writer: DataStreamWriter, batches_count: int, is_stopping: Callable[[], bool]) -> None:
-    """It is stopped while its last batch waits in the driver: tasks that are cut off would say so in the log, at length."""
+    """Run a query, and stop it while its last batch waits in the driver, because tasks that are cut off write long errors to the log."""
     is_over, may_end = threading.Event(), threading.Event()
     taken_count = 0
 
@@ -108,7 +108,7 @@ def _frame(session: Session, settings: Settings) -> DataFrame:
 
 
 def _made_up(session: Session, settings: Settings) -> DataFrame:
-    """Records that are refused, for each task of the operator, in every batch: there may be none on the input."""
+    """Records for each task of the operator in every batch, because the input may have none; they are refused."""
     values = {
         "cluster": F.concat(F.lit("warm-"), F.col("value").cast("string")),
         "key": F.lit("warm"),

@@ -1,4 +1,4 @@
-"""Where an executor's actions come from and where it remembers: Kafka or Pulsar, as the settings say."""
+"""Where an executor's actions come from and where it keeps its memory: Kafka or Pulsar, as the settings say."""
 
 import time
 from contextlib import ExitStack
@@ -75,7 +75,7 @@ def records_of(
 
 
 def memory_of(settings: Settings, *, cluster: str) -> Memory:
-    """Not yet connected to anything."""
+    """The memory of a cluster's executors, not yet connected to anything."""
     topic = settings.topics.executor_kafka
     pulsar = output_on_pulsar(settings)
     if pulsar is not None:

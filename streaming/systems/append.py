@@ -14,7 +14,7 @@ __all__ = ["append_to_input", "append_to_output"]
 
 
 def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str, bytes]]) -> None:
-    """Keys with their values, to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""
+    """Append keys with their values to a topic on the input's side; returns when the brokers have them. Raises ``exits.Refused``."""
     pulsar = input_on_pulsar(settings)
     if pulsar is not None:
         from streaming.pulsar.append import append as append_on_pulsar  # noqa: PLC0415  Pulsar's client, when needed
@@ -29,7 +29,7 @@ def append_to_input(settings: Settings, topic: str, records: Sequence[tuple[str,
 def append_to_output(
     settings: Settings, topic: str, records: Sequence[tuple[str | None, bytes]], *, epoch: int
 ) -> None:
-    """Values, with their keys where they have any, to a topic on the output's side, as a controller of this epoch.
+    """Append values, with their keys where they have any, to a topic on the output's side, as a controller of this epoch.
 
     Returns when the brokers have them. Raises ``PublishError``.
     """

@@ -1,4 +1,4 @@
-"""What a cluster's operators last said, as the executor asks before every action: on Kafka or on Pulsar."""
+"""The newest control event of a cluster, which the executor reads before every action: on Kafka or on Pulsar."""
 
 from streaming.kafka.control import KafkaControl
 from streaming.kafka.link import input_link
@@ -10,7 +10,7 @@ __all__ = ["control_of"]
 
 
 def control_of(settings: Settings, *, cluster: str) -> ControlView:
-    """Where the settings say. Raises ``PublishError``."""
+    """The control view of a cluster, on the system that the settings name. Raises ``PublishError``."""
     if settings.input.is_pulsar:
         return PulsarControl(settings, cluster=cluster)
     link = input_link(settings)

@@ -1,4 +1,4 @@
-"""Where the events of collectors and executors go, and the beats of controllers, on the system that an address names."""
+"""Where collectors and executors send their events, and controllers their beats, on the system that an address names."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
 """Looking at the brokers and topics of each side, on the system that its address names. Nothing is changed.
 
-The two sides are one where they lead to the same place as the same user.
+If both addresses lead to the same brokers as the same user, the two sides count as one.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ __all__ = ["Side", "sides_of"]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One address. Both looks raise ``StartError``, ``Unreachable`` or ``WrongUse``."""
+    """One address; ``brokers`` and ``topics`` look at it. Both raise ``StartError``, ``Unreachable`` or ``WrongUse``."""
 
     name: str
     url: str

@@ -1,4 +1,4 @@
-"""What is asked of the input's brokers beside reading: whether its topics are still the ones that were read."""
+"""What the input's brokers are asked besides reading: whether its topics are still the ones that were read."""
 
 from streaming.kafka.identity import topic_ids
 from streaming.kafka.link import input_link
@@ -17,5 +17,5 @@ def input_ids(settings: Settings) -> dict[str, str]:
 
 
 def regrown_input(settings: Settings, read: Progress) -> str | None:
-    """What to say of a log that was truncated and has grown again; Pulsar shows that by itself. Raises ``NoAnswer``."""
+    """The message about a log that was truncated and has grown again; reading on Pulsar shows that itself. Raises ``NoAnswer``."""
     return None if settings.input.is_pulsar else regrown(input_link(settings), read)

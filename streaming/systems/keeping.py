@@ -12,12 +12,12 @@ __all__ = ["input_kept_s", "output_kept_s"]
 
 
 def input_kept_s(settings: Settings, topics: Sequence[str]) -> dict[str, float]:
-    """Seconds by topic of the input's side. Raises ``Unreachable`` or ``StartError``."""
+    """Seconds that topics on the input's side keep their records, by topic. Raises ``Unreachable`` or ``StartError``."""
     link = input_on_pulsar(settings)
     return kafka.kept_s(input_link(settings), topics) if link is None else pulsar.kept_s(link, topics)
 
 
 def output_kept_s(settings: Settings, topics: Sequence[str]) -> dict[str, float]:
-    """The same of the output's side."""
+    """The same for the output's side."""
     link = output_on_pulsar(settings)
     return kafka.kept_s(output_link(settings), topics) if link is None else pulsar.kept_s(link, topics)

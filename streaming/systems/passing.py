@@ -1,4 +1,4 @@
-"""Which errors of brokers may be over the next time somebody asks: they do not answer, rather than refuse."""
+"""Which errors of brokers may be gone at the next try: the brokers do not answer, rather than refuse."""
 
 from streaming.kafka import answers as kafka
 from streaming.ports.reading import NoAnswer
@@ -9,7 +9,7 @@ __all__ = ["passes"]
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
+    """Whether the error means that brokers do not answer. A wrong address looks the same; a missing permission or topic does not."""
     if isinstance(error, NoAnswer):
         return error.passes
     return isinstance(error, Unreachable) or kafka.passes(error) or pulsar.passes(error)

@@ -13,7 +13,7 @@ __all__ = ["publisher_of"]
 
 
 def publisher_of(settings: Settings) -> Publisher:
-    """Not yet connected to anything."""
+    """The publisher of a controller with these settings, not yet connected to anything."""
     name, commits_topic = settings.controller.name, settings.topics.commits
     ran_with = RanWith(version=version("trimtab"), settings=kept_digest(settings))
     pulsar = output_on_pulsar(settings)

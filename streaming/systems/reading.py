@@ -19,10 +19,10 @@ def input_reader(
     partition: int | None = None,
     compacted: bool = False,
 ) -> Reader:
-    """Reader of a topic on the input's side; of one of its partitions, where it is named.
+    """Reader of a topic on the input's side, or of one of its partitions if ``partition`` is given.
 
-    ``compacted``: of what was compacted, the newest record of each key is enough. On Kafka compaction takes the others away for
-    everybody, on Pulsar only for who asks for that.
+    ``compacted``: in the compacted part, the newest record of each key is enough. On Kafka compaction removes the others for
+    every reader, on Pulsar only for readers that ask for that.
     """
     pulsar = input_on_pulsar(settings)
     if pulsar is not None:
@@ -37,7 +37,7 @@ def input_reader(
 def input_partitions(
     stack: ExitStack, settings: Settings, topic: str, *, begin: Begin = "earliest"
 ) -> list[Reader]:
-    """A reader of each partition of a topic on the input's side, for who needs them side by side; ``stack`` closes them."""
+    """A reader of each partition of a topic on the input's side, for callers that need them side by side; ``stack`` closes them."""
     first = stack.enter_context(input_reader(settings, topic, begin=begin, partition=0))
     others = range(1, first.partitions_count)
     return [

@@ -1,8 +1,8 @@
-"""Going on without input that is gone: what is missing between a checkpoint and the logs, and saying so in the audit.
+"""Going on without deleted input: what is missing between a checkpoint and the logs, and the event about it in the audit.
 
-Records deleted before they were read (a retention that is shorter than an outage) end every start, until a person says
-with ``--skip-lost`` that they may be passed over. Memory, cooldowns and budgets stay. The source then skips until it is past
-the gap, and not one record longer. The statement is said before anything is skipped, and possibly twice, under one id.
+If records were deleted before they were read (a retention that is shorter than an outage), every start ends with an error
+until a person allows with ``--skip-lost`` that they are skipped. Memory, cooldowns and budgets stay. The source then skips to
+the end of the gap, and not one record more. The event is published before anything is skipped, possibly twice, with one id.
 """
 
 import time
@@ -21,7 +21,7 @@ __all__ = ["find_lost", "say"]
 
 
 def find_lost(settings: Settings, places: Sequence[Place]) -> list[SkippedRange]:
-    """What is gone after these places. Raises ``NoAnswer`` or ``PublishError``."""
+    """The ranges of records that are gone after these places. Raises ``NoAnswer`` or ``PublishError``."""
     link = input_on_pulsar(settings)
     if link is None:
         found = kafka.find_lost(input_link(settings), places)

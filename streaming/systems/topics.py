@@ -1,4 +1,4 @@
-"""Topics of the input and of the output, each on the system its address names: made, and checked at start.
+"""Topics of the input and of the output, each on the system that its address names: they are made here, and checked at a start.
 
 Control events are on the input's side, whichever system that is; everything the controller writes is on the output's.
 """

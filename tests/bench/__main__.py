@@ -56,7 +56,7 @@ PARTS: Mapping[str, Part] = {
 def main() -> int:
     """The exit code."""
     asked = _arguments()
-    # What is started keeps what it compiled, as where trimtab is installed.
+    # The started programs keep what they compiled, as an installed trimtab does.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGTERM, _end)
     names = asked.only or list(PARTS)

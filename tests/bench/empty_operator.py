@@ -20,7 +20,7 @@ _COUNT = StructType([StructField("value", LongType())])
 
 
 def _decision(cluster: str, count: int) -> bytes:
-    """As little as the driver's log and follow-up read of an action; a throttle, which nobody follows."""
+    """As little of an action as the driver's log and follow-up read; it is a throttle, because none of those is followed up."""
     event = {
         "id": f"{cluster}-{count}",
         "type": "trimtab.action.throttle.v1",

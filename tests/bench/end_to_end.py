@@ -1,4 +1,4 @@
-"""From the tick that closes a round, sent, to its decision, readable; beside the same query that decides nothing."""
+"""The time from sending the tick that closes a round to reading its decision; beside the same query that decides nothing."""
 
 import sys
 import tempfile
@@ -16,11 +16,11 @@ _BURST_BROKERS_COUNT = 1000
 _TRIGGER_S = 0.05
 _LATENESS_MS = 10_000
 _SETTLE_S = 0.6
-"""For a round's reports to be taken before its tick is sent, and for the batch after an answer to end."""
+"""Time for a round's reports to be taken before its tick is sent, and for the batch after an answer to end."""
 _WARM_UP = 10
 _EMPTY = (sys.executable, "-m", "tests.bench.empty_operator")
 _AGO_MS = 4 * 3_600_000
-"""Rounds begin so far in the past, and follow one another more quickly than time does."""
+"""Rounds begin so far in the past because they follow one another faster than real time."""
 
 
 def measure_end_to_end(*, quick: bool) -> Section:
@@ -108,7 +108,7 @@ def _bursts(clients: Clients, trimtab: Controller, *, rounds_count: int) -> list
 
 
 def first_round() -> int:
-    """Its number."""
+    """The number of the first round."""
     return (round(time.time() * 1000) - _AGO_MS) // ROUND_MS
 
 

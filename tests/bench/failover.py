@@ -1,4 +1,4 @@
-"""From the end of a leader to the next decision, and what the standby costs that waits for it."""
+"""The time from the end of a leader to the next decision, and what the waiting standby costs."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from tests.bench.running import Clients, Controller, local_kafka, prepared, star
 
 _TRIGGER_S = 1.0
 _LONG_S, _SHORT_S = 10.0, 3.0
-"""Sessions."""
+"""Lengths of a session."""
 _BROKERS_COUNT = 10
 _LEADS, _STANDS = "has epoch", "standing by as"
 
@@ -114,7 +114,7 @@ def _cost(pair: _Pair, settle_s: float, idle_s: float) -> Row:
 
 
 def _decide(clients: Clients, controller: Controller, number: int) -> None:
-    """Send what closes a round, and wait for its decision, whoever makes it."""
+    """Send what closes a round, and wait for its decision, whichever controller makes it."""
     clients.send(controller, Fleet(brokers_count=_BROKERS_COUNT).reports(time_ms=number * ROUND_MS))
     clients.answered_s(controller, closing(number))
 
@@ -126,7 +126,7 @@ def _after(kafka: LocalKafka, pair: _Pair, number: signal.Signals, rounds: Itera
         led_with = clients.epoch
         clients.drain()
         began_s = pair.end(number)
-        while clients.epoch <= led_with:  # a leader that stops decides once more, perhaps
+        while clients.epoch <= led_with:  # a leader that stops may decide once more
             _decide(clients, pair.standby, next(rounds))
         return time.perf_counter() - began_s
 

@@ -14,7 +14,7 @@ from tests.bench.report import Limit, Row, Section
 from tests.bench.timing import best_cpu_s
 
 _BROKERS_COUNT = 50
-"""So few that a call takes milliseconds: some of them are not disturbed."""
+"""So few that a call takes milliseconds, so that some calls are not disturbed."""
 _MB = 1e6
 _SETTINGS = FixedSettings(ClusterSettings())
 
@@ -46,7 +46,7 @@ def measure_ingest(*, quick: bool) -> Section:
 
 
 def _strangers(reports: list[bytes], number: int) -> list[bytes]:
-    """The same reports of bundles nobody has seen."""
+    """The same reports with bundles that were never seen before."""
     return [report.replace(b"/namespace-", b"/name-%04d-" % number) for report in reports]
 
 

@@ -32,7 +32,7 @@ _SMALL, _LARGE = 100, 1000
 _PLANNER = "FleetPlanner"
 _LIMITS = {(_LARGE, 0.0): Limit(value=1.0), (_LARGE, 0.5): Limit(value=30.0)}
 _PLANNER_LIMITS = {**_LIMITS, (_LARGE, 0.0): Limit(value=2.0)}
-"""It learns in calm rounds, too."""
+"""The planner also learns in calm rounds."""
 
 Shed = Callable[[RoundView], object]
 
@@ -133,7 +133,7 @@ def _avg_shedder(brokers_count: int) -> Shed:
 
 
 def _threshold_shedder(brokers_count: int) -> Shed:
-    """Equal history, weightless: who is busier now is shed."""
+    """The history is equal and has no weight: brokers that are busier now shed."""
     settings = threshold_shedder.ThresholdShedderSettings(history_ratio=0.0)
     history = dict.fromkeys(_names(brokers_count), 0.5)
     memory = threshold_shedder.ThresholdShedderMemory(history_ratio=history)
@@ -146,7 +146,7 @@ def _uniform_load_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remem
 
 
 _OVERLOADED = overload_shedder.OverloadShedderSettings(threshold_points=70.0)
-"""Between the brokers that shed and those that do not."""
+"""A threshold between the brokers that shed and those that do not."""
 
 
 def _overload_shedder(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
@@ -162,7 +162,7 @@ def _placed(brokers_count: int) -> Shed:  # noqa: ARG001  it remembers nobody
 
 
 def _fleet_planner(brokers_count: int) -> Shed:
-    """What it has learned in ten rounds of the fleet without a difference."""
+    """The planner, after ten rounds in which it learned from a fleet without a difference."""
     policy, settings = fleet_planner.POLICY, fleet_planner.FleetPlannerSettings()
     memory, calm = policy.memory(), _snapshot(brokers_count, 0.0)
     for _ in range(10):
@@ -227,7 +227,7 @@ def _event(report: bytes) -> LoadReport:
 
 
 def _deciding() -> ClusterSettings:
-    """Decides in every round, on what was reported, and never holds back."""
+    """Settings that decide in every round, on what was reported, and never hold back."""
     return ClusterSettings(
         pulsar=PulsarSettings(
             shadow=False,

@@ -25,7 +25,7 @@ _POLL_MS = 20
 
 
 class PulsarClients(System):
-    """As ``Clients``, on Pulsar."""
+    """Like ``Clients``, on Pulsar."""
 
     def __init__(self, broker: StandalonePulsar, controller: Controller) -> None:
         quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -122,7 +122,7 @@ def _latencies(systems: Sequence[tuple[str, System, Controller]], *, trials: int
 
 
 def _reports_per_s(system: System, controller: Controller, rounds_count: int) -> float:
-    """Reports of a larger fleet, two hours of rounds later, so that nothing of them is late."""
+    """Reports per second, of a larger fleet and in rounds two hours later, so that none of them is late."""
     fleet, first = Fleet(brokers_count=_BACKLOG_BROKERS_COUNT), first_round() + 7_200_000 // ROUND_MS
     last = first + rounds_count - 1
     begun = time.perf_counter()

@@ -21,7 +21,7 @@ _SWEEPS_A_DAY = _SWEEPS_A_ROUND * 24 * 3600 * 1000 // ROUND_MS
 
 
 def measure_recording(*, quick: bool) -> Section:
-    """Of a small and a large cluster."""
+    """Recordings of a small and a large cluster."""
     rows = [row for brokers, sweeps in _SIZES for row in _measure(brokers, 1 if quick else sweeps * 4)]
     return Section(
         title="A recording",

@@ -18,7 +18,7 @@ class Limit:
 
     value: float
     at_least: bool = False
-    """Whether more is better; otherwise the limit is a most."""
+    """Whether more is better; otherwise the limit is a maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ def today() -> str:
 
 
 def machine() -> list[str]:
-    """Size and versions: what figures have to stand beside; each section has its date."""
+    """Size and versions of the machine, which belong beside the figures; each section has its date."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     return [
         f"{len(os.sched_getaffinity(0))} cores, {memory_gib:.0f} GiB memory, {_processor()}",

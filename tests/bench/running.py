@@ -55,7 +55,7 @@ high_hit_count = 1
 bundle_cooldown_s = 0
 max_unloads_per_hour_count = 0
 """
-"""A round decides at once, and the same again in the next: nobody follows these decisions."""
+"""A round decides at once, and the next one decides the same again: nothing carries these decisions out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class Clients(System):
     def __init__(self, kafka: LocalKafka, *controllers: Controller) -> None:
         self._controllers = controllers
         self.epoch = 0
-        """The highest that a decision was read with."""
+        """The highest epoch that a decision was read with."""
         with ExitStack() as stack:
             self._producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, batch_size=2**20)
             stack.callback(self._producer.close)
@@ -245,7 +245,7 @@ class Clients(System):
 
 
 def is_leader(value: bytes) -> bool:
-    """Whether it says who has taken over, which is no decision."""
+    """Whether it only announces a new leader, which is no decision."""
     return b'"trimtab.leader.v1"' in value
 
 

@@ -66,7 +66,7 @@ LOADS = [
         (300, 10, 100),
     )
 ]
-"""Small ones first: memory is what is resident after each, and nothing gives it back."""
+"""Small ones first: memory is what is resident after each load, and the processes never give it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,9 @@ class Cost:
     load: Load
     reports_bytes: int
     cpu_s: float
-    """Of driver, JVM and Python workers together."""
+    """CPU seconds of driver, JVM and Python workers together."""
     elapsed_s: float
-    """From the first report sent to the last summary readable."""
+    """Seconds from the first report sent to the last summary readable."""
     resident_bytes: int
     checkpoint_bytes: int
 

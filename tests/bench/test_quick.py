@@ -10,7 +10,7 @@ from tests.bench.report import Limit, Row
 FAR_TIMES = 20
 """A busy machine, or few repetitions, miss a limit by a few times. More is a wait that timed out, or nothing measured."""
 LEAST_RATIO = 0.2
-"""Of ratios to the least there is to do: trimtab cannot take a fifth of the time of the same query that decides nothing."""
+"""For ratios to the least possible work: trimtab cannot take a fifth of the time of the same query that decides nothing."""
 
 
 def absurdity(row: Row) -> str | None:

@@ -28,7 +28,7 @@ _TARGET = {0: (1, 3), 1: (2, 3)}
 _WRITES = 1 * _MB
 _SIZE = 150 * _MB
 _RATE = 4_800_000
-"""Twice what is needed and more: as a floor it is the rate from the first round to the last, whatever producers do."""
+"""More than twice what is needed: as the floor it stays the rate from the first round to the last, whatever producers do."""
 _SAMPLE_S = 1.0
 _OBSERVED_AFTER_S = 15
 _RULES = f"""
@@ -45,10 +45,10 @@ floor_bytes_per_s = {_RATE}
 
 @dataclass(frozen=True, slots=True)
 class _Prediction:
-    """What a round said of the end."""
+    """What a round predicted for the end."""
 
     at_s: float
-    """When its newest report was; before 0 the move had not begun."""
+    """The time of its newest report; below 0 the move had not begun."""
     eta_s: float
     basis: str
     rate: int
@@ -56,7 +56,7 @@ class _Prediction:
 
     @property
     def end_s(self) -> float:
-        """Foretold."""
+        """The predicted end."""
         return self.at_s + self.eta_s
 
 
@@ -65,15 +65,15 @@ class _Run:
     """One move; seconds count from its start."""
 
     before: _Prediction
-    """The last word before the start."""
+    """The last prediction before the start."""
     measured_s: float
     left: list[tuple[float, float]]
-    """Seconds and MB."""
+    """Samples: seconds, and the MB left."""
     observed: list[_Prediction]
-    """Rounds that saw a slope, from some time on."""
+    """Predictions of rounds that saw a slope, from ``_OBSERVED_AFTER_S`` on."""
 
     def off_percent(self, prediction: _Prediction) -> float:
-        """How far the end was from what was foretold."""
+        """How far the end was from the predicted one, in percent of the time that the move took."""
         return 100 * abs(prediction.end_s - self.measured_s) / self.measured_s
 
 
@@ -158,7 +158,7 @@ def _run(size: int) -> _Run:
 
 
 def _predictions(rounds: list[dict[str, Any]], began_unix_s: float) -> Iterator[_Prediction]:
-    """Of the rounds that had an ETA and something to move."""
+    """The predictions of the rounds that had an ETA and something to move."""
     for each in rounds:
         throttle = each["throttle"]
         if throttle is not None and throttle["eta_s"] is not None and throttle["partitions_moving_count"]:
@@ -187,7 +187,7 @@ def _picture(run: _Run) -> str:
 
 
 def _prediction_line(run: _Run, prediction: _Prediction) -> Line:
-    """From what was left then to the end that was foretold."""
+    """A line from what was left then to the predicted end."""
     left = min(run.left, key=lambda sample: abs(sample[0] - prediction.at_s))[1]
     points = [(prediction.at_s, left), (prediction.end_s, 0.0)]
     return Line(f"predicted {prediction.at_s:.0f} s after it", points, "#d9822b", is_dashed=True)

@@ -2,7 +2,8 @@
 
 Each run is a line of ``results.tsv``. Seeds that have a line for this commit are left out, so that a series goes on where it was
 ended; `--again` runs them all the same. What a failing run wrote stays in its directory. Exit code 1 when a schedule failed.
-`--failovers 10` runs a leader and a standby instead, and ends the leader so often in each schedule. `--tally` says what the lines amount to, `--tally --since COMMIT` from that commit on.
+`--failovers 10` runs a leader and a standby instead, and ends the leader that often in each schedule. `--tally` says what the lines
+amount to, `--tally --since COMMIT` only those from that commit on.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_series(asked: argparse.Namespace, commit: str) -> int:
-    """Seed after seed; one that breaks its brokers leaves the next one new ones."""
+    """Run seed after seed; after one that breaks its brokers, the next one gets new ones."""
     system: System = asked.system
     done = {
         row.seed

@@ -20,15 +20,15 @@ from tests.streaming.events import control
 __all__ = ["DEEDS", "Deed", "Scene"]
 
 _START_S = 90.0
-"""Until a controller that was started says that it is ready, or ends."""
+"""How long a started controller may take until it says that it is ready, or ends."""
 _SKEWS_S = {"ahead": 2.0, "far-ahead": 60.0, "behind": -20.0}
-"""Ahead by less than a control event's respite (2 x lateness), for a replay could otherwise place it differently."""
+"""``ahead`` is less than a control event's respite (2 x lateness): otherwise a replay could place the event differently."""
 _QUICK_S = 0.3
 
 
 @dataclass(slots=True)
 class Scene:
-    """What a deed may lay hands on."""
+    """What a deed may act on."""
 
     world: World
     stage: Stage
@@ -51,7 +51,7 @@ def _kill(scene: Scene, fault: Fault) -> None:
 
 
 def _stop(scene: Scene, _fault: Fault) -> None:
-    """Orderly; the supervisor starts it again."""
+    """Stop it with SIGTERM; the supervisor starts it again."""
     child = scene.supervisor.newest
     if child is not None:
         child.process.terminate()
@@ -68,7 +68,7 @@ def _freeze(scene: Scene, fault: Fault) -> None:
 
 
 def _second(scene: Scene, fault: Fault) -> None:
-    """A take-over: the first one has to end with 4, also when it was frozen meanwhile and finds itself outlived."""
+    """A take-over: the first controller has to end with code 4, also if it was frozen meanwhile and then finds its successor."""
     supervisor, first = scene.supervisor, scene.supervisor.newest
     if first is None:
         return
@@ -80,7 +80,7 @@ def _second(scene: Scene, fault: Fault) -> None:
 
 
 def _restore(scene: Scene, _fault: Fault) -> None:
-    """An old backup in the checkpoint's place: refused, or nothing was published since; then a person puts it right."""
+    """Put an old backup in the checkpoint's place: it is refused, or nothing was published since; then a person puts it right."""
     supervisor, checkpoint = scene.supervisor, scene.checkpoint
     backup, kept = (scene.stage.directory / name for name in ("backup", "kept"))
     with supervisor.hands_off():
@@ -126,7 +126,7 @@ def _freeze_broker(scene: Scene, fault: Fault) -> None:
 
 
 def _fill(scene: Scene, fault: Fault) -> None:
-    """The disk of the checkpoint."""
+    """Fill the disk of the checkpoint."""
     if scene.disk is None:
         scene.notes.append("no disk could be filled: mounting needs root")
         return
@@ -153,14 +153,14 @@ def _send_garbage(scene: Scene, _fault: Fault) -> None:
 
 
 def _pause(scene: Scene, fault: Fault) -> None:
-    """Paused, and resumed after a while."""
+    """Pause, and resume after a while."""
     _send_control(scene, paused=True)
     time.sleep(fault.for_s)
     _send_control(scene, paused=False)
 
 
 def _send_control(scene: Scene, *, paused: bool) -> None:
-    """Only while the topic takes records at once: a control event that comes late may be placed differently by a replay."""
+    """Send it only while the topic takes records at once: a replay may place a control event that comes late differently."""
     sender, topic = scene.world.sender(scene.stage), scene.stage.topics.control
     try:
         began_s = time.monotonic()
@@ -199,12 +199,12 @@ def _freeze_companion(scene: Scene, fault: Fault) -> None:
 
 
 def _add_companion(scene: Scene, fault: Fault) -> None:
-    """It stays to the end."""
+    """The added program stays to the end."""
     scene.companions[_program(fault)].start_one()
 
 
 def _program(fault: Fault) -> str:
-    """``kill-executor`` is about the executor."""
+    """The program that the kind names: ``kill-executor`` is about the executor."""
     return fault.kind.partition("-")[2]
 
 

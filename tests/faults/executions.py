@@ -1,4 +1,4 @@
-"""What is held against executors, by what they tell: each action answered, done once, not tried after its expiry."""
+"""What executors must keep to, checked by their results: each action is answered, done once, and not tried after its expiry."""
 
 import json
 from collections import defaultdict
@@ -12,7 +12,7 @@ __all__ = ["misdone", "unanswered"]
 
 _RESULT = "trimtab.action-result.v1"
 _CLOCK_S = 1.0
-"""Results carry the time they were written, so this is what telling may take."""
+"""Results carry the time they were written, so this is what writing them may take."""
 
 
 def unanswered(actions: Sequence[bytes], records: Sequence[bytes]) -> list[str]:
@@ -46,7 +46,7 @@ def _actions(values: Sequence[bytes]) -> dict[str, dict[str, Any]]:
 
 
 def _results(values: Sequence[bytes]) -> dict[str, list[dict[str, Any]]]:
-    """By action; the input topic also holds what is no JSON."""
+    """Results by action; the input topic also holds records that are no JSON."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for value in values:
         if f'"{_RESULT}"'.encode() in value:

@@ -1,7 +1,7 @@
-"""How a leader ends that has a standby, and what it has to live through: the deeds of ``schedule.drawn_failovers``.
+"""How a leader that has a standby is ended, and what it has to live through: the deeds of ``schedule.drawn_failovers``.
 
-A deed is over once somebody leads and somebody else stands by again, so that the next one finds both. Who leads is read off the
-controllers' logs, which also a frozen one has: of those that live, the one that said the highest epoch.
+A deed is over once one controller leads and another one stands by again, so that the next deed finds both. The leader is read
+off the controllers' logs, which a frozen one has, too: it is the living controller whose log names the highest epoch.
 """
 
 import re
@@ -21,13 +21,13 @@ from tests.live.standing import stands_by
 __all__ = ["FAILOVER_DEEDS", "epochs", "is_paired"]
 
 _LEADS_S = 120.0
-"""Until another one leads, and one more stands by: a cold start on two cores that others use, too."""
+"""How long it may take until another one leads and one more stands by: a cold start on two cores that others use, too."""
 _ROLE = re.compile(r"has epoch (\d+)|standing by as")
 _TRIES = "trying to lead"
 
 
 def epochs(directory: Path) -> dict[int, Path]:
-    """The epochs that somebody led with, and whose log says so."""
+    """The epochs that controllers led with, and the log that says so."""
     return {
         int(epoch): log
         for log in directory.glob("run-*.log")
@@ -73,7 +73,7 @@ def _ended(end: Callable[[Scene, Fault, Child], None]) -> Deed:
 
 
 def _wait_for_other(scene: Scene, leader: Child, before: int) -> None:
-    """Count it once another one leads."""
+    """Count a fail-over once another one leads."""
     directory = scene.stage.directory
 
     def other() -> bool:
@@ -96,7 +96,7 @@ def _kill(scene: Scene, fault: Fault, leader: Child) -> None:
 
 
 def _kill_both(scene: Scene, fault: Fault, leader: Child) -> None:
-    """The leader, and whoever tries to follow it while it takes over or has just begun."""
+    """Kill the leader, and then the others while one of them takes over or has just begun to lead."""
     others = [child for child in scene.supervisor.children if child is not leader]
     scene.supervisor.send(signal.SIGKILL, "all", leader)
     until(
@@ -114,7 +114,7 @@ def _stop(_scene: Scene, _fault: Fault, leader: Child) -> None:
 
 
 def _freeze(scene: Scene, fault: Fault, leader: Child) -> None:
-    """It finds itself outlived when it goes on."""
+    """Freeze the leader; when it goes on, it finds that another one leads."""
     before, part = max(epochs(scene.stage.directory)), cast("Part", fault.choice)
     scene.supervisor.send(signal.SIGSTOP, part, leader)
     try:
@@ -137,7 +137,7 @@ def _hand_over(scene: Scene, _fault: Fault, leader: Child) -> None:
 
 
 def _slow_batch(scene: Scene, fault: Fault) -> None:
-    """Its workers stand still for longer than a session, in a batch or before one."""
+    """The leader's workers stand still for longer than a session, in a batch or before one."""
     leader = _leader(scene.supervisor, scene.stage.directory)
     assert leader is not None, "nobody leads, so no batch can be slow"
     scene.supervisor.send(signal.SIGSTOP, "worker", leader)

@@ -1,4 +1,4 @@
-"""The fleet of the demo as a cluster under a controller: it reports its load, obeys the decisions and tells results.
+"""The fleet of the demo as a cluster under a controller: it reports its load, obeys the decisions and sends results.
 
 It keeps a consumer's part of the contract (committed records, highest epoch, expiry, each id once) and lives on whatever happens
 to its brokers: what it could not write is given up, because the log alone says what a controller was given.

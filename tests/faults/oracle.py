@@ -1,7 +1,7 @@
-"""What is held against a run: consumers saw what `trimtab replay` makes of the recorded log, each output once, unaltered.
+"""What a run is checked for: consumers saw what `trimtab replay` makes of the recorded log, each output once, unaltered.
 
 Actions and summaries are compared cluster by cluster and in their order; dead letters carry their coordinates, so they
-are compared by their bytes whatever their order. Epochs never fall along a topic: a superseded controller says nothing
+are compared by their bytes whatever their order. Epochs never fall along a topic: a superseded controller publishes nothing
 after its successor.
 """
 
@@ -24,7 +24,7 @@ class Seen:
     outputs: Outputs
     rejected: Sequence[bytes]
     epochs: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of each topic, in its order."""
+    """The epochs on each topic, in its order."""
 
 
 NOTHING = Seen(outputs=Outputs({}, {}), rejected=[])
@@ -64,7 +64,7 @@ def differences(seen: Seen, wanted: Seen) -> list[str]:
 
 
 def _compared(what: str, seen: Sequence[bytes], wanted: Sequence[bytes]) -> list[str]:
-    """Of two sequences that should be equal."""
+    """The differences between two sequences that should be equal."""
     ours, theirs = Counter(seen), Counter(wanted)
     found = []
     for name, values in (

@@ -1,7 +1,7 @@
 """A network between a controller and one broker that can be cut, held up or slowed: a proxy on loopback.
 
 One thread runs all connections of a proxy; ``close`` ends them. Modes: ``open``; ``cut`` (connections are reset, new ones too);
-``hold`` (nothing passes and nobody is told, as with a broken cable); ``slow`` (everything takes ``DELAY_S`` longer).
+``hold`` (nothing passes and neither side learns it, as with a broken cable); ``slow`` (everything takes ``DELAY_S`` longer).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Proxy(Closing):
         self._server = self._run(asyncio.start_server(self._serve, "127.0.0.1", port))
 
     def set(self, mode: Mode) -> None:
-        """From now on."""
+        """Set the mode from now on."""
         self._mode = mode
         if mode == "cut":
             self._loop.call_soon_threadsafe(self._reset)

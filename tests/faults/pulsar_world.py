@@ -111,7 +111,7 @@ class PulsarWorld(World):
             }
 
     def reconnect(self, stage: Stage) -> None:
-        """Pulsar's client finds out."""
+        """Do nothing: Pulsar's client finds out by itself."""
 
     def sender(self, stage: Stage) -> Sender:
         assert isinstance(stage, PulsarStage)
@@ -138,7 +138,7 @@ class PulsarWorld(World):
             self._pulsar.processes["bookie"].end(signal.SIGTERM)
 
     def _unload(self, stage: Stage) -> None:
-        """All bundles of the namespace; a broker that is on its way back may refuse for a while."""
+        """Unload all bundles of the namespace; a broker that is on its way back may refuse for a while."""
         assert isinstance(stage, PulsarStage)
         assert stage.lab is not None
         deadline_s = time.monotonic() + _READY_S
@@ -160,7 +160,7 @@ class PulsarWorld(World):
 
 @contextmanager
 def _leaning_traffic(pulsar: LocalPulsar, topics: Sequence[str]) -> Iterator[None]:
-    """Messages on one half of the topics, now on this one, now on that; lost ones are nobody's."""
+    """Send messages to one half of the topics, then to the other, in turn; lost messages do not matter."""
     client = connected(pulsar)
 
     def send(stop: threading.Event) -> None:

@@ -1,6 +1,6 @@
-"""What rebuilds may change in what consumers see, taken out on both sides before the oracle compares them.
+"""Takes what rebuilds may change in what consumers see out of both sides before the oracle compares them.
 
-The first summary after a rebuild says so, and only there. On Pulsar a controller may end while it publishes a batch: the rest of it never
+Only the first summary after a rebuild says so. On Pulsar a controller may end while it publishes a batch: the rest of it never
 comes, the next summary names its rounds, and what follows is decided with what did come. From the first such round on there is nothing
 to compare with, so it is only checked that summaries and actions agree and that nothing comes twice.
 """
@@ -88,7 +88,7 @@ def _disagreements(
 
 
 def _before(cuts: Mapping[str, int], outputs: Outputs) -> Outputs:
-    """Of each cluster what comes before a round; summaries without what says that there was a rebuild, and without their id, a hash of it."""
+    """Outputs before each cluster's round in ``cuts``; summaries without the mark of a rebuild, and without their id, which is a hash."""
     return Outputs(
         actions={
             cluster: [value for value in values if json.loads(value)["data"]["round"] < cuts[cluster]]

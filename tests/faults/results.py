@@ -23,7 +23,7 @@ class Row:
 
     seed: int
     commit: str
-    """The newest that changed the product."""
+    """The newest commit that changed the product."""
     system: str
     passed: bool
     seconds: int
@@ -62,12 +62,12 @@ def append(row: Row, file: Path = FILE) -> None:
 
 
 def newest_commit() -> str:
-    """The newest that changed the product."""
+    """The newest commit that changed the product."""
     return _git("log", "-1", "--format=%h", "--", *_PRODUCT)
 
 
 def since(commit: str) -> frozenset[str]:
-    """That commit and all after it, as short as rows name them."""
+    """That commit and all after it, abbreviated as rows name them."""
     after = _git("log", "--format=%h", f"{commit}..HEAD").split()
     return frozenset({*after, _git("log", "-1", "--format=%h", commit)})
 

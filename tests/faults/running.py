@@ -33,7 +33,7 @@ RECOVERY_S = 120.0
 _BEFORE_S, _AFTER_S = 180.0, 6.0
 """How long a first start may take; how long the load goes on after the last fault."""
 _SESSION_S = 5.0
-"""Short, for many fail-overs; long enough for a leader to beat while others start on the same two cores."""
+"""Short, for many fail-overs; long enough for a leader to send its heartbeat while others start on the same two cores."""
 
 SETTINGS = """
 [pulsar]
@@ -84,11 +84,11 @@ class Setup:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Overrides."""
+        """Settings that differ from ``SETTINGS``."""
         return {"controller__standby": True, "controller__session_s": _SESSION_S} if self.is_pair else {}
 
     def arguments(self, config: Path, checkpoint: Path) -> tuple[str, ...]:
-        """Of `trimtab`."""
+        """The arguments of `trimtab`."""
         own = ("--rebuild", "--checkpoint", f"{checkpoint}-{{start}}") if self.rebuilds else ()
         return ("run", "--config", str(config), "--from", "earliest", *own)
 
@@ -99,7 +99,7 @@ _ALONE = Setup()
 def run_schedule(
     world: World, faults: Sequence[Fault], directory: Path, *, seed: int, setup: Setup = _ALONE
 ) -> Outcome:
-    """Play it, on topics and a checkpoint of its own."""
+    """Play a schedule, on topics and a checkpoint of its own."""
     stage = world.stage(directory)
     with small_disk(directory / "disk") as disk:
         checkpoint = (disk or directory) / "checkpoint"
@@ -141,7 +141,7 @@ def _run(scene: Scene, faults: Sequence[Fault], config: Path, setup: Setup) -> O
 
 
 def _companions_end(scene: Scene) -> list[str]:
-    """Collectors first, so that nothing new is decided; executors once they have answered all that is out."""
+    """End collectors first, so that nothing new is decided; end executors once they have answered all that is out."""
     if not scene.companions:
         return []
     problems = scene.companions["collector"].end()
@@ -169,7 +169,7 @@ def seen_of(stage: Stage) -> Seen:
 
 
 def _play(scene: Scene, faults: Sequence[Fault], *, is_pair: bool) -> list[str]:
-    """All faults, one after the other; what could not be done is a problem of the harness or of what it harasses."""
+    """Play all faults, one after the other; one that could not be done is a problem of the harness or of the program under test."""
     problems = []
     supervisor, deeds = scene.supervisor, FAILOVER_DEEDS if is_pair else DEEDS
 

@@ -1,7 +1,8 @@
 """What happens to a controller and its brokers, drawn from a seed. Pure: the same system and seed, the same schedule.
 
 A seed fixes which faults come in which order, how long each lasts and how long to wait before it, not what the machine makes
-of them. A schedule is for one controller that is started again (``drawn``), or for a leader and a standby (``drawn_failovers``). Adding a kind changes the schedules of all seeds: results name the commit for that reason.
+of them. A schedule is for one controller that is started again (``drawn``), or for a leader and a standby (``drawn_failovers``).
+Adding a kind changes the schedules of all seeds: results name the commit for that reason.
 """
 
 import random
@@ -13,9 +14,9 @@ System = Literal["kafka", "pulsar"]
 
 FAULTS_MIN, FAULTS_MAX = 2, 4
 WAIT_S_MIN, WAIT_S_MAX = 2.0, 8.0
-"""Between the end of one fault and the next; short enough for one to come while another is still being recovered from."""
+"""Seconds from the end of one fault to the next; short enough for the next one to begin before the recovery from it is over."""
 _LEADS_S_MAX = 4.0
-"""How long one leads, at most, until it is ended: anywhere in a batch, and before its first."""
+"""How long one leads, at most, until it is ended: anywhere in a batch, or before its first."""
 _ENDINGS_PER_DISTURBANCE = 4
 
 
@@ -25,11 +26,11 @@ class Fault:
 
     kind: str
     wait_s: float
-    """Before it begins."""
+    """Seconds before it begins."""
     for_s: float = 0.0
     """How long it lasts; 0 for what happens at once."""
     choice: str = ""
-    """Which of its forms."""
+    """Which variant of the kind."""
     broker: int = 1
     """Which broker, from 1, where it is about one."""
 
@@ -92,7 +93,7 @@ ENDINGS: Mapping[str, Draw] = {
     "freeze-leader": _lasting(0, 6, "all", "driver"),
     "hand-over": _at_once(),
 }
-"""How a leader ends that has a standby."""
+"""How a leader that has a standby is ended."""
 _DISTURBED: Mapping[str, Draw] = {
     "slow-batch": _lasting(6, 12),
     "stop-broker": _lasting(1, 10, "orderly", "kill"),
@@ -102,7 +103,7 @@ DISTURBANCES: Mapping[System, Mapping[str, Draw]] = {
     "kafka": {**_DISTURBED, "cut-network": _lasting(1, 12, "cut", "hold")},
     "pulsar": {**_DISTURBED, "stop-bookie": _lasting(1, 8)},
 }
-"""What a leader lives through; it moves leadership once at most."""
+"""What a leader lives through; each one moves leadership once at most."""
 
 
 def drawn(system: System, seed: int, *, brokers: int, only: Sequence[str] = ()) -> list[Fault]:
@@ -116,7 +117,7 @@ def drawn(system: System, seed: int, *, brokers: int, only: Sequence[str] = ()) 
 
 
 def drawn_failovers(system: System, seed: int, *, brokers: int, count: int) -> list[Fault]:
-    """A schedule in which the leader is ended so often, and disturbed now and then."""
+    """A schedule in which the leader is ended ``count`` times, and disturbed now and then."""
     chance = random.Random(f"{system}/failovers/{seed}")  # noqa: S311  as above
     kinds = [(kind, ENDINGS[kind]) for kind in chance.choices(sorted(ENDINGS), k=count)]
     disturbances = DISTURBANCES[system]

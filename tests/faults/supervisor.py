@@ -1,7 +1,7 @@
 """Keeps a program running as systemd or Kubernetes would, by the documented exit codes.
 
-Code 4 (superseded) is left alone; 2 and 5 want a person, and so are a finding unless a fault asked for them; everything else, a
-kill included, is started again after a second.
+After code 4 (superseded) nothing is started; 2 and 5 need a person, which is a problem unless a fault asked for them; after
+everything else, a kill included, the program is started again after a second.
 """
 
 import os
@@ -25,7 +25,7 @@ _LOOK_S = 0.2
 _RESTART_S = 1.0
 _TAIL_LINES = 15
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
-"""A child dies with the thread that started it, so that is one that lives as long as we do."""
+"""A child dies with the thread that started it, so this thread lives as long as we do."""
 
 
 class Supervisor(threading.Thread):
@@ -49,7 +49,7 @@ class Supervisor(threading.Thread):
         self._over = threading.Event()
 
     def start_one(self) -> Child:
-        """One more process."""
+        """Start one more process."""
         with self._lock:
             self._started_count += 1
             log = self._directory / f"{self._program}-{self._started_count}.log"
@@ -60,24 +60,24 @@ class Supervisor(threading.Thread):
 
     @property
     def newest(self) -> Child | None:
-        """The one started last, of those that live."""
+        """The living process that was started last."""
         with self._lock:
             return self._children[-1] if self._children else None
 
     @property
     def children(self) -> list[Child]:
-        """Those that live, in the order they were started."""
+        """The living processes, in the order they were started."""
         with self._lock:
             return list(self._children)
 
     @contextmanager
     def hands_off(self) -> Iterator[None]:
-        """What ends meanwhile is looked at afterwards."""
+        """Processes that end inside the block are looked at after it."""
         with self._lock:
             yield
 
     def stop_all(self) -> None:
-        """SIGTERM to every one, and wait; nothing is started again by it. For ``hands_off``."""
+        """Send SIGTERM to every process, and wait; none is started again because of it. To be used inside ``hands_off``."""
         for child in list(self._children):
             child.process.terminate()
         for child in list(self._children):
@@ -86,7 +86,7 @@ class Supervisor(threading.Thread):
             self._children.remove(child)
 
     def send(self, signal_: signal.Signals, part: Part, child: Child | None = None) -> int:
-        """A signal to the processes of one, the newest unless another is meant; returns how many there were."""
+        """Send a signal to the processes of a child, by default the newest; returns how many there were."""
         chosen = child or self.newest
         found = [] if chosen is None else _pids(chosen, part)
         for pid in found:
@@ -95,14 +95,14 @@ class Supervisor(threading.Thread):
         return len(found)
 
     def is_ready(self) -> bool:
-        """Whether the newest says so."""
+        """Whether the newest process says that it is ready."""
         child = self.newest
         if child is None or "metrics and health at" not in child.output:
             return False
         return ask(f"{child.url}/readyz").status == 200
 
     def run(self) -> None:
-        """Until ``end``."""
+        """Watch the processes until ``end``."""
         while not self._over.wait(_LOOK_S):
             with self._lock:
                 for child in list(self._children):
@@ -113,7 +113,7 @@ class Supervisor(threading.Thread):
                         self._ended(child, code)
 
     def end(self) -> list[str]:
-        """Stop what runs and say what was wrong about it."""
+        """Stop all processes; returns what was wrong with them."""
         self._over.set()
         self.join()
         with self._lock:

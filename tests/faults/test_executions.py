@@ -1,4 +1,4 @@
-"""What executors may not do is found in what they tell."""
+"""What executors must not do is found in their results."""
 
 from tests.faults.executions import misdone, unanswered
 from tests.streaming.events import ACTION_RESULT, at, event

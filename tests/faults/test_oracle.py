@@ -1,4 +1,4 @@
-"""The oracle finds what it is there for: it could be trusted with nothing if it could not fail."""
+"""The oracle finds what it is there to find: a check that cannot fail could not be trusted."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -14,7 +14,7 @@ from tests.faults.proxy import DELAY_S, Proxy
 
 @contextmanager
 def echoing() -> Iterator[tuple[Proxy, int]]:
-    """A proxy before a server that says everything back, and the proxy's port."""
+    """A proxy before a server that sends everything back, and the proxy's port."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 
         def serve() -> None:

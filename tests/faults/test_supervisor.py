@@ -1,4 +1,4 @@
-"""The supervisor does what systemd or Kubernetes would, and tells what a person would have had to do."""
+"""The supervisor does what systemd or Kubernetes would, and reports what a person would have had to do."""
 
 import signal
 import sys

@@ -1,6 +1,6 @@
 """Brokers that stay warm from schedule to schedule, and what can be done to them.
 
-What a controller reaches may lie behind proxies; the harness itself, and consumers, reach the brokers directly.
+A controller may reach the brokers through proxies; the harness itself, and consumers, reach them directly.
 """
 
 import signal
@@ -23,7 +23,7 @@ __all__ = ["KafkaWorld", "Sender", "World"]
 
 _PREFERRED = 0
 _SEND_S = 5
-"""How long the load waits for brokers that are out; what is not written then is given up, as a collector's sweep is."""
+"""How long the load waits for brokers that are out; what is not written then is given up, as a collector gives up a sweep."""
 
 
 class Sender(ABC):
@@ -64,11 +64,11 @@ class World(ABC):
 
     @abstractmethod
     def reconnect(self, stage: Stage) -> None:
-        """Whatever a stage's clients have come to believe of the brokers is forgotten, where they do not find out."""
+        """Make a stage's clients forget what they know of the brokers, if they do not find out themselves that it has changed."""
 
     @abstractmethod
     def sender(self, stage: Stage) -> Sender:
-        """One of the load's own."""
+        """A sender for the load alone."""
 
     @contextmanager
     def companions(self, stage: Stage, config: Path) -> Iterator[Mapping[str, Sequence[str]]]:
@@ -89,7 +89,7 @@ class World(ABC):
         """Freeze one broker, or let it go on."""
 
     def do(self, deed: str, stage: Stage, choice: str) -> None:
-        """What only this system knows; called again with choice ``over`` at the end of what lasts."""
+        """Do a deed that only this system has; called again with choice ``over`` at the end of one that lasts."""
         raise NotImplementedError(deed, stage, choice)
 
 
@@ -165,7 +165,7 @@ class KafkaWorld(World):
         self._kafka.stop()
 
     def stage(self, directory: Path) -> Stage:
-        """Its topics stay when it is closed: the cluster goes in the end."""
+        """A stage whose topics stay when it is closed: the whole cluster is deleted in the end."""
         with staged(self._kafka.bootstrap, directory) as made:
             return made
 

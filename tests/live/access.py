@@ -109,7 +109,7 @@ def _terms(user: str, entry: Entry) -> tuple[object, ...]:
 
 
 def password_of(user: str) -> str:
-    """Of one of them."""
+    """The password of one of the users."""
     return f"{user}'s secret"
 
 
@@ -128,7 +128,7 @@ password_file = "{secret}"
 
 
 def by_certificate(secure: SecureKafka, user: str, *, section: str) -> str:
-    """A section of the settings: `user`, whose certificate says so."""
+    """A section of the settings: `user`, which its certificate names."""
     certificate, key = secure.certificate_of(user)
     return f"""
 [{section}]

@@ -24,14 +24,14 @@ class AlteredProcessor(ClusterProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: N803  Spark passes it by keyword
     ) -> Iterator[Row]:
-        """As usual, in between."""
+        """Do the usual work between ``before`` and ``after``."""
         self.before(str(key[0]))
         yield from super().handleInputRows(key, rows, timerValues)
         self.after(str(key[0]), self._store)
 
 
 def alter(*, before: Before = lambda _: None, after: After = lambda *_: None) -> Callable[[], None]:
-    """Let the query use it; returns what takes that back."""
+    """Let the query use it; returns a function that takes it back."""
 
     def made(**options: Any) -> AlteredProcessor:
         processor = AlteredProcessor(**options)

@@ -13,7 +13,7 @@ __all__ = ["Changed", "change_settings_at"]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Summaries and actions that were out at the death, the rounds that were published by mode, and what was said."""
+    """Summaries and actions that were out when it died, the rounds published in each mode, and the output."""
 
     out: list[bytes]
     actions: list[bytes]
@@ -23,7 +23,7 @@ class Changed:
 
 
 def change_settings_at(stage: Stage, warm: Warm, point: str, *, program: str = DYING) -> Changed:
-    """Die at the point, acting; go on to the end of the recording in a dry-run. Each round must be there, once."""
+    """Die at the point in mode act; then go on to the end of the recording in a dry-run. Each round must be there, once."""
     batches = {"spark__max_records_per_trigger_count": RECORDS_PER_BATCH}
     acting = stage.settings(base=RECORDED_SETTINGS, **batches)
     showing = stage.settings(base=RECORDED_SETTINGS, file="shown.toml", controller__mode="dry-run", **batches)

@@ -10,7 +10,7 @@ __all__ = ["at", "flatten", "newest_start"]
 
 
 def at(query_id: str | None = None, last_batch_id: int | None = None) -> Callable[[], Checkpoint]:
-    """What reads a checkpoint of this query with this newest planned batch; a new one without them."""
+    """A function that reads a checkpoint of this query with this newest planned batch; without them a new one."""
     return lambda: Checkpoint(query_id=query_id, last_batch_id=last_batch_id)
 
 

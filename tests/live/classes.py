@@ -53,7 +53,7 @@ def _run_controller(directory: Path) -> None:
 
 
 def _complete(directory: Path) -> Path | None:
-    """The archive of the JVM that ran Spark, once nobody writes to it; it outlives Python by some seconds."""
+    """The archive of the JVM that ran Spark, once no process writes to it; it outlives Python by some seconds."""
     large = [each for each in directory.glob("classes-*.jsa") if each.stat().st_size > _SPARK_BYTES]
     return next((each for each in large if not _is_open(each)), None)
 

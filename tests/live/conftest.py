@@ -23,7 +23,7 @@ from tests.live.stage import Stage, staged
 
 @pytest.hookimpl(tryfirst=True)  # xdist looks at the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `pytest -n`, which begin first, the longest one before the others; the rest fills the gaps."""
+    """Make groups for `pytest -n`: they begin first, the longest one before the others; the other tests fill the gaps."""
     here, order = Path(__file__).parent, {name: place for place, name in enumerate(GROUPS)}
     places = {}
     for item in items:
@@ -77,14 +77,14 @@ _KEPT = {"brokerDeleteInactiveTopicsEnabled": "false"}
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Never stopped by a test: one that needs that starts its own."""
+    """No test stops this Kafka: a test that has to stop one starts its own."""
     with LocalKafka(tmp_path_factory.mktemp("kafka")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """Three brokers; namespaces are each test's own. Whoever kills a broker starts it again."""
+    """Three brokers; each test has its own namespaces. A test that kills a broker starts it again."""
     with LocalPulsar(tmp_path_factory.mktemp("pulsar"), brokers=3, extra=_KEPT) as running:
         yield running
 
@@ -93,7 +93,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     params=["4.0", pytest.param("4.2", marks=pytest.mark.slow)],
 )
 def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
-    """Of each version that is tested."""
+    """A Pulsar of each version that is tested."""
     found = request.getfixturevalue("pulsar" if request.param == "4.0" else "newest_pulsar")
     assert isinstance(found, LocalPulsar)
     return found
@@ -101,21 +101,21 @@ def any_pulsar(request: pytest.FixtureRequest) -> LocalPulsar:
 
 @pytest.fixture(scope="module")
 def newest_pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """As ``pulsar``, of the newest version."""
+    """Like ``pulsar``, of the newest version."""
     with LocalPulsar(tmp_path_factory.mktemp("newest"), extra=_KEPT, lock=NEWEST_PULSAR_LOCK) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """Three, for reassignments; whoever stops one starts it again, and leaves no throttle behind."""
+    """Three brokers, for reassignments; a test that stops one starts it again, and leaves no throttle behind."""
     with UsualFetches(tmp_path_factory.mktemp("brokers"), nodes=3) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
-    """Its users are allowed nothing until a test allows it; each is one test's own."""
+    """Its users are allowed nothing until a test allows it; each user belongs to one test."""
     passwords = {user: password_of(user) for user in USERS}
     with SecureKafka(tmp_path_factory.mktemp("secure"), users=passwords) as running:
         yield running
@@ -123,14 +123,14 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecurePulsar]:
-    """Roles are each test's own."""
+    """Each test has its own roles."""
     with SecurePulsar(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHdfs]:
-    """Directories are each test's own."""
+    """Each test has its own directories."""
     with LocalHdfs(tmp_path_factory.mktemp("hdfs")) as running:
         yield running
 

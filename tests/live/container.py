@@ -58,7 +58,7 @@ def possible() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What was built, and the folder of what it is given, read-only, as /opt/given."""
+    """The image that was built, and the folder that it sees, read-only, as /opt/given."""
 
     directory: Path
 

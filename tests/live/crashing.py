@@ -34,7 +34,7 @@ def crash_through(
 ) -> Outputs:
     """Run the recording to its end, dying at each point on the way; returns what replay makes of it.
 
-    The last run, which no point is left for, is a `trimtab run` of the ``successor``, if there is one.
+    The last run, for which no point is left, is a `trimtab run` of the ``successor``, if there is one.
     """
     config = stage.settings(base=RECORDED_SETTINGS, spark__max_records_per_trigger_count=records_per_batch)
     wanted = replayed(config, recording())

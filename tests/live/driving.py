@@ -89,7 +89,7 @@ def meanwhile(work: Callable[[threading.Event], None]) -> Iterator[None]:
 
 
 def command(*arguments: str, code: int = 0) -> Result:
-    """What `trimtab` said that ended with ``code``: in this process, because one of its own takes seconds to start."""
+    """Run `trimtab` in this process, because one of its own takes seconds to start; it has to end with ``code``."""
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == code, (arguments, done.output, done.exception)
     return done
@@ -106,7 +106,7 @@ class Patience:
         self._end_s = time.monotonic() + self.span_s
 
     def until(self, condition: Callable[[], Value], *, what: str, running: Iterable[Running] = ()) -> Value:
-        """As ``until``, for as long as is left of the span."""
+        """Like ``until``, for as long as is left of the span."""
         left_s = max(self._end_s - time.monotonic(), 0.0)
         return until(condition, what=f"{what} ({self.span_s:g} s for all)", running=running, timeout_s=left_s)
 
@@ -120,7 +120,7 @@ class Answer:
 
 
 def ask(url: str) -> Answer:
-    """Status 0 where nobody listens."""
+    """The answer of a page; status 0 if nothing listens there."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  http on loopback
             return Answer(answer.status, answer.read().decode())
@@ -135,11 +135,11 @@ class Serving(Running, Protocol):
 
     @property
     def url(self) -> str:
-        """Where."""
+        """The address where it serves health."""
 
 
 def wait_until_unready(running: Serving, *, because: str) -> None:
-    """Until it names the reason; it is alive then."""
+    """Wait until it names the reason; it must be alive then."""
     url = running.url
     until(lambda: because in ask(f"{url}/readyz").body, what=f"unready: {because}", running=[running])
     assert ask(f"{url}/readyz").status == 503
@@ -147,7 +147,7 @@ def wait_until_unready(running: Serving, *, because: str) -> None:
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """The metrics page, by name and labels; empty where nobody listens."""
+    """The metrics page, by name and labels; empty if nothing listens there."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(ask(f"{url}/metrics").body)
@@ -253,7 +253,7 @@ class Warm:
         self._count = 0
 
     def start(self, *arguments: str) -> "WarmRun":
-        """Begin `trimtab`, or with `-m` a module, with these arguments; the one before has to be over."""
+        """Begin `trimtab`, or with `-m` a module, with these arguments; the command before has to be over."""
         child = self._running_child()
         self._count += 1
         begin = len(child.output)
@@ -329,7 +329,7 @@ def _end(message: str) -> str:
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    """Ours without settings of trimtab; Spark's scratch files lie with the test's."""
+    """Our environment without settings of trimtab; Spark's scratch files lie with the test's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB_")}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     options = f"{QUICK_JVM} -XX:SharedArchiveFile={_CLASSES}" if _CLASSES.exists() else QUICK_JVM

@@ -60,7 +60,7 @@ class DyingProcessor(ClusterProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: N803  Spark passes it by keyword
     ) -> Iterator[Row]:
-        """As usual, up to the first row."""
+        """Do the usual work; the driver may die after the first row."""
         context = TaskContext.get()
         assert context is not None, "the operator runs in a task"
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
@@ -81,7 +81,7 @@ def processor_of(deaths: Deaths) -> type[ClusterProcessor]:
 
 
 def arm_driver(deaths: Deaths) -> None:
-    """Put in the points that have nothing to do with where outputs go."""
+    """Put in the points that do not depend on where outputs go."""
     runs.ClusterProcessor = processor_of(deaths)  # type: ignore[misc]
     plain_take = BatchPublisher.take
 
@@ -93,7 +93,7 @@ def arm_driver(deaths: Deaths) -> None:
 
 
 def arm_publishing(publisher: type[Any], deaths: Deaths) -> Callable[[], int]:
-    """Put in the points around the publishing of a batch; returns what tells the batch under way, -1 where none is."""
+    """Put in the points around the publishing of a batch; returns a function for the batch under way, -1 if there is none."""
     current = -1
     plain = publisher.publish
 

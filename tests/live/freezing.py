@@ -1,8 +1,8 @@
 """`trimtab execute` that stops itself with SIGSTOP, once, at a point: `python -m tests.live.freezing POINT execute …`.
 
 Points: `before-gate` (the cluster has been looked at, the next thing is the last gate before the call) and `before-commit`
-(results written, the position not committed). Its consumers' sessions are as short as a broker allows, so that a freeze of
-some seconds is one that the group does not wait for.
+(results written, the position not committed). Its consumers' sessions are as short as a broker allows, so that the group does
+not wait for it through a freeze of some seconds.
 """
 
 import os
@@ -44,7 +44,7 @@ def arm(point: str) -> None:
 
 
 def run(arguments: Iterable[str]) -> None:
-    """As the command would be run."""
+    """Run the command, with these short sessions."""
     KafkaConsumer.DEFAULT_CONFIG["session_timeout_ms"] = SESSION_MS
     KafkaConsumer.DEFAULT_CONFIG["heartbeat_interval_ms"] = SESSION_MS // 4
     main(args=list(arguments), prog_name="trimtab")

@@ -1,6 +1,6 @@
 """`trimtab run` that freezes whole, with its JVM and workers: `python -m tests.live.freezing_run FLAGS POINT:BATCH,… run …`.
 
-As a machine does that is suspended. Points are those of ``tests.live.dying``; whoever waits for it sends SIGCONT.
+Like a machine that is suspended. Points are those of ``tests.live.dying``; the test that waits for the freeze sends SIGCONT.
 """
 
 import os

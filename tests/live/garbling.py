@@ -12,7 +12,7 @@ CUT_OFF = bytes([VERSION]) + b"\x9f"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """As the command, with another operator for as long as it runs."""
+    """Run the command, with another operator for as long as it runs."""
     garbled = arguments[0]
 
     def garble(cluster: str, store: SparkStore) -> None:

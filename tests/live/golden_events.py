@@ -1,4 +1,4 @@
-"""Golden events put on a stage's topics, as a controller would have, and what was said to it in return."""
+"""Golden events put on a stage's topics, as a controller would, and the events that come back to it."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ GOLDEN = messages(folders()[-1])
 
 
 def golden_action(kind: str, **data: object) -> dict[str, Any]:
-    """Of ``CLUSTER``, in earnest and without end."""
+    """A golden action for ``CLUSTER``, which is no dry-run and never expires."""
     event = json.loads(json.dumps(GOLDEN[f"trimtab.action.{kind}.v1"]))
     event |= {"id": uuid4().hex, "cluster": CLUSTER}
     event["data"] |= {"cluster": CLUSTER, "dry_run": False, "expires_at": FOR_EVER, **data}
@@ -21,7 +21,7 @@ def golden_action(kind: str, **data: object) -> dict[str, Any]:
 
 
 def publish(stage: Stage, topic: str, event: dict[str, Any]) -> None:
-    """As of the first epoch; returns when the brokers have it."""
+    """Publish an event with epoch 1; returns when the brokers have it."""
     header = ("trimtab-epoch", b"1")
     stage.send_raw(CLUSTER.encode(), json.dumps(event).encode(), to=topic, headers=[header])
     stage.flush()

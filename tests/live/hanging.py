@@ -18,7 +18,7 @@ IMPATIENT_S = 15.0
 
 
 def arm(flag: Path) -> None:
-    """Put both in."""
+    """Put in the hang and the impatient watchdog."""
 
     def hang(_cluster: str) -> None:
         while flag.exists():

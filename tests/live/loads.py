@@ -17,7 +17,7 @@ RECORDED_CLUSTER = "lab"
 LENGTH_S = 10
 LATENESS_S = 5
 START_S = 1_700_000_000
-"""A multiple of the round's length, long past: append times of the tests never are behind it."""
+"""A multiple of the round's length, long past: records in the tests are never appended before it."""
 
 
 def recording() -> list[bytes]:

@@ -29,11 +29,11 @@ RECORD_BYTES = 16_384
 _FILL_BYTES = 100_000
 _STEP_S = 0.02
 _BURST_S = 0.5
-"""What a busy machine kept a producer from writing for longer is not made up for: it would be traffic that grows."""
+"""A producer that a busy machine kept from writing for longer does not catch up: that would be traffic that grows."""
 
 
 class UsualFetches(LocalKafka):
-    """With Kafka's own fetch sizes: a throttle is only as fine as a fetch, and the local Kafka's are for 32 MiB records."""
+    """A Kafka with Kafka's own fetch sizes: a throttle is only as fine as a fetch, and the local Kafka's are for 32 MiB records."""
 
     def _more_properties(self, _node: Node) -> str:
         return "replica.fetch.max.bytes=1048576\nreplica.fetch.response.max.bytes=10485760\n"
@@ -96,14 +96,14 @@ class Moving:
         )
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Cancel the reassignment."""
         self.admin.alter_partition_reassignments(
             {TopicPartition(self.topic, number): None for number in self.assigned}
         )
 
     @property
     def cluster(self) -> KafkaCluster:
-        """As programs see it."""
+        """The cluster as programs see it."""
         return KafkaCluster(self.admin)
 
     def is_moving(self) -> bool:
@@ -111,7 +111,7 @@ class Moving:
         return any(topic == self.topic for topic, _ in read_reassignments(self.admin))
 
     def leader(self, number: int) -> int:
-        """Who leads a partition."""
+        """The broker that leads a partition."""
         return read_partitions(self.admin, [self.topic])[self.topic, number].leader
 
     def left_bytes(self, target: Target) -> int:

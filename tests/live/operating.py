@@ -14,10 +14,10 @@ from tests.live.loads import LENGTH_S, START_S, played
 from tests.live.stage import QUICK, Stage
 
 AHEAD = QUICK.replace("warmup_rounds = 0", "warmup_rounds = 0\nmax_ahead_s = 86400")
-"""Rounds to come can be played at once: a control event holds from a round that begins after it was written."""
+"""Future rounds can be played at once: a control event holds from a round that begins after it was written."""
 _HEARD = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 _AT_A_TERMINAL = (*TRIMTAB[:2], f"{_HEARD}; {TRIMTAB[2]}")
-"""The command as a shell's foreground has it: what a shell starts in the background inherits that Ctrl-C is not for it."""
+"""The command as a shell starts it in the foreground: one in the background inherits from the shell that it ignores Ctrl-C."""
 
 
 def output_of(config: Path, *arguments: str, code: int = 0) -> str:
@@ -26,7 +26,7 @@ def output_of(config: Path, *arguments: str, code: int = 0) -> str:
 
 
 def since(text: str) -> int:
-    """The round a change holds from, counted as the played ones."""
+    """The round that a change holds from, counted like the played ones."""
     found = re.search(r"from round (\d+) on", text)
     assert found is not None, text
     return int(found[1]) - START_S // LENGTH_S
@@ -99,7 +99,7 @@ def operate(stage: Stage, warm: Warm) -> None:
 
 
 def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[str, Any]) -> None:
-    """What is in force as the controller applied it, and the round of an action."""
+    """Check what is in force as the controller applied it, and the round of an action."""
     text = output_of(config, "status", "--cluster", "east-1")
     assert "east-1 (pulsar): acts, round " in text
     assert "control     maria at " in text
@@ -127,7 +127,7 @@ def assert_status_and_rounds_tell_it(stage: Stage, config: Path, action: dict[st
 
 
 def assert_ctrl_c_ends_it(config: Path, *arguments: str, message: bytes) -> None:
-    """A command that follows a topic says this, waits for more, and says no more when a person has had enough."""
+    """A command that follows a topic prints this, waits for more, and prints nothing more when it gets Ctrl-C."""
     log = config.with_suffix(".followed")
     with Child((*_AT_A_TERMINAL, *arguments, "--config", str(config)), log) as following:
         until(lambda: log.read_bytes() == message, what="what is on the topic already", running=[following])

@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 
 def main(location: str, conf: dict[str, str]) -> None:
-    """Ask for the promises, and where they are kept let threads race for files."""
+    """Check the promises, and if they are kept let threads race for files."""
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     for name, value in conf.items():
         builder = builder.config(name, value)
@@ -35,7 +35,7 @@ def main(location: str, conf: dict[str, str]) -> None:
 
 
 def race(files: Files, number: int) -> list[bool]:
-    """Of those who make a file at the same moment: who says that it has it, and whether the file says so too."""
+    """Let threads make a file at the same moment; for each one that made it, whether the file has what this one wrote."""
     claim, together = f"start-{number}/claim", Barrier(RACERS)
 
     def make(racer: int) -> int | None:

@@ -100,7 +100,7 @@ class Setting:
 
 
 def setting_on(bootstrap: str) -> Setting:
-    """With its topics made."""
+    """A setting with its topics made."""
     unique = uuid4().hex[:8]
     made = Setting(bootstrap, f"trimtab-{unique}", f"actions-{unique}", f"commits-{unique}")
     made.create(made.actions)

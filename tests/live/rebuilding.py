@@ -12,7 +12,7 @@ from tests.live.stage import Outputs, Stage
 
 
 def settings(stage: Stage, name: str, **overrides: object) -> Path:
-    """With a checkpoint of its own."""
+    """A settings file with a checkpoint of its own."""
     own = {"spark__checkpoint": str(stage.directory / f"checkpoint-{name}")} | overrides
     return stage.settings(file=f"{name}.toml", **own)
 
@@ -20,7 +20,7 @@ def settings(stage: Stage, name: str, **overrides: object) -> Path:
 def controller(
     stage: Stage, stack: ExitStack, name: str, build: Sequence[str] = TRIMTAB, **overrides: object
 ) -> Child:
-    """A running one, with a log of its own."""
+    """A running controller with a log of its own."""
     config = settings(stage, name, **overrides)
     run = (*build, "run", "--config", str(config), "--from", "earliest")
     return stack.enter_context(Child(run, stage.directory / f"{name}-{uuid4().hex[:4]}.log"))
@@ -34,14 +34,14 @@ def rebuilt(found: Outputs) -> list[dict[str, Any]]:
 
 
 def assert_same(found: Outputs, wanted: Outputs) -> None:
-    """Actions to the byte, and summaries but for what only a rebuild says."""
+    """Actions must be equal to the byte, and summaries except for what only a rebuild writes."""
     assert found.actions_count > 0
     assert found.actions == wanted.actions
     assert _without_flag(found.rounds) == _without_flag(wanted.rounds)
 
 
 def _without_flag(rounds: Mapping[str, Sequence[bytes]]) -> dict[str, list[dict[str, Any]]]:
-    """Data of the summaries; the id is a hash of it."""
+    """Data of the summaries without the mark of a rebuild; the id is left out, too, because it is a hash of the data."""
     return {
         cluster: [
             {name: told for name, told in json.loads(value)["data"].items() if name != "rebuilt"}

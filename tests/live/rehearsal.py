@@ -76,7 +76,7 @@ def _decided(bundle: str, owner: str, expires_at: str) -> dict[str, Any]:
 
 
 def assert_skipped(fleet: Fleet, cases: Mapping[str, Unload | Split]) -> None:
-    """Each action is skipped, with the reason it stands under."""
+    """Each action is skipped, with the reason that is its key."""
     for reason, action in cases.items():
         result = fleet.follow("a", action, now_ms=START_MS)
         assert result is not None

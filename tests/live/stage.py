@@ -55,7 +55,7 @@ class Stage:
         self.topics = TopicNames(**{key: f"{name}.{self.name}" for key, name in defaults.items()})
 
     def create_topics(self) -> None:
-        """As `trimtab topics create` does."""
+        """Create the topics as `trimtab topics create` does."""
         create(
             self.bootstrap,
             self.topics,
@@ -70,7 +70,7 @@ class Stage:
 
     @property
     def checkpoint(self) -> Path:
-        """Of the settings made without another one."""
+        """The checkpoint of the settings made without another one."""
         return self.directory / "checkpoint"
 
     def settings(self, *, base: str = QUICK, file: str = "trimtab.toml", **overrides: object) -> Path:
@@ -122,14 +122,14 @@ class Stage:
             self._producer.flush()
 
     def read(self, topic: str) -> list[ConsumerRecord]:
-        """Every committed record of an output topic, in order, up to now; but for what is said at a take-over."""
+        """Every committed record of an output topic, in order, up to now, without the announcements of a take-over."""
         follower = self._followers.get(topic)
         if follower is None:
             follower = self._followers[topic] = Follower(self.bootstrap, topic)
         return [record for record in follower.read() if not is_leader(record.value)]
 
     def values(self, topic: str) -> list[bytes]:
-        """Values alone."""
+        """The values of ``read``."""
         return [record.value for record in self.read(topic)]
 
     def published(self) -> "Outputs":
@@ -137,7 +137,7 @@ class Stage:
         return Outputs.of([*self.values(self.topics.actions), *self.values(self.topics.audit)])
 
     def epochs(self, topic: str) -> list[int]:
-        """The header of each record."""
+        """The epoch in the header of each record."""
         return [int(dict(record.headers)[EPOCH_HEADER]) for record in self.read(topic)]
 
     def rejected(self) -> list[dict[str, object]]:
@@ -170,7 +170,7 @@ class Stage:
 
 @contextmanager
 def staged(bootstrap: str, directory: Path) -> Iterator[Stage]:
-    """A stage of a name of its own, with its topics."""
+    """A stage with a name of its own, with its topics."""
     made = Stage(bootstrap, f"t-{uuid4().hex[:8]}", directory)
     made.create_topics()
     try:
@@ -237,7 +237,7 @@ class Outputs:
 
 
 def is_leader(value: bytes | None) -> bool:
-    """Whether it says who has taken over, which is no decision."""
+    """Whether it only announces a new leader, which is no decision."""
     return b'"trimtab.leader.v1"' in (value or b"")
 
 

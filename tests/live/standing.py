@@ -13,7 +13,7 @@ SESSION_S = 3.0
 
 
 def standing(stage: Stage, stack: ExitStack, name: str, build: Sequence[str] = TRIMTAB) -> Child:
-    """A controller that stands by, or leads where nobody does."""
+    """A controller that stands by, or leads if no other one does."""
     config = stage.settings(controller__standby=True, controller__session_s=SESSION_S)
     run = (*build, "run", "--config", str(config), "--from", "earliest")
     return stack.enter_context(Child(run, stage.directory / f"{name}.log"))
@@ -52,6 +52,6 @@ def rounds(stage: Stage, count: int, *running: Child) -> Sequence[bytes]:
 
 
 def signalled(child: Child, number: signal.Signals) -> None:
-    """The process, Spark's JVM and the Python workers."""
+    """Send a signal to the process, Spark's JVM and the Python workers."""
     for each in members(child.process.pid):
         os.kill(each.pid, number)

@@ -30,7 +30,7 @@ PROCESS_S = 240
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """Of one bucket clients are told that it knows no conditional writes."""
+    """A store with two buckets; clients are told that one of them knows no conditional writes."""
     directory = tmp_path_factory.mktemp("s3")
     with ObjectStore(directory, program=VERSITYGW.need(), buckets=[KEEPS, LACKS]) as running:
         yield running

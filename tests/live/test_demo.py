@@ -112,7 +112,7 @@ QUICK_AVG_SHEDDER = {
     "pulsar.avg_shedder.min_unload_messages_per_s": 500,
     "pulsar.avg_shedder.min_unload_bytes_per_s": 262144,
 }
-"""As quick as the demo's rounds let it be."""
+"""Settings of AvgShedder that are as quick as the demo's rounds let it be."""
 
 
 def test_the_planner_balances_such_fleets_sooner_and_with_fewer_moves_than_avg_shedder() -> None:

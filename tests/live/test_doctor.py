@@ -22,7 +22,7 @@ pytestmark = pytest.mark.live
 
 
 def doctor(*arguments: str, code: int) -> dict[str, list[dict[str, str]]]:
-    """Its findings by check."""
+    """The doctor's findings by check."""
     found: dict[str, list[dict[str, str]]] = {}
     for finding in json.loads(command("doctor", *arguments, "-o", "json", code=code).stdout):
         found.setdefault(finding["check"], []).append(finding)
@@ -30,7 +30,7 @@ def doctor(*arguments: str, code: int) -> dict[str, list[dict[str, str]]]:
 
 
 def wrong(found: dict[str, list[dict[str, str]]]) -> dict[tuple[str, str], str]:
-    """Outcomes by check and what it is about, of all that is not well."""
+    """The outcomes that are not ok, by check and subject."""
     return {
         (check, each["about"]): each["outcome"]
         for check, findings in found.items()
@@ -50,7 +50,7 @@ def ends(stage: Stage) -> dict[str, int]:
 
 
 def alter(stage: Stage, topic: str, setting: str, value: str) -> None:
-    """Returns when the broker shows it."""
+    """Change a setting; returns when the broker shows it."""
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: value})
     with KafkaAdminClient(bootstrap_servers=stage.bootstrap) as admin:
         admin.alter_configs([resource])

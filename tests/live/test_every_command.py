@@ -41,7 +41,7 @@ BUNDLE = {
 
 
 def commands(group: click.Command, *path: str) -> Iterator[str]:
-    """Every one that is no group."""
+    """Every command that is no group."""
     if not isinstance(group, click.Group):
         yield " ".join(path)
         return
@@ -62,7 +62,7 @@ def output_of(command: str, *arguments: str) -> str:
 
 
 def test_each_command_does_its_work_as_a_process(stage: Stage, tmp_path: Path) -> None:
-    """In the order in which a user comes to them. What the controller would write is what `replay` gives."""
+    """The commands run in the order in which a user comes to them. What the controller would write is what `replay` gives."""
     own = f'[targets.here.kafka]\nbootstrap = "{stage.bootstrap}"\n'
     file = stage.settings(base=QUICK + own)
     config = ("--config", str(file))

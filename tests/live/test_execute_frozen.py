@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 @dataclass(slots=True)
 class Executor:
-    """An executor's process and the topics around it; what its actions throttle is one of these topics, by list alone."""
+    """An executor's process and the topics around it; its actions throttle one of these topics, by its list only."""
 
     stage: Stage
     admin: KafkaAdminClient
@@ -34,7 +34,7 @@ class Executor:
 
     @property
     def cluster(self) -> str:
-        """Of a test's own, and so its group."""
+        """A cluster, and so a group, of the test's own."""
         return f"kafka-{self.stage.name}"
 
     @property
@@ -49,7 +49,7 @@ class Executor:
         self.child = Child((*program, *asked), self.stage.directory / "executor.log")
 
     def say(self, id_: str, entry: str, *, lives_s: float = 600.0) -> datetime:
-        """An action that throttles a replica; returns when it expires."""
+        """Publish an action that throttles a replica; returns when it expires."""
         expires = datetime.now(UTC) + timedelta(seconds=lives_s)
         data = {
             "precondition": {"reassignments": "unknown"},
@@ -94,7 +94,7 @@ class Executor:
         ]
 
     def wait_for(self, *wanted: tuple[str, str]) -> None:
-        """Exactly these results, in order."""
+        """Wait for exactly these results, in order."""
         until(lambda: len(self.results()) >= len(wanted), what=f"{wanted}", running=[self.child])
         assert self.results() == list(wanted)
 
@@ -112,7 +112,7 @@ class Executor:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """It has stopped itself, and goes on after the block, when its group has given it up."""
+        """The executor has stopped itself; after the block it goes on, once its group has removed it."""
         until(self.is_frozen, what="it to stop itself", running=[self.child])
         yield
         until(lambda: not self.members(), what="the group to be without it")
@@ -174,6 +174,6 @@ def test_dropped_out_of_its_group_before_the_commit_it_joins_again_and_does_not_
 
 
 def committed(executor: Executor) -> int:
-    """Where the group is."""
+    """The committed position of the group."""
     found = executor.admin.list_group_offsets([executor.group])[executor.group]
     return sum(each.offset for each in found.values())

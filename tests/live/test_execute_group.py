@@ -15,7 +15,7 @@ from tests.live.stage import Stage
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 POLL_INTERVAL_S = 7.0
-"""After which the client leaves the group if it is not polled; no shorter than the session, whose minimum is 6 s."""
+"""Seconds after which the client leaves the group if it is not polled; no shorter than the session, whose minimum is 6 s."""
 
 
 def consumer(stage: Stage, stack: ExitStack) -> ActionsTopic:
@@ -95,7 +95,7 @@ def test_what_was_polled_before_the_group_changed_is_not_committed_but_comes_aga
 
 
 def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) -> None:
-    """Each waits its turn in the group; whoever has the partition keeps it, and only its end passes it on."""
+    """The executor that has the partition keeps it, and the other one gets it only when the first one ends."""
     with ExitStack() as stack:
         with ExitStack() as own:
             first = consumer(stage, own)
@@ -114,7 +114,7 @@ def test_a_replica_that_joins_waits_for_work_that_another_one_has(stage: Stage) 
 
 
 def _has_joined(second: ActionsTopic, first: ActionsTopic) -> bool:
-    """Both poll, until the group has settled with both."""
+    """Poll both; whether the group has settled with both."""
     polled_by = [each.poll(timeout_s=0.3) for each in (first, second)]
     assert polled_by == [[], []]
     members = second._consumer._coordinator._generation.member_id, second._consumer._coordinator.state

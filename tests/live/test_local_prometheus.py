@@ -1,4 +1,4 @@
-"""The Prometheus of `make watch` and of the tests: found or fetched, started, stopped, and missed with a remedy."""
+"""The Prometheus of `make watch` and of the tests: found or fetched, started, stopped, and a remedy is named if it is missing."""
 
 import json
 import os

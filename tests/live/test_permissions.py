@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
-    """Its own clients are the superuser of the plaintext listener."""
+    """A stage whose own clients are the superuser of the plaintext listener."""
     with staged(secure.bootstrap, tmp_path) as made:
         yield made
 
@@ -47,19 +47,19 @@ def moved(secure: SecureKafka, stage: Stage) -> str:
 
 
 def entries_of(component: str, stage: Stage) -> list[Entry]:
-    """The documented ones, of this stage's topics."""
+    """The documented entries, for this stage's topics."""
     names = dict(zip(asdict(TopicNames()).values(), asdict(stage.topics).values(), strict=True))
     return [entry._replace(name=names.get(entry.name, entry.name)) for entry in documented(component)]
 
 
 def trimtab(*arguments: str, code: int = 0) -> str:
-    """What a command says, without a process of its own."""
+    """What a command prints, without a process of its own."""
     return command(*arguments, code=code).output
 
 
 @contextmanager
 def one_less(access: Access, user: str, entries: list[Entry]) -> Iterator[Iterator[Entry]]:
-    """Each of the entries in turn, taken back while it is looked at; all are there before and after."""
+    """An iterator of the entries, each taken back while it is looked at; all are there before and after."""
 
     def each() -> Iterator[Entry]:
         for entry in entries:
@@ -191,7 +191,7 @@ def target_settings(secure: SecureKafka, stage: Stage, user: str, *lines: str) -
 
 
 def failures(stage: Stage) -> dict[str, str]:
-    """Of the newest sweep."""
+    """What failed in the newest sweep."""
     return dict(events_for_the_controller(stage, "trimtab.tick.v1")[-1]["failed"])
 
 

@@ -15,4 +15,4 @@ def settings(stage: Stage) -> Settings:
 
 
 class TestPorts(PortsSuite):
-    """As on Pulsar."""
+    """The same tests as on Pulsar."""

@@ -32,7 +32,7 @@ def setting(kafka: LocalKafka) -> Setting:
 
 
 class TestPublisher(PublisherSuite):
-    """As on Pulsar."""
+    """The same tests as on Pulsar."""
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def pause(*, paused: bool, time_s: float) -> bytes:
 
 
 def send_garbage(stage: Stage) -> int:
-    """Each is refused for another reason; returns how many there are."""
+    """Send records that are refused, each for another reason; returns how many there are."""
     good = leaning(0)[0]
     garbage: list[tuple[bytes | None, bytes | None]] = [
         (b"east-1", b"not json"),

@@ -28,7 +28,7 @@ def test_a_cluster_is_paused_resumed_and_changed_by_commands_and_its_actions_can
 
 
 def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage: Stage) -> None:
-    """What it is, the audit topic says: its rounds are 10 s long where a Pulsar cluster's are a minute."""
+    """The audit topic shows which system a cluster has: the Kafka cluster's rounds are 10 s long, the Pulsar cluster's an hour."""
     base = "[kafka.rounds]\nlength_s = 10\nlateness_s = 5\n[pulsar.rounds]\nlength_s = 3600\n"
     config = stage.settings(base=base)
     stage.send([summary_of("moving", "kafka"), summary_of("resting", "pulsar")], to=stage.topics.audit)
@@ -51,7 +51,7 @@ def test_a_kafka_clusters_policy_is_changed_by_its_own_settings_and_rounds(stage
 
 
 def summary_of(cluster: str, system: str) -> bytes:
-    """As much of a round's summary as tells what kind of cluster it is."""
+    """The part of a round's summary that shows the cluster's system."""
     event = {"id": "a", "source": "/trimtab/t", "type": "trimtab.round.v1", "cluster": cluster}
     return json.dumps({**event, "data": {"system": system}}).encode()
 

@@ -23,7 +23,7 @@ def newest(folder: Path) -> Path:
 
 
 def write(file: Path, content: bytes) -> Path:
-    """As a disk leaves it: without the checksum that Hadoop keeps beside it, so that it is the content that is read."""
+    """Write a file as a disk leaves it: without the checksum that Hadoop keeps beside it, so that the content is read."""
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
     file.write_bytes(content)
     return file
@@ -39,7 +39,7 @@ def torn(file: Path) -> Path:
 
 
 def changelog(checkpoint: Path) -> Path:
-    """The newest that has something in it."""
+    """A changelog that has something in it: the largest one."""
     files = [file for file in checkpoint.glob("state/0/*/*.changelog") if not file.name.startswith(".")]
     return max(files, key=lambda file: (file.stat().st_size, file.name))
 

@@ -1,4 +1,4 @@
-"""A controller that is frozen, taken over from, and goes on: it ends, and its successor does not feel it."""
+"""A controller that is frozen, taken over from, and goes on: it ends, and its successor is not affected."""
 
 import pytest
 

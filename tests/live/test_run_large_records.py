@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(5400)]
 
 RECORDS_COUNT = 2_000
 REPORTS_COUNT = 40
-"""Of them: real reports, padded; the others are no JSON."""
+"""Number of real reports, padded; the other records are no JSON."""
 MEMORY_BYTES = 2 * 1024**3
 PATIENCE_S = 5000.0
 _BLOCK = os.urandom(6 * 1024).hex().encode() + b"0" * (52 * 1024)
@@ -44,7 +44,7 @@ def large_producer(stage: Stage) -> Iterator[KafkaProducer]:
 
 
 def resident_bytes(processes: list[Member]) -> int:
-    """Of all of them; what they share counts for each."""
+    """Resident memory of all processes; what they share counts for each."""
     return sum(process.resident_bytes for process in processes)
 
 

@@ -24,7 +24,7 @@ def is_ready(running: Child | WarmRun) -> bool:
 
 @pytest.fixture(scope="module")
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """One that may be stopped; whoever stops it starts it again."""
+    """A Kafka that may be stopped; a test that stops it starts it again."""
     with LocalKafka(tmp_path_factory.mktemp("own-kafka")) as running:
         yield running
 

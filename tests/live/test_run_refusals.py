@@ -1,4 +1,4 @@
-"""What does not allow a start is refused with an exit code and the remedy, and nothing is published."""
+"""A start that is not allowed is refused with an exit code and the remedy, and nothing is published."""
 
 import json
 import shutil

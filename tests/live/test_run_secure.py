@@ -34,7 +34,7 @@ COLLECTOR, WATCHER, PACER = "sender", "watcher", "pacer"
 
 @pytest.fixture
 def stage(secure: SecureKafka, tmp_path: Path) -> Iterator[Stage]:
-    """Its own clients are the superuser of the plaintext listener; no topics yet."""
+    """A stage whose own clients are the superuser of the plaintext listener; no topics yet."""
     made = Stage(secure.bootstrap, CONTROLLER, tmp_path)
     made.topics = TopicNames()
     yield made

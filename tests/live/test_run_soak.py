@@ -16,7 +16,7 @@ WARM_COUNT = 700
 """Batches until caches are full and compiled code is settled."""
 GROWTH_RATIO = 1.10
 GROWTH_BYTES = 48 * 1024 * 1024
-"""What measuring itself scatters; a leak of 120 KB a batch would show in the biggest of them."""
+"""What the measuring itself varies by; a leak of 120 KB a batch would show even in the biggest process."""
 PATIENCE_S = 3000.0
 PLANNED_KEPT_COUNT = 40
 """Batches whose plans are kept: Spark is told to keep 30, and drops the others a few at a time."""

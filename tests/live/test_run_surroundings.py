@@ -75,7 +75,7 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_refused_where_append_ti
 
 
 def long_ago(checkpoint: Path) -> None:
-    """As if the newest batch had been planned an hour before the records it ends with were appended."""
+    """Make it look as if the newest batch had been planned an hour before the records it ends with were appended."""
     newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     head, batch, *sources = newest.read_text().splitlines()
     planned = json.loads(batch)

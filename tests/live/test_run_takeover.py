@@ -81,7 +81,7 @@ def test_a_newcomer_that_is_refused_leaves_the_running_controller_running(stage:
 def test_a_checkpoint_that_is_not_on_a_disk_is_handed_over_from_start_to_start(
     stage: Stage, warm: Warm
 ) -> None:
-    """A file system of Hadoop's that is no disk to us, and keeps its files on one."""
+    """A file system of Hadoop's that trimtab does not take for a disk, although it keeps its files on one."""
     mount = f'"spark.hadoop.fs.viewfs.mounttable.store.link./disk" = "file://{stage.directory}"'
     config = stage.settings(
         base=f"{QUICK}\n[spark.extra]\n{mount}\n", spark__checkpoint="viewfs://store/disk/checkpoint"

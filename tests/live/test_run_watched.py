@@ -1,4 +1,4 @@
-"""A real Prometheus beside a real controller: what dashboards and rules ask for is there to be had."""
+"""A real Prometheus beside a real controller: every query of the dashboards and rules finds data."""
 
 import json
 import math
@@ -42,11 +42,11 @@ EMPTY = {
     **dict.fromkeys(KAFKA_ONLY, "about Kafka clusters only, and here is none"),
     **dict.fromkeys(OF_PROGRAMS, "about executors, collectors and notifiers, and here is none"),
 }
-"""Queries that say nothing on a healthy system, and why they should not."""
+"""Queries that find no data on a healthy system, and why they should not."""
 
 
 def answer(prometheus: Prometheus, path: str, **query: str) -> Any:
-    """`data` of an answer of its API; what it says of a bad question is raised."""
+    """`data` of an answer of its API; raises what it answers to a bad question."""
     url = f"{prometheus.url}/api/v1/{path}?{urllib.parse.urlencode(query)}"
     with urllib.request.urlopen(url, timeout=10) as answered:  # noqa: S310  http on loopback
         return json.load(answered)["data"]
@@ -63,7 +63,7 @@ def is_answered(prometheus: Prometheus, asked: Asked) -> bool:
 
 
 def asked_for_by_rules() -> Iterator[Asked]:
-    """Every selector of every rule: an alert has to be silent here, what it looks at has to be there."""
+    """Every selector of every rule: an alert has to be silent here, but the data that it looks at has to be there."""
     for asked in asked_by_rules():
         for selector in parts(asked.expr).selectors:
             matchers = ",".join(
@@ -122,7 +122,7 @@ def test_every_query_of_every_panel_and_rule_finds_data_in_a_run_that_acts(
 
 
 def wait_for_answers(prometheus: Prometheus, questions: list[Asked], *, running: Running) -> list[Asked]:
-    """Wait until only what may stay empty is; returns what is empty, which after a while may be more."""
+    """Wait until only queries of ``EMPTY`` find no data; returns those that find none, which after ``ANSWERS_S`` may be more."""
     empty = questions
 
     def is_done() -> bool:

@@ -29,14 +29,14 @@ CLUSTER = "kafka-1"
 
 @pytest.fixture
 def stage(brokers: LocalKafka, tmp_path: Path) -> Iterator[Stage]:
-    """Without topics yet."""
+    """A stage without topics yet."""
     made = Stage(brokers.bootstrap, f"t-{uuid4().hex[:8]}", tmp_path)
     yield made
     made.close()
 
 
 def placed(brokers: LocalKafka, stage: Stage) -> int:
-    """Make the topics on broker 1, but for the control topic: on the broker returned, which the groups do not need either."""
+    """Make the topics on broker 1, but the control topic on the broker returned, which the groups do not need either."""
     with KafkaAdminClient(bootstrap_servers=brokers.bootstrap) as admin:
         offsets = "__consumer_offsets"
         until(lambda: group_asked(admin) and read_partitions(admin, [offsets]), what="groups")
@@ -49,7 +49,7 @@ def placed(brokers: LocalKafka, stage: Stage) -> int:
 
 
 def group_asked(admin: KafkaAdminClient) -> bool:
-    """Asking for any group makes the topic of positions."""
+    """Ask for any group, which makes the topic of positions; whether that succeeded."""
     try:
         admin.describe_groups(["any"])
     except KafkaError:
@@ -58,7 +58,7 @@ def group_asked(admin: KafkaAdminClient) -> bool:
 
 
 def say_expired(stage: Stage) -> None:
-    """An action that the gate skips, once it can ask."""
+    """Publish an expired action, which the gate skips once it can check it."""
     data = {
         "precondition": {"reassignments": "unknown"},
         "expires_at": (datetime.now(UTC) - timedelta(seconds=1)).isoformat(),

@@ -28,15 +28,15 @@ MB = 1_000_000
 CLUSTER = "kafka-1"
 ASSIGNED = {0: (1, 2), 1: (2, 1)}
 TARGET = {0: (1, 3), 1: (1, 3)}
-"""Broker 1 is the first of both, so that an election of preferred leaders makes it lead both."""
+"""Broker 1 is the first replica of both partitions, so that an election of preferred leaders makes it lead both."""
 L2, F3 = BrokerRole("leader", 2), BrokerRole("follower", 3)
 WRITES = 1 * MB
 FILL = 30 * MB
 DEADLINE_S = 80
-"""With so little to copy, long enough for a rate well below what is needed once one broker leads both partitions, also where
+"""Seconds. With so little to copy, long enough for a rate well below what is needed once one broker leads both partitions, also if
 a busy machine lets the producers write less than they should."""
 BUDGET_S = 240.0
-"""Of one move, however long Spark took before: it then fails with what it waits for, long before pytest's limit."""
+"""Seconds for one move, however long Spark took before: it then fails with what it waits for, long before pytest's limit."""
 TRAFFIC = 5 * MB
 RULES = f"""
 [kafka.rounds]
@@ -49,7 +49,7 @@ min_change_interval_s = 600
 
 [targets."{CLUSTER}".kafka]
 """
-"""Changes that can wait do: all that is decided meanwhile is an answer to what happens in the test."""
+"""Changes that can wait are held for 600 s: all that is decided meanwhile is an answer to what happens in the test."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def actions(stage: Stage) -> list[dict[str, Any]]:
 
 @contextmanager
 def told_of(stage: Stage) -> Iterator[None]:
-    """What the service said of each round is shown where the block fails."""
+    """Print what the service said of each round if the block fails."""
     try:
         yield
     except BaseException:
@@ -117,7 +117,7 @@ def results(stage: Stage) -> list[dict[str, Any]]:
 
 
 def by_hand(moving: Moving, rates: Mapping[BrokerRole, int | None]) -> None:
-    """Set rates, or take them off, as an operator does who knows nothing of us."""
+    """Set rates, or take them off, as an operator who knows nothing of trimtab."""
     apply(moving.admin, changes_of(moving.throttle(), ThrottledLists(), rates))
 
 
@@ -174,7 +174,7 @@ def test_a_running_move_is_paced_to_its_end_whatever_its_leader_and_others_do(
 
 
 def _throttled_before_it_starts(stage: Stage, moving: Moving, run: Running, patience: Patience) -> int:
-    """The rate of all."""
+    """Wait until the throttle is set; returns the one rate of all brokers."""
     patience.until(
         lambda: any(each["outcome"] == "succeeded" for each in results(stage)),
         what="the throttle to be set",
@@ -192,7 +192,7 @@ def _throttled_before_it_starts(stage: Stage, moving: Moving, run: Running, pati
 def _others_touch_the_throttle(
     stage: Stage, moving: Moving, run: Running, patience: Patience, *, rate: int
 ) -> None:
-    """A rate that is gone is set again; one that was changed is named and kept, and nobody else gets it."""
+    """A rate that is gone is set again; one that was changed is named and kept, and no other broker gets it."""
     changed = rate * 21 // 20
     by_hand(moving, {L2: None, F3: changed})
     patience.until(
@@ -253,7 +253,7 @@ def test_a_rate_below_the_fan_out_minimum_never_catches_up_and_is_refused(
         began_s = time.monotonic()
 
         def grew() -> bool:
-            """Whether it falls behind, once the quota window's credit is spent."""
+            """Whether the new replica falls behind, once the quota window's credit is spent."""
             seen.append(moving.left_bytes({0: TARGET[0]}))
             return time.monotonic() - began_s > 15 and seen[-1] > min(seen) + 2 * MB
 

@@ -1,4 +1,4 @@
-"""Collector and executor of Kafka on a real cluster, each by itself: what they say is so, and nothing of others is touched."""
+"""Collector and executor of Kafka on a real cluster, each by itself: what they report is true, and nothing of others is touched."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -72,7 +72,7 @@ def action(precondition: str = "unknown", **data: Any) -> ThrottleAction:
 
 
 def nothing_against_it() -> None:
-    """No pause, and in time."""
+    """A check that finds no pause and no expiry."""
 
 
 def first(topic: str) -> ThrottleAction:
@@ -85,7 +85,7 @@ def first(topic: str) -> ThrottleAction:
 
 
 def set_(admin: KafkaAdminClient, topic: str, lists: str, rates: Mapping[BrokerRole, int]) -> None:
-    """As somebody else would."""
+    """Set a list and rates as somebody else would."""
     kind = ConfigResourceType.TOPIC
     of_brokers = [
         Change(
@@ -150,7 +150,7 @@ def test_a_default_rate_of_all_brokers_is_told_apart_from_their_own_and_never_to
 
 
 def default(admin: KafkaAdminClient, rate: str | None) -> None:
-    """As ``kafka-configs --entity-default`` does; the admin client takes numbered brokers only."""
+    """Set the default rate as ``kafka-configs --entity-default`` does; the admin client takes numbered brokers only."""
     operation = AlterConfigOp.DELETE if rate is None else AlterConfigOp.SET
     request = IncrementalAlterConfigsRequest(
         resources=[(ConfigResourceType.BROKER, "", [(rate_key("leader"), operation.value, rate)])],

@@ -32,7 +32,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="module")
 def admin(kafka: LocalKafka) -> Iterator[KafkaAdminClient]:
-    """With topic ``mv``: two partitions on brokers 1 and 2, data in the first."""
+    """A client, and the topic ``mv``: two partitions on brokers 1 and 2, data in the first."""
     with KafkaAdminClient(bootstrap_servers=kafka.bootstrap) as client:
         client.create_topics({"mv": {"assignments": {0: [1, 2], 1: [1, 2]}}}, wait_for_metadata=True)
         with KafkaProducer(bootstrap_servers=kafka.bootstrap, acks="all") as producer:

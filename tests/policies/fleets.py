@@ -65,7 +65,7 @@ def at(
     listed_count: int | None = None,
     may_receive: bool = True,
 ) -> Broker:
-    """A broker whose CPU, of a limit of 100, is all that is measured."""
+    """A broker that measures only its CPU, with a limit of 100."""
     return Broker(
         usage={"cpu": (cpu_points, 100.0)},
         messages_per_s=messages_per_s,
@@ -196,7 +196,7 @@ def examined_of(snapshot: RoundView, plan: SheddingPlan) -> dict[str, str]:
 def decide(
     policy: SheddingPolicy[SettingsT, MemoryT, Any], view: RoundView, memory: MemoryT, settings: SettingsT
 ) -> tuple[SheddingPlan, MemoryT]:
-    """The plan of one round, and the memory after it when all that it wants happens."""
+    """The plan of one round, and the memory after it if all unloads that it wants happen."""
     proposal = policy.plan(view, memory, settings)
     fates = np.full(len(proposal.plan.unload_rows), ADMITTED, dtype=np.int8)
     return proposal.plan, policy.settle(proposal, fates)

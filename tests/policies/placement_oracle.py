@@ -1,7 +1,7 @@
 """Placement again, written as naively as possible: every broker is weighed anew for every unload.
 
 From Pulsar's classes ``LeastLongTermMessageRate`` and ``LeastResourceUsageWithWeight`` (4.2.4), with what the module
-``policies.placement`` says it does otherwise. Among equals the first by name.
+``policies.placement`` says it does otherwise. Among equally loaded brokers, the first by name is taken.
 """
 
 import math
@@ -57,7 +57,7 @@ def by_usage(
 
 
 def _least(load: dict[str, float], candidates: list[str], source: str) -> str | None:
-    """The least loaded candidate but ``source``; None if ``source`` is a candidate too and stands below all others."""
+    """The least loaded candidate except ``source``; None if ``source`` is a candidate too and has less load than all others."""
     own = load[source] if source in candidates else math.inf
     others = [name for name in candidates if name != source]
     least = min(others, key=lambda name: (load[name], name), default=None)

@@ -1,4 +1,4 @@
-"""AvgShedder: who is paired, when a pair fires, what then moves."""
+"""AvgShedder: which brokers are paired, when a pair fires, and what moves then."""
 
 from dataclasses import replace
 

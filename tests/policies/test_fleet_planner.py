@@ -1,4 +1,4 @@
-"""What a user may rely on of the fleet planner: when it acts, what it moves, and what it never does."""
+"""What a user can rely on with the fleet planner: when it acts, what it moves, and what it never does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ BUNDLES = {"b1": 20, "b2": 20, "b3": 20, "b4": 20, "b5": 20}
 
 
 class Cluster:
-    """Brokers whose CPU follows their bundles' messages, a point for a hundred of them where nothing else is said."""
+    """Brokers whose CPU follows their bundles' messages: one point per 100 messages/s unless ``points`` says otherwise."""
 
     def __init__(
         self, rates: Mapping[str, Sequence[float]], points: Mapping[str, float] | None = None
@@ -46,7 +46,7 @@ class Cluster:
         self.in_flight: list[UnloadInFlight] = []
         self.judged: list[JudgedAction] = []
         self.present: dict[str, float] = {}
-        """By broker, how many times its averages its bundles carry at present; 1 where nothing is said."""
+        """By broker, the present traffic of its bundles as a multiple of their averages; 1 for a broker that is not in it."""
 
     def view(self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = ()) -> RoundView:
         """The round's columns; noise is in points of CPU."""
@@ -77,7 +77,7 @@ class Cluster:
     def round(
         self, noise: Mapping[str, float] | None = None, masked: Sequence[str] = (), *, moves: bool = True
     ) -> list[Unload]:
-        """What one round decides; what it wants to move has moved before the next."""
+        """The unloads that one round decides; unless ``moves`` is false they are done before the next round."""
         view = self.view(noise, masked)
         self.plan, self.memory = decide(POLICY, view, self.memory, self.settings)
         self.examined, self.tried = examined_of(view, self.plan), tried_of(view, self.plan)
@@ -151,7 +151,7 @@ def test_traffic_that_changes_everywhere_at_once_moves_nothing(factor: float) ->
 
 
 def test_a_jump_is_not_taken_for_noise_of_its_broker() -> None:
-    """It is 14 points for a noise of 2, and nothing but the reports says so: averages and owner stay."""
+    """The jump is 14 points where noise is 2, and only the reports show it: averages and owner stay the same."""
     cluster, rng = one_hot(40.0), np.random.default_rng(1)
     noise = dict.fromkeys(cluster.brokers, 0.05)
     watched(cluster, rng, noise)
@@ -268,7 +268,7 @@ def test_what_an_unload_promises_is_what_it_moves() -> None:
 
 
 def settled(*, is_kept: bool) -> JudgedAction:
-    """An unload that was to bring its brokers 10 points closer, and did or did not."""
+    """An unload that was meant to bring its brokers 10 points closer; ``is_kept``: whether it did."""
     before, expected = {"source": 60.0, "destination": 40.0}, {"source": 55.0, "destination": 45.0}
     promise = Promise(
         before_points=before, expected_points=expected, seen_points=expected if is_kept else before

@@ -1,4 +1,4 @@
-"""ThresholdShedder's lower-boundary step: nobody stands above the mean, but somebody far below it."""
+"""ThresholdShedder's lower-boundary step: no broker stands out above the mean, but one is far below it."""
 
 from dataclasses import replace
 

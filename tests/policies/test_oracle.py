@@ -18,10 +18,10 @@ FLEETS_PER_SEED = 120
 ROUNDS_PER_FLEET = 6
 SEEDS = range(10)
 FEW_SEEDS = range(3)
-"""For what remembers nothing from round to round: each of a fleet's rounds is then a case of its own."""
+"""For policies that remember nothing from round to round: each round of a fleet is then a case of its own."""
 
 NAMES = ("broker-10", "broker-2", "zeta", "B", "a", "broker-1", "é", "b")
-"""Unordered, and not sorted the way people count."""
+"""Unordered, and their order by name is not the one by number."""
 
 
 class Dice:

@@ -1,4 +1,4 @@
-"""OverloadShedder: who is above the threshold, and how much then moves."""
+"""OverloadShedder: which brokers are above the threshold, and how much moves then."""
 
 import pytest
 
@@ -110,7 +110,7 @@ def test_brokers_are_judged_against_the_threshold(
 def test_the_biggest_bundles_move_until_the_need_is_met(
     bundles: dict[str, Bundle], listed_count: int, expected: dict[str, str]
 ) -> None:
-    """Usage 1.00 with 0.85 allowed: 0.15 and 0.05 of margin are a fifth, 20 of 100 bytes/s."""
+    """Usage is 1.00 and 0.85 is allowed: 0.15 and a margin of 0.05 are a fifth of the usage, 20 of 100 bytes/s."""
     fleet = {"a": at(100, bytes_per_s=100.0, bundles=bundles, listed_count=listed_count), "b": at(10)}
     snapshot = snapshot_of(fleet)
     plan = shed(snapshot, DEFAULT)

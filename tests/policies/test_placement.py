@@ -1,4 +1,4 @@
-"""Placement: where a bundle goes whose policy names no destination, and when it had better stay."""
+"""Placement: where a bundle goes if its policy names no destination, and when it should stay."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""ThresholdShedder: whose history stands out, how much then moves, and the lower-boundary step."""
+"""ThresholdShedder: which brokers' history stands out, how much moves then, and the lower-boundary step."""
 
 import math
 from dataclasses import replace

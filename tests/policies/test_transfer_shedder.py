@@ -1,4 +1,4 @@
-"""TransferShedder: it decides what Pulsar's own class of 4.2.4 decides, and what differs is what its module says."""
+"""TransferShedder: it decides the same as Pulsar's own class of 4.2.4, except where its module says otherwise."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def fleet(**brokers: dict[str, Any]) -> RoundView:
 
 
 def ours(case: Case) -> Answers:
-    """The policy's answers to a case, as Pulsar's are written."""
+    """The policy's answers to a case, in the format of Pulsar's answers."""
     memory, settings, answers = TransferShedderMemory(), settings_of(case), []
     for round_ in case["rounds"]:
         view = view_of(round_)
@@ -111,7 +111,8 @@ def test_a_fleet_is_evened_out_from_the_lightest_bundle_on_and_the_heaviest_stay
 
 
 def test_a_bundle_too_big_by_itself_is_swapped_for_one_that_comes_back() -> None:
-    # 50 of 100 bytes/s may go; 60 for 20 leaves 60 and 70: not below, 60 for 20 and 10 leaves 70 and 60
+    # 50 of 100 bytes/s may go. Swapping 60 for 20 leaves 60 and 70, which is not below;
+    # swapping 60 for 20 and 10 leaves 70 and 60.
     view = fleet(hot=broker(1.0, 60, 40, bytes_per_s=100.0), cold=broker(0.0, 10, 20))
     plan, _ = decide(POLICY, view, TransferShedderMemory(), AT_ONCE)
     assert unloads_of(view, plan) == [

@@ -28,7 +28,7 @@ def shed(view: RoundView, settings: UniformLoadShedderSettings) -> SheddingPlan:
 
 DEFAULT = UniformLoadShedderSettings()
 ANY = replace(DEFAULT, min_unload_messages_per_s=0.0, min_unload_bytes_per_s=0.0)
-"""However little would move."""
+"""Settings that move any amount, however little."""
 GIB = 2.0**30
 
 
@@ -253,7 +253,7 @@ def test_the_only_bundle_stays_unless_a_heartbeat_is_listed_beside_it(
 
 
 def test_above_2_gib_per_s_everywhere_a_balanced_fleet_fires_as_in_pulsar() -> None:
-    """The idlest is then taken to stand at 2147483647 bytes/s, of which 9 GiB/s are more than 4 times."""
+    """The throughput of the idlest broker is then taken as 2147483647 bytes/s, and 9 GiB/s are more than 4 times that."""
     snapshot = snapshot_of(volumes(a=9 * GIB, b=9 * GIB))
     plan = shed(snapshot, DEFAULT)
     assert plan.examined.evidence_of(0)["lowest_bytes_per_s"] == 2147483647.0

@@ -1,4 +1,4 @@
-"""Memory rebuilt from events and from what was published: where they cover it, nothing is decided otherwise than without the rebuild."""
+"""Memory rebuilt from events and from what was published: where they cover it, decisions are the same as without the rebuild."""
 
 import json
 from collections.abc import Sequence

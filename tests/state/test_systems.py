@@ -1,4 +1,4 @@
-"""What came before anybody knew a cluster's system counts in the rounds of the system that it turns out to be."""
+"""Events from before a cluster's system is known count in the rounds of the system that it turns out to have."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.state.kafka.reporting import moves_report
 from tests.state.traces import facts, load
 
 BASE = ClusterSettings(kafka=KafkaSettings(rounds=KafkaRoundSettings(length_s=10.0, lateness_s=5.0)))
-"""Rounds of a minute where nothing is known, and of ten seconds for Kafka."""
+"""Rounds of a minute while the system is unknown, and of ten seconds for Kafka."""
 KAFKA = Reassignment(
     id="m", time_ms=65_000, report=moves_report(MoveRow("t", 0, (1, 2), (2,), (1,), 1, (1,)))
 )

@@ -76,7 +76,7 @@ def statistics(
 
 
 def settings_of(**pulsar: Any) -> SettingsSource:
-    """Settings as ``[pulsar]`` of a file would give them, the rounds of the traces below them."""
+    """Settings as ``[pulsar]`` of a file would give them; the rounds of the traces are the defaults."""
     return ClusterSettingsSource(compose({"pulsar": pulsar | {"rounds": ROUNDS | pulsar.get("rounds", {})}}))
 
 
@@ -218,7 +218,7 @@ def run(
     store: Store | None = None,
     is_closed: bool = True,
 ) -> Run:
-    """Each batch by a new controller on what the one before it had committed; at the end the open rounds close."""
+    """Run each batch with a new controller on what the one before it committed; at the end the open rounds close."""
     held = DictStore() if store is None else store
     found = Run()
     for batch in [*batches, None]:

@@ -1,4 +1,4 @@
-"""A checkpoint on a disk, without a JVM, and what Spark and trimtab write there."""
+"""A checkpoint directory on a disk, without a JVM, and the files that Spark and trimtab write there."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ SCHEMA = "/state/0/_stateSchema/default/0_a"
 
 
 class Disk(Files):
-    """A directory without a JVM."""
+    """A checkpoint directory on a local disk, without a JVM."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,7 +60,7 @@ class Disk(Files):
 
 
 def lay_out(disk: Disk, start: Start, *, planned: int, committed: int, card: bytes = b"card") -> None:
-    """A checkpoint as Spark and trimtab write it."""
+    """Write a checkpoint as Spark and trimtab do."""
     for number in range(planned + 1):
         disk.write(start.file("offsets", str(number)), b"")
     for number in range(committed + 1):

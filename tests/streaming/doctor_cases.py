@@ -1,4 +1,4 @@
-"""What may be wrong with a deployment, and what `trimtab doctor` says of it."""
+"""What may be wrong with a deployment, and what `trimtab doctor` says about it."""
 
 from dataclasses import replace
 

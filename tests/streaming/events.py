@@ -1,7 +1,7 @@
 """Builders of CloudEvents as bytes: what a collector, an operator or an executor would send.
 
-Times are seconds since the epoch, so that a round's number can be read off them. Everything may be overridden, also
-with values that are wrong; what is ``ABSENT`` is left out.
+Times are seconds since the epoch, so that a round's number is easy to see in them. Everything may be overridden, also
+with wrong values; an attribute or field that is ``ABSENT`` is left out.
 """
 
 import json
@@ -25,12 +25,12 @@ ABSENT = object()
 
 
 def at(time_s: float) -> str:
-    """RFC 3339 of seconds since the epoch."""
+    """RFC 3339 text of a time in seconds since the epoch."""
     return rfc3339(round(time_s * 1000))
 
 
 def event(type_: str, *, time_s: float = 0.0, data: object, **attributes: object) -> bytes:
-    """Any event; ``attributes`` are laid over the usual ones."""
+    """Any event; ``attributes`` override the usual ones."""
     usual = {
         "specversion": "1.0",
         "id": f"{attributes.get('subject')}/{time_s:g}",
@@ -56,7 +56,7 @@ def report(
     data: Mapping[str, object] | None = None,
     **attributes: object,
 ) -> bytes:
-    """A load report; ``rate`` and ``volume`` are all inbound, a bundle of None is listed without statistics."""
+    """A load report; ``rate`` and ``volume`` are inbound only. A bundle that is None is listed without statistics."""
     found: dict[str, Any] = {}
     if cpu is not None:
         found["cpu"] = {"usage": cpu[0], "limit": cpu[1]}
@@ -84,7 +84,7 @@ def tick(
     failed: Mapping[str, str] | None = None,
     **attributes: object,
 ) -> bytes:
-    """A collector's sweep is complete."""
+    """A collector's tick: its sweep is complete."""
     data = {"asked": asked or [], "failed": dict(failed or {})}
     return event(TICK, time_s=time_s, data=data, **({"subject": "tick"} | attributes))
 
@@ -104,8 +104,8 @@ def facts(
 ) -> bytes:
     """What a collector found out about a cluster.
 
-    Brokers at which Pulsar's own shedding or splitting is on, at which neither is, that could not be asked, or that allow
-    no split at given positions; namespaces and primary brokers of each isolation policy.
+    ``shedding`` and ``splitting`` are brokers with Pulsar's own shedding or splitting on, ``calm`` have neither, ``unknown``
+    gave no answer, ``restricted`` allow no split at given positions. ``isolation`` has each policy's namespaces and primary brokers.
     """
     brokers = {
         name: {"shedding_enabled": name in shedding, "auto_split_enabled": name in splitting}
@@ -136,11 +136,11 @@ def control(*, time_s: float, data: Mapping[str, object], **attributes: object) 
 
 
 def approval(proposal_id: str, verdict: str, *, time_s: float, **attributes: object) -> bytes:
-    """A person's word on a proposal."""
+    """A person's verdict on a proposal."""
     data = {"verdict": verdict, "who": "maria", "why": "looks right"}
     return event("trimtab.approval.v1", time_s=time_s, subject=proposal_id, data=data, **attributes)
 
 
 def result(action_id: str, outcome: str, *, time_s: float, **attributes: object) -> bytes:
-    """What became of an action."""
+    """The result of an action."""
     return event(ACTION_RESULT, time_s=time_s, subject=action_id, data={"outcome": outcome}, **attributes)

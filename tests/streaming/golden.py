@@ -1,9 +1,9 @@
-"""One message of every type as each version of trimtab writes or takes it; today's code has to read them all.
+"""One message of every type as each version of trimtab writes or reads it; today's code has to read them all.
 
-`golden_messages/vX.Y.Z` belongs to a version. A released version's is never changed; that of the version in
-`pyproject.toml`, while it is not released, is written anew by `python -m tests.streaming.golden`. Beside each folder's
-messages, `readings` holds what our readers make of them, in the code's own terms: the same command writes those of every
-version anew, and whoever commits them has looked at the difference.
+Each folder `golden_messages/vX.Y.Z` belongs to a version. The folder of a released version is never changed. While the
+version in `pyproject.toml` is not released, `python -m tests.streaming.golden` writes its folder anew. Beside each folder's
+messages, `readings` holds what our readers make of them, in the code's own terms. The same command writes the readings of
+every version anew: look at the difference before you commit them.
 """
 
 import json
@@ -35,7 +35,7 @@ VOICE = Voice(7, 7)
 
 
 def version() -> str:
-    """Of the clone; newer than every released one."""
+    """Version of the clone; newer than every released one."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         return str(tomllib.load(file)["project"]["version"])
 
@@ -52,12 +52,12 @@ def messages(folder: Path) -> dict[str, Event]:
 
 
 def known_reading(folder: Path, name: str) -> Event:
-    """What readers made of a message when somebody looked at it last."""
+    """What the readers made of a message when a person last checked it."""
     return dict(json.loads((folder / "readings" / f"{name}.json").read_text()))
 
 
 def reading(event: Event) -> Event:
-    """What each reader of today makes of a message, as plain values; a reader it is not for has no part in it."""
+    """What each of today's readers makes of a message, as plain values; readers that it is not meant for are left out."""
     value = json.dumps(event).encode()
     read = {name: _plain(found) for name, found in _read(event, value) if found is not None}
     return dict(json.loads(json.dumps(read)))
@@ -87,7 +87,7 @@ def _plain(found: object) -> object:
 
 
 def lost(given: object, read: object, at: str = "") -> Iterator[str]:
-    """Where something is missing or another in what was read, at any depth; what was added to it is fine."""
+    """Paths, at any depth, where a value is missing or different in what was read; added values are fine."""
     match given, read:
         case Mapping(), Mapping():
             for name, value in given.items():
@@ -106,7 +106,7 @@ def lost(given: object, read: object, at: str = "") -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the messages of the version in ``pyproject.toml``, the examples of the docs; and all readings."""
+    """Write the messages of the version in ``pyproject.toml``, which are the examples of the docs, and all readings."""
     folder = GOLDEN / f"v{version()}"
     examples = replay_recording(ROOT).examples
     for kind in KINDS:

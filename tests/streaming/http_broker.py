@@ -1,4 +1,4 @@
-"""A broker that answers over HTTP what a test tells it to, also what a real one cannot be made to."""
+"""A broker that gives over HTTP the answers that a test sets, also those that a real broker cannot be made to give."""
 
 import ssl
 import threading
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Answer = tuple[int, dict[str, str], bytes | None]
-"""Status, headers and body; a None body is silence."""
+"""Status, headers and body; with a None body the broker never answers."""
 
 
 @dataclass(slots=True)
 class Asked:
-    """A request as it came."""
+    """A request as it arrived."""
 
     method: str
     path: str
@@ -23,7 +23,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Broker:
-    """Answers with what ``answer`` says: status, headers and body; a None body is silence."""
+    """A broker that answers each request with what ``answer`` returns."""
 
     answer: Callable[[Asked], Answer]
     asked: list[Asked] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Broker:
 def http_brokers(
     tls: ssl.SSLContext | None = None,
 ) -> Iterator[Callable[[Callable[[Asked], Answer]], Broker]]:
-    """A maker of brokers that are closed with the block; with ``tls`` they speak https."""
+    """A function that makes brokers; they are closed at the end of the block. With ``tls`` they speak https."""
     made: list[Broker] = []
 
     def make(answer: Callable[[Asked], Answer]) -> Broker:

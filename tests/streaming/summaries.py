@@ -1,4 +1,4 @@
-"""Summaries of rounds as the driver reads them, for tests that need one of them and care about some fields of it."""
+"""Summaries of rounds as the driver reads them, for tests that need one and look at a few of its fields."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def section(**outcomes: int) -> Section[Any]:
 
 
 def examined(evidence: dict[str, float | int], **outcomes: int) -> Section[ExaminedRow]:
-    """The same for what a policy looked at, whose foremost row has this evidence."""
+    """Counts by outcome of what a policy looked at, with one row, which has this evidence."""
     row = ExaminedRow(
         high_broker="b1",
         low_broker="b2",
@@ -135,5 +135,5 @@ def of_kafka(throttle: ThrottleSummary) -> RoundSummary:
 
 
 def published(data: RoundSummary, *, end_s: float = 480.0) -> Published:
-    """As it is on the audit topic."""
+    """The summary as published on the audit topic."""
     return Published(id="", type="trimtab.round.v1", time_s=end_s, data=data)

@@ -1,4 +1,4 @@
-"""Actions as people see them: what a line says, and that `why` answers with numbers, both sides and what was held."""
+"""Actions as people see them: the line of an action, and the numbers, both sides and what was held back in `why`."""
 
 import json
 import re

@@ -29,11 +29,11 @@ MISTAKES = (
     AdminError("unauthorized", call="GET /", answer="no token", status=401),
     None,
 )
-"""What an error is raised from; None: nothing failed, there is no such topic."""
+"""Causes of an error; None: nothing failed, the topic does not exist."""
 
 
 class Service:
-    """Serves until it is stopped."""
+    """A service that runs until it is stopped."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -49,7 +49,7 @@ class Service:
 
 
 class World:
-    """Settings, where it serves, and what the tries of a start meet."""
+    """Settings, the URLs that it serves at, and the error that each try of a start meets."""
 
     def __init__(self, urls: list[str]) -> None:
         self._urls = urls

@@ -1,4 +1,4 @@
-"""A controller's beats: written again and again, whatever becomes of their topic."""
+"""A controller's beats are written again and again, whatever happens to their topic."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ PATIENCE_S = 20.0
 
 
 class Sink:
-    """Raises ``error`` at each flush; notes what it is given."""
+    """A sink that raises ``error`` at each flush and keeps what it gets."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.sent: list[tuple[str, bytes]] = []
@@ -35,7 +35,7 @@ class Sink:
         self._beats.put(said)
 
     def next_beat(self, role: Role = "standby") -> Beat:
-        """Waits for one of this role."""
+        """Wait for a beat of this role."""
         while (found := self._beats.get(timeout=PATIENCE_S)).role != role:
             pass
         return found
@@ -50,7 +50,7 @@ class Sink:
 
 
 def connecting(*answers: Sink | Exception) -> Callable[[], Sink]:
-    """Each connection's answer; the last one again and again."""
+    """A function that gives these answers to connections in order, the last one again and again."""
     waiting: Iterator[Sink | Exception] = iter(answers)
     newest: list[Sink | Exception] = []
 

@@ -1,4 +1,4 @@
-"""What starts at once because nothing it imports loads a broker's client, or Spark, or what decides."""
+"""Light packages start at once: nothing they import loads a broker's client, Spark, or the code that decides."""
 
 import json
 import pkgutil

@@ -1,4 +1,4 @@
-"""What the executor makes of answers a healthy Pulsar does not give: only what is seen afterwards counts."""
+"""How the executor treats answers that a healthy Pulsar does not give: only what it sees afterwards counts."""
 
 import json
 import threading
@@ -30,27 +30,27 @@ def refusal(status: int, reason: str = "because") -> Answer:
 
 @dataclass(slots=True)
 class Cluster:
-    """Two brokers that tell the truth about what they own, and answer a change with the next of ``answers``."""
+    """Two brokers that report truly what they own, and answer each change with the next of ``answers``."""
 
     make: Callable[[Callable[[Asked], Answer]], Broker]
     answers: list[Answer]
     takes: int
-    """The call, from 1 on, that really does it; 0 for none."""
+    """Number of the call, from 1 on, that really makes the change; 0 for none."""
     boundaries: list[int] = field(default_factory=lambda: [0, 0x80000000, 0xFFFFFFFF])
     changes: list[Asked] = field(default_factory=list)
     stumbles: dict[str, int] = field(default_factory=dict)
-    """How often still a question is answered with 500, by how its path begins."""
+    """How many more times a question is answered with 500, by the beginning of its path."""
     still: Callable[[], None] = lambda: None
-    """Asked right before each call."""
+    """The executor calls it right before each change; it raises ``Held`` to prevent the change."""
     is_one_by_one: bool = False
-    """Whether it does what it answers well, and refuses several boundaries, as the extensible load manager does."""
+    """Whether it makes each change that it answers with OK, and refuses several boundaries, as the extensible load manager does."""
     brokers: list[Broker] = field(init=False)
     owner: str = field(init=False)
     assigns_to: str | None = None
-    """Broker that gets the bundle when it is looked up and belongs to nobody."""
+    """Broker that gets the bundle when it is looked up and has no owner."""
     isolation: dict[str, object] = field(default_factory=dict)
     more_brokers: list[str] = field(default_factory=list)
-    """That are alive and own nothing."""
+    """Brokers that are alive and own nothing."""
 
     def __post_init__(self) -> None:
         self.brokers = [self.make(lambda asked, at=at: self.answer(asked, at)) for at in range(2)]  # type: ignore[misc]
@@ -136,7 +136,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Callable[..., Cluster]]:
-    """A maker of clusters."""
+    """A function that makes clusters."""
     with http_brokers() as make:
         yield lambda answers, takes, **more: Cluster(make, answers, takes, **more)
 
@@ -227,7 +227,7 @@ def test_a_redirect_is_followed_to_the_broker_that_can_do_it(
 
 
 def held_at(attempt: int) -> Callable[[], None]:
-    """Nothing is against it before that attempt."""
+    """A check that raises ``Held`` at that attempt, from 1 on, and at no other."""
     attempts = iter(range(1, 99))
 
     def still() -> None:
@@ -316,7 +316,7 @@ def test_what_may_not_be_tried_any_more_is_not_unloaded_again(cluster: Callable[
 def test_an_unload_without_destination_that_is_done_again_says_what_it_said_before(
     cluster: Callable[..., Cluster], owner: int | None
 ) -> None:
-    """Killed between the call and the result: the bundle has left its broker, and nothing is called again."""
+    """The executor was killed between the call and the result: the bundle has left its broker, so no call is made again."""
     pulsar = cluster([OK], 1)
     order = UnloadOrder(**pulsar._common(), destination_broker=None)
     first = pulsar.carry_out(order)
@@ -345,7 +345,7 @@ def test_a_bundle_that_landed_in_another_isolation_group_did_not_succeed(
 
 
 def test_unloads_of_equal_ranges_in_two_namespaces_do_not_cross_over() -> None:
-    """A manager that keeps the destination by range alone, as Pulsar's did: the second call overwrites the first's."""
+    """The load manager keeps the destination by range alone, as Pulsar's did: the second call overwrites the first one's."""
     one, two = BUNDLE, BundleName("t/m", BUNDLE.low, BUNDLE.high)
     with http_brokers() as make:
         both_called, hint = threading.Barrier(2), {}

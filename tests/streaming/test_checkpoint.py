@@ -1,4 +1,4 @@
-"""What is read of a checkpoint before a start has fenced anybody."""
+"""What a start reads from a checkpoint before it has fenced another controller."""
 
 from pathlib import Path
 

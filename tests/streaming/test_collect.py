@@ -1,4 +1,4 @@
-"""When a collector sweeps, whom it leaves out, and whose topics it reports."""
+"""When a collector sweeps, which brokers it leaves out, and of which bundles it reports the topics."""
 
 import json
 
@@ -153,7 +153,7 @@ def test_a_broker_that_never_answers_delays_neither_the_others_nor_the_tick() ->
             message.append(json.loads(value))
 
         def flush(self) -> None:
-            """All is here."""
+            """Everything sent is here already."""
 
         def close(self) -> None:
             """Nothing to close."""

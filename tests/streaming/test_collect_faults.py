@@ -22,7 +22,7 @@ QUICK = {"pulsar.rounds.length_s": 1, "pulsar.rounds.lateness_s": 0.1}
 
 
 class Heard:
-    """Keeps the ticks."""
+    """A sink that keeps the ticks and the cluster facts."""
 
     def __init__(self) -> None:
         self.ticks: list[object] = []
@@ -37,7 +37,7 @@ class Heard:
             self.ticks.append(event["data"])
 
     def flush(self) -> None:
-        """All is here."""
+        """Everything sent is here already."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -160,7 +160,7 @@ IN, COMMITS, USERS = (
 def test_it_says_in_which_bundles_its_own_topics_are_and_what_they_carry(
     brokers: Callable[..., Broker],
 ) -> None:
-    """A topic whose statistics cannot be had is left out; a user's topic in the same bundle is none of its own."""
+    """A topic whose statistics cannot be read is left out; a user's topic in the same bundle is not one of its own."""
 
     def with_own_topics(asked: Asked) -> Answer:
         message: object = None

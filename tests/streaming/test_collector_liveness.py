@@ -1,4 +1,4 @@
-"""A collector is alive while it begins sweeps, whatever becomes of them."""
+"""A collector is alive while it begins sweeps, also when they fail."""
 
 import threading
 
@@ -11,7 +11,7 @@ from streaming.collector.metrics import CollectorMetrics
 
 
 class Hanging(Collector):
-    """Its second sweep hangs until it is told."""
+    """A collector whose second sweep hangs until ``go_on`` is set."""
 
     def __init__(self) -> None:
         cadence = Cadence(length_s=0.02, lateness_s=0.0, sweeps_per_round=2)

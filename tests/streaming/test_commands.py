@@ -1,4 +1,4 @@
-"""What all commands have in common: an example, one way to ask for a form, and exit codes that are listed."""
+"""What all commands have in common: an example, one option for the output format, and exit codes that are listed."""
 
 import json
 import re
@@ -27,7 +27,7 @@ def leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def options_of(command: click.Command) -> dict[str, click.Parameter]:
-    """By each of its names."""
+    """The command's options, by each of their names."""
     return {name: option for option in command.params for name in option.opts}
 
 
@@ -38,7 +38,7 @@ TALKING = [
     for path in COMMANDS
     if path[0] not in {"split", "throttle", "config", "replay", "collect", "feed", "simulate", "backtest"}
 ]
-"""Those that read settings for brokers on both sides."""
+"""Commands that read settings for brokers on both sides."""
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -102,5 +102,5 @@ def test_a_shell_can_complete_commands_and_options() -> None:
 
 @pytest.mark.parametrize("path", TALKING, ids=" ".join)
 def test_addresses_and_settings_are_named_in_the_same_way(path: tuple[str, ...]) -> None:
-    """Who reads settings takes their file and both addresses."""
+    """Commands that read settings take the settings file and both addresses."""
     assert {"--config", "--input", "--output"} <= options_of(COMMANDS[path]).keys()

@@ -1,4 +1,4 @@
-"""What an operator's command makes of what stands: one part changes, the rest stays, what does not fit is refused."""
+"""How an operator's command changes the control in force: one part changes, the rest stays, a bad change is refused."""
 
 import json
 import re

@@ -34,7 +34,7 @@ def record(value: bytes | None, *, offset: int = 0) -> TopicRecord:
 
 
 class Brokers:
-    """Topics by partition; where reading of each began is kept."""
+    """Records by topic and partition; ``begun`` keeps where each reading began."""
 
     def __init__(self, logs: Mapping[tuple[str, int], Sequence[TopicRecord]]) -> None:
         self._logs = logs
@@ -48,7 +48,7 @@ class Brokers:
 
 
 class Log(Closing):
-    """A partition from where it is read."""
+    """A partition's records, from where reading begins."""
 
     def __init__(self, records: Sequence[TopicRecord]) -> None:
         self._records = records
@@ -75,7 +75,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 def unpublished(batch: CutBatch, *records: Refused) -> list[tuple[str, int, int]]:
-    """Where the records of the dead letters came from."""
+    """Topic, partition and offset of the record in each dead letter."""
     for each in records:
         batch.take(each)
     found = batch.unpublished_letters()
@@ -91,12 +91,12 @@ def test_dead_letters_of_the_batch_that_are_not_on_their_topic_are_published(bro
     batch = CutBatch(Settings(), read_from)
     found = unpublished(
         batch,
-        refused(6),  # of a batch before it
+        refused(6),  # belongs to an earlier batch
         refused(7),
-        refused(8),  # is out
+        refused(8),  # is published already
         refused(9),
-        refused(3, partition=1),  # where nothing came in after the batch before
-        refused(0, topic=CONTROL),  # which nobody had read before
+        refused(3, partition=1),  # its partition has no record after the batch before
+        refused(0, topic=CONTROL),  # a topic that had not been read before
     )
     assert found == [(INPUT, 0, 7), (INPUT, 0, 9), (CONTROL, 0, 0)]
     assert brokers.begun[-1] == (LETTERS, 900_000 - cut_batch.CLOCKS_APART_MS)

@@ -1,4 +1,4 @@
-"""A torn file of Spark's logs is told from a whole one."""
+"""Torn files of Spark's logs are recognized."""
 
 import pytest
 

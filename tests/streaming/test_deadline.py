@@ -8,7 +8,7 @@ from streaming.process.deadline import Deadline, poll
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What was slept; the time is its sum."""
+    """Seconds of each sleep; the clock shows their sum."""
     found: list[float] = []
     monkeypatch.setattr(deadline.time, "monotonic", lambda: sum(found))
     monkeypatch.setattr(deadline.time, "sleep", found.append)

@@ -1,4 +1,4 @@
-"""The generated docs: schemas that accept and refuse what trimtab does, an AsyncAPI that resolves, no stale page."""
+"""The generated docs: schemas accept and refuse what trimtab does, the AsyncAPI resolves, no page is stale."""
 
 import copy
 import json
@@ -117,7 +117,7 @@ def test_outputs_carry_nothing_that_their_schema_does_not_describe(
 
 
 LEFT_OUT = {each.name for each in msgspec.structs.fields(RoundSummary) if not each.required}
-"""Fields of a summary that are left out where there is nothing to say."""
+"""Fields that a summary leaves out when there is nothing to report."""
 
 
 def test_an_output_that_lost_a_field_does_not_validate(recorded: Recorded, schemas: dict[str, Json]) -> None:

@@ -20,12 +20,12 @@ from tests.streaming.doctor_facts import SETTINGS, WELL, heard, side
 
 
 def of(check: str, **changed: Any) -> list[Finding]:
-    """What one check says of facts that differ in these."""
+    """Findings of one check about the facts ``WELL`` with these changes."""
     return [finding for finding in judge(replace(WELL, **changed)) if finding.check == check]
 
 
 def wrong(check: str, **changed: Any) -> Finding:
-    """Its only finding that is not well."""
+    """The check's only finding that is not well."""
     (found,) = [finding for finding in of(check, **changed) if finding.outcome != "ok"]
     return found
 

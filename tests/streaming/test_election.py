@@ -43,7 +43,7 @@ def election(instance: str = "b:1", session_s: float = SESSION_S) -> Election:
 
 
 def read(heard: Election, seconds: range | list[float], *records: bytes) -> None:
-    """A read at each second; the records are in the first."""
+    """Read the topic at each of these seconds; the first read finds the records."""
     for record in records:
         heard.hear(record)
     for at_s in seconds:

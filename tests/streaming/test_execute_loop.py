@@ -1,4 +1,4 @@
-"""The loop of executors: what a failing topic, a pause, a freeze and a hang make of a batch. Topics are lists, the clock is ours."""
+"""The loop of executors: what a failing topic, a pause, a freeze and a hang do to a batch. Topics are lists, tests set the clock."""
 
 import json
 import threading
@@ -29,9 +29,9 @@ class Topic:
 
     values: list[bytes] = field(default_factory=list)
     epochs: dict[bytes, bytes] = field(default_factory=dict)
-    """By value, where it is another than 1."""
+    """Epoch headers by record value; the header is 1 for a value that is not here."""
     epochs_heard: Epochs | None = None
-    """The loop's, to begin anew with what was committed."""
+    """The loop's epochs; ``drop`` makes them begin anew."""
     position: int = 0
     committed: int = 0
     commits_failing: int = 0
@@ -132,7 +132,7 @@ class World:
         self.loop._pulse = Pulse(lambda: self.now_s)
 
     def carry_out(self, order: Order, still: Callable[[], None]) -> Done | Skip:
-        """In the place of the executor: look around, which takes a while, then call."""
+        """Stands in for the executor: looks at the cluster, which may take a while, then makes the call."""
         self.before_call(order.id)
         still()
         self.called.append(order.id)
@@ -232,7 +232,7 @@ def test_what_succeeded_in_a_batch_that_is_dropped_is_not_carried_out_again_and_
 def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_not_called(
     world: World,
 ) -> None:
-    """As after a freeze: the clock stands elsewhere than when the batch was begun."""
+    """After a freeze, the clock has moved on since the batch began."""
     world.say("quick")
     world.say("slow")
     world.say("behind it")
@@ -254,7 +254,7 @@ def test_an_action_that_expires_while_it_is_looked_at_or_waits_for_its_turn_is_n
 def test_a_predecessors_actions_are_carried_out_up_to_the_word_of_its_successor_and_refused_after_it(
     world: World,
 ) -> None:
-    """Also when the batch is taken up again after a failure."""
+    """The same holds when the batch is repeated after a failure."""
     world.say("before")
     world.topic.values.append(leader := encode_leader("c", epoch=2, time_ms=0).replace(b"/trimtab/c", b"/c"))
     world.topic.epochs[leader] = b"2"
@@ -368,7 +368,7 @@ def test_it_is_alive_while_actions_are_asked_for_and_not_when_a_batch_hangs(worl
 
 
 def test_a_batch_comes_again_only_when_nothing_of_it_runs_any_more(world: World) -> None:
-    """An action of one namespace cannot go on, that of another is still at it: two of one namespace would be at work."""
+    """One action fails while one of another namespace still runs: a repeat now would run two of that namespace at once."""
     stumbled, begun_twice = threading.Event(), threading.Event()
     at_work: list[str] = []
     most_at_once: list[int] = []

@@ -1,4 +1,4 @@
-"""Which actions an executor takes up: pure, with the time passed in."""
+"""Which actions an executor takes up: pure code that gets the time as an argument."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -24,7 +24,7 @@ def explain(*arguments: str) -> Result:
 
 
 def tree(*arguments: str) -> dict[str, Any]:
-    """Of the recording's only cluster."""
+    """What the command prints as JSON about the recording's only cluster."""
     done = explain(*arguments, "-o", "json")
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""What a failure of the query is: known and final, an outage that is waited out, or one that has come too often."""
+"""How a failure of the query is judged: known and final, an outage to wait out, or repeated too often."""
 
 import pytest
 

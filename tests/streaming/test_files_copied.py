@@ -1,4 +1,4 @@
-"""Copying on a store that is no disk: every file below a directory, and what fails is said."""
+"""A copy in a store that is not a disk takes every file below a directory, and names a file that fails."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +12,7 @@ ROOT = "s3a://b/c"
 
 
 class Path:
-    """Of Java's, as much as is asked."""
+    """Stands in for Hadoop's ``Path``, with the methods that are used."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -22,7 +22,7 @@ class Path:
 
 
 class Store(Files):
-    """Names of files, and a copy of them."""
+    """A store that is a set of file names; a copy adds a name to it."""
 
     is_local = False
 

@@ -1,4 +1,4 @@
-"""Which unloads are of a bundle that was unloaded before."""
+"""Which unloads move a bundle that was unloaded before."""
 
 from state.outputs import Unload
 from streaming.controller import followup

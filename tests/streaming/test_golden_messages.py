@@ -1,4 +1,4 @@
-"""What any released version wrote, today's code reads whole: its structs, its schemas, its commands."""
+"""Today's code (structs, schemas, commands) reads all that any released version wrote."""
 
 import json
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ NOT_OURS_TO_READ = {
         "webServiceUrl",
     }
 }
-"""Names in `data` that are Pulsar's and left unread; everything else in a message means something to us."""
+"""Fields of Pulsar in `data` that we do not read; we read every other field of a message."""
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def as_struct(event: Event) -> Any:
-    """All that the struct of today takes from a message; times stay times."""
+    """All that today's struct reads from a message; times stay ``datetime``."""
     read = msgspec.json.decode(json.dumps(event), type=KIND_OF[event["type"]].message)
     return msgspec.to_builtins(read, builtin_types=(datetime,))
 

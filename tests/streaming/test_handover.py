@@ -1,4 +1,4 @@
-"""Whom `trimtab handover` asks, and what it says where there is nobody to ask."""
+"""Which standby `trimtab handover` asks to lead, and what it says when there is none."""
 
 import time
 

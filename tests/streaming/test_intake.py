@@ -1,4 +1,4 @@
-"""From records to outputs: every record is counted once, under its cluster, type and end."""
+"""From records to outputs: every record is counted once, under its cluster, type and result."""
 
 from collections import Counter
 

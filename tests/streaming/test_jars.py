@@ -27,7 +27,7 @@ def cache(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`org.example:thing:1.0` stands in the local repository that Ivy's default settings look into first."""
+    """`org.example:thing:1.0` is in the local repository that Ivy's default settings look into first."""
     place = tmp_path / ".ivy2" / "local" / "org.example" / "thing" / "1.0"
     (place / "jars").mkdir(parents=True)
     (place / "jars" / "thing.jar").write_bytes(CONTENT)
@@ -56,7 +56,7 @@ def test_a_missing_jar_is_fetched_and_then_kept(
     lock = lock_of(tmp_path, f"org.example:thing:1.0 {SHA256}")
     (file,) = ensure(lock, cache=cache)
     assert file.read_bytes() == CONTENT
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # no java here: whoever fetches again fails
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # there is no Java here, so a second fetch fails
     assert ensure(lock, cache=cache) == [file]
     assert [place.name for place in cache.iterdir()] == ["org.example"]
 

@@ -1,4 +1,4 @@
-"""A throttle action that is held on its way: what is said and remembered of it. The cluster is a list of what was set."""
+"""A throttle action that is held: its outcome, and what is remembered of it. The cluster is a list of what was set."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ AFTER = Remembered(rates={"leader:1": Rate(5, None)})
 
 @dataclass(slots=True)
 class Memory:
-    """As on a topic; ``taken`` is what another wrote who took it from whoever holds it now."""
+    """Stands in for the memory on a topic. ``taken`` is what another executor wrote that has taken the memory from its holder."""
 
     remembered: Remembered = field(default_factory=Remembered)
     taken: Remembered | None = None
@@ -84,7 +84,7 @@ def test_stopped_in_the_middle_all_of_it_is_remembered_for_whoever_takes_it_up_a
     put: list[Change],
 ) -> None:
     class Stopped(Exception):
-        """As the loop raises it."""
+        """Stands in for the error that the loop raises when it is stopped."""
 
     attempts = iter(range(len(CHANGES)))
 

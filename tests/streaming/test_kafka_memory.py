@@ -1,4 +1,4 @@
-"""What is remembered after two executors were at it."""
+"""What is remembered after two executors changed the same cluster."""
 
 from policies.throttle.lists import ThrottledLists
 from streaming.ports.memory import Rate, Remembered

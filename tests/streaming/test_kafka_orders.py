@@ -1,4 +1,4 @@
-"""What the Kafka executor takes for an order, and what it refuses."""
+"""Which actions the Kafka executor accepts as orders, and which it refuses."""
 
 import json
 from typing import Any

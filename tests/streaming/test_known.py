@@ -1,4 +1,4 @@
-"""What a policy can say is known beforehand: as a label of the metrics, and on the page of the decisions."""
+"""Every outcome of a policy is known beforehand: as a label of the metrics, and on the page of the decisions."""
 
 from pathlib import Path
 from typing import get_args, get_type_hints

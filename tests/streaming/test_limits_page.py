@@ -1,4 +1,4 @@
-"""The table of limits says what the code does."""
+"""The table of limits matches the code."""
 
 import re
 from importlib import import_module
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def value_of(name: str) -> Any:
-    """Of a constant, ``package.module.NAME``, or the default of a setting, ``section.key``."""
+    """Value of a constant, ``package.module.NAME``, or the default of a setting, ``section.key``."""
     module, _, last = name.rpartition(".")
     if last.isupper():
         return getattr(import_module(module), last)

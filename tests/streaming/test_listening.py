@@ -1,4 +1,4 @@
-"""A standby hears the leader's beats, whatever becomes of their topic meanwhile."""
+"""A standby hears the leader's beats, whatever happens to their topic meanwhile."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ PATIENCE_S = 20.0
 
 
 class Topic:
-    """Its first reads fail as often as it is told; then it has a goodbye."""
+    """A beats topic whose first ``failing`` reads fail; then it has a goodbye."""
 
     partitions_count = 1
 

@@ -1,4 +1,4 @@
-"""Following what brokers publish, without a broker that can be heard: it is said, nothing old is repeated, and it is tried again."""
+"""Following the load that brokers publish when none can be read: an error says so, old values are not repeated, it is tried again."""
 
 import json
 
@@ -11,7 +11,7 @@ from tests.streaming.http_broker import Answer, Asked, http_brokers
 
 
 def lost(asked: Asked) -> Answer:
-    """A broker that names one at which nobody listens."""
+    """The answer to a lookup: it names a broker at whose address nothing listens."""
     assert asked.path.startswith("/lookup/")
     return (
         200,

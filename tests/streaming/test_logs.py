@@ -1,4 +1,4 @@
-"""The log: an object a line where that is asked for, with what a line is about as fields."""
+"""The log: one JSON object per line if the settings say so, with what the line is about as fields."""
 
 import json
 import logging

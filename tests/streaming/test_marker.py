@@ -1,4 +1,4 @@
-"""What a starting controller writes, and what is made of a batch that may be out already."""
+"""What a starting controller writes, and how it treats a batch that may be published already."""
 
 import msgspec
 import pytest

@@ -37,7 +37,7 @@ def page(
 
 @dataclass
 class Pages:
-    """One page for each broker, each answering with what it is given."""
+    """One metrics page for each broker, which answers with what ``answers`` holds."""
 
     make: Callable[[Callable[[Asked], Answer]], Broker]
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Pages:
         )
 
     def look(self, meter: NetworkMeter, *, after_s: float = 5.0, **pages: bytes | int | None) -> None:
-        """One sweep so much later; pages by broker as ``b1``; an int is a status, None is silence."""
+        """One sweep, ``after_s`` later; pages by broker as ``b1``; an int is a status, None is no answer."""
         self.now_s += after_s
         for name, body in pages.items():
             status, text = (body, b"no") if isinstance(body, int) else (200, body)
@@ -144,7 +144,7 @@ def test_a_page_that_is_silent_delays_nobody_and_is_not_asked_twice(pages: Pages
 
 @contextmanager
 def trickling() -> Iterator[str]:
-    """A page that begins and goes on byte by byte, never silent for long."""
+    """URL of a page that is sent byte by byte, without a long pause."""
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -1,4 +1,4 @@
-"""`trimtab notify`: what is told to whom, how often, in which form, and what becomes of it when a receiver does not answer."""
+"""`trimtab notify`: which receiver gets which messages, how often, in which form, and what happens when it does not answer."""
 
 import json
 import threading
@@ -27,13 +27,13 @@ from tests.streaming.summaries import CONTROL, ROUND, section
 
 MINUTE_MS = 60_000
 NOW_S = 1_800_000_000.0
-"""In whole minutes."""
+"""Seconds since the epoch, a whole number of minutes."""
 END = "2027-01-15T08:00:00.000Z"
-"""The same moment."""
+"""The same time as ``NOW_S``."""
 
 
 def summary(*, end: str = END, source: str = "/trimtab/trimtab", **fields: object) -> bytes:
-    """A round in which nothing is worth telling but what is given."""
+    """A round's summary in which only the given ``fields`` are worth a message."""
     calm: dict[str, object] = {
         "candidates": section(),
         "splits": section(),
@@ -68,7 +68,7 @@ def titles(outlet: Outlet, *, now_s: float = NOW_S) -> list[str]:
 
 
 def told(value: bytes, **settings: Any) -> list[str]:
-    """What a receiver with these settings is told of one record."""
+    """Titles of the messages that a receiver with these settings gets about one record."""
     outlet = Outlet(ReceiverSettings(url="http://localhost/", **settings))
     outlet.offer(read(value), now_s=NOW_S)
     return titles(outlet)
@@ -243,7 +243,7 @@ def test_what_happens_once_is_an_alert_of_its_own() -> None:
 
 @dataclass
 class Webhook:
-    """A receiver on this machine that answers as it is told, the last answer again and again."""
+    """A receiver on this machine that gives the answers of the test, the last one again and again."""
 
     answers: list[int] = field(default_factory=lambda: [200])
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -326,7 +326,7 @@ class Topic:
 
     values: list[bytes]
     epochs: list[bytes] = field(default_factory=list)
-    """Of each record; 2 if not said."""
+    """Epoch header of each record; 2 for all if empty."""
     position: int = 0
     committed: int = 0
 

@@ -1,4 +1,4 @@
-"""What a start waits out, and what it is refused for."""
+"""Which errors a start waits out, and which ones it is refused for."""
 
 import errno
 

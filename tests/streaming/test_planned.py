@@ -1,4 +1,4 @@
-"""The file of moves that are still to be started: what is refused, and what is named because it cannot come true."""
+"""The file of moves that are still to be started: what is refused, and which moves are named because they are impossible."""
 
 import json
 from pathlib import Path

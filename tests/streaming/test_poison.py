@@ -1,6 +1,6 @@
-"""What once ended or bloated everything, record by record and setting by setting: each is refused by name or computed safely.
+"""Records and settings that once stopped or bloated the controller: each is now refused by name or computed safely.
 
-Every input here is what was found; ``tests/fuzz`` looks for the next.
+Every input here was found to do so; ``tests/fuzz`` looks for more.
 """
 
 import json
@@ -35,7 +35,7 @@ SETTINGS = ClusterSettingsSource(compose({"pulsar": {"rounds": ROUNDS}, "kafka":
 
 
 class Desk:
-    """One cluster's records as from a file, committed and loaded again after each."""
+    """Takes one cluster's records as if from a file; the controller's state is committed and loaded again after each record."""
 
     def __init__(self) -> None:
         self.store = DictStore()
@@ -244,7 +244,7 @@ def test_a_rate_is_never_above_what_kafka_takes(name: str):
 
 
 def test_a_partition_that_is_led_by_a_replica_it_gains_is_paced_on():
-    """On no list as a leader, so nothing holds it back; its rate was looked for all the same."""
+    """The leader is on no list of throttled leaders, so nothing slows it; the code looked up its rate all the same."""
     desk = Desk()
     for number in range(8):
         desk.take(*moving(10 * number + 5, size=10**6 * number, leader=3 if number > 3 else None))

@@ -1,4 +1,4 @@
-"""What the broker answered to the messages under way: repeated ones are told from new ones, and no failure is passed over."""
+"""The broker's answers to messages under way: repeated messages do not count as new, and no failure is ignored."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The admin client against a broker that answers what a healthy one never would: loops, 412, 500, silence."""
+"""The admin client against a broker that answers as a healthy one never would: loops, 412, 500, no answer."""
 
 import json
 import ssl
@@ -111,7 +111,7 @@ def test_an_address_that_is_down_is_stepped_over_and_one_that_refuses_is_not(
 
 
 def test_a_certificate_that_ca_file_does_not_vouch_for_is_no_broker_that_is_down(tmp_path: Path) -> None:
-    """It does not pass by itself, so no start waits for it."""
+    """The failure does not go away by itself, so no start waits for that."""
     signer, other = trustme.CA(), trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     signer.issue_cert("127.0.0.1").configure_cert(context)

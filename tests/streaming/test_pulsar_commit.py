@@ -1,4 +1,4 @@
-"""What a controller on Pulsar writes down: names and numbers under which a re-run is dropped, and a new start is not."""
+"""What a controller on Pulsar commits: producer names and sequence ids by which a re-run is dropped, but not a new start."""
 
 import pytest
 from hypothesis import given

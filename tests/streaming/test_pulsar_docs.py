@@ -1,4 +1,4 @@
-"""What docs/pulsar.md says is what there is."""
+"""docs/pulsar.md matches the program."""
 
 import re
 import shlex

@@ -18,10 +18,10 @@ LINK = PulsarLink("pulsar://a:1", "input", PulsarTopics())
 
 @dataclass(slots=True)
 class Client:
-    """Its producer is there and answers as it is told."""
+    """A client that is its own producer and gives ``answer`` to each message."""
 
     answer: pulsar.Result | None
-    """None: never."""
+    """None: it never answers."""
     sent: list[bytes] = field(default_factory=list)
     is_closed: bool = False
 
@@ -41,7 +41,7 @@ class Client:
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
-    """What is connected to next."""
+    """Clients that the next connections get, in order."""
     waiting: list[Client] = []
     monkeypatch.setattr(clients_of_pulsar, "connect", lambda *_, **__: waiting.pop(0))
     monkeypatch.setattr(pulsar_events, "_FLUSH_S", 0.05)

@@ -1,4 +1,4 @@
-"""What a person is told while a topic on Pulsar is read for them."""
+"""What a person sees while a command reads a topic on Pulsar."""
 
 import pulsar
 import pytest

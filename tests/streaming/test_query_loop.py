@@ -1,4 +1,4 @@
-"""How the loop around the query ends, and what it goes on after. Spark, brokers and files are stand-ins."""
+"""When the loop around the query ends, and after which failures it goes on. Spark, brokers and files are stand-ins."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ from streaming.spark.query import Query
 
 
 def failing_with(*each: Exception) -> Callable[[], Any]:
-    """Raises one after another, the last one for ever."""
+    """A function that raises these errors one after another, the last one again and again."""
     left = [*each]
 
     def call(*_: object) -> None:
@@ -34,11 +34,11 @@ def failing_with(*each: Exception) -> Callable[[], Any]:
 
 
 class Enough(Exception):
-    """The loop went on for as long as the test wants."""
+    """Raised when the loop has gone on for long enough for the test."""
 
 
 class World:
-    """What is around a loop: all is well until something is put in place of it."""
+    """Everything around a loop; all of it works until a test replaces a part."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.run_query: Callable[[], Any] = failing_with(Enough())
@@ -46,7 +46,7 @@ class World:
         self.require_now: Callable[[], None] = lambda: None
         self.planned: Callable[[], Progress] = Progress
         self.raised: Exception | None = None
-        """What the batch function raised."""
+        """The error that the batch function raised."""
         self.problem: str | None = None
         monkeypatch.setattr(query_loop, "failed_probe", lambda *_: self.problem)
         monkeypatch.setattr(query_loop, "damaged_files", lambda *_: [])
@@ -81,7 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def superseded_after(calls: int) -> Callable[[], None]:
-    """A successor takes over after so many questions."""
+    """A check that raises ``Fenced`` after so many calls, as a successor has taken over."""
     left = [calls]
 
     def ask() -> None:
@@ -147,7 +147,7 @@ def test_a_store_that_cannot_be_read_between_two_runs_is_waited_for(world: World
 
 
 def test_a_jvm_that_has_ended_between_two_runs_ends_it_instead_of_being_waited_for(world: World) -> None:
-    """As after an OutOfMemoryError: the query fails, and then nobody answers py4j any more."""
+    """After an OutOfMemoryError, the query fails, and then the JVM does not answer py4j any more."""
     world.run_query = failing_with(Py4JError("the query ended"))
     world.planned = failing_with(ConnectionRefusedError(111, "Connection refused"))
     with pytest.raises(SparkGone):
@@ -193,7 +193,7 @@ def test_a_query_that_fails_while_it_is_stopped_does_not_count_as_running(world:
 
 
 class BusyQuery:
-    """A batch is always under way: the input never ends. Each is over after some looks."""
+    """A query that always has a batch under way, as its input never ends. Each batch ends after ``_LOOKS_A_BATCH`` looks."""
 
     is_active = is_in_batch = True
     _LOOKS_A_BATCH = 3

@@ -1,4 +1,4 @@
-"""What the commands that read topics make of records that they cannot read, and of those that are no actions."""
+"""How the commands that read topics treat records that they cannot read, and records that are no actions."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).with_name("golden_messages") / "v0.1.0"
 ACTION = json.loads((GOLDEN / "trimtab.action.unload.v1.json").read_text())
 SUMMARY = json.loads((GOLDEN / "trimtab.round.v1.json").read_text())
 NEWER = SUMMARY | {"data": {"round": 7}}
-"""A summary without the fields that today's have."""
+"""A summary without the fields that today's summaries have."""
 
 
 class Topic:

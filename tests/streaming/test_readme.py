@@ -1,4 +1,4 @@
-"""What the README shows is what the program says."""
+"""The README shows what the program prints."""
 
 import io
 import json

@@ -61,7 +61,7 @@ def replayed(tmp_path: Path, records: list[Recorded], *arguments: str, code: int
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
 )
-"""With NaN and infinity, which Python writes and JSON does not know."""
+"""Values with NaN and infinity, which Python writes although JSON does not have them."""
 VALUES = (
     st.none()
     | st.binary()

@@ -159,7 +159,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_the_outputs_of_a_round_can_be_read_before_the_next_line_is_written(config: Path):
-    """A program that drives it with a tick a step acts on round k before it plays k + 1."""
+    """A program that drives replay with one tick per step acts on round k before it plays round k + 1."""
     with running("--config", str(config), "-") as process:
         assert process.stdin is not None
         assert process.stdout is not None

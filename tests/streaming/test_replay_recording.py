@@ -1,4 +1,4 @@
-"""The recording of a real cluster tells its story: what was done to it by hand is what trimtab sees and answers."""
+"""The recording of a real cluster: trimtab sees and answers what was done to that cluster by hand."""
 
 import gzip
 import io
@@ -64,7 +64,7 @@ def actions() -> list[Event]:
 
 
 def number_at(second: float) -> int:
-    """Round that a moment of the recording lies in."""
+    """Number of the round that holds this time, in seconds from the recording's start."""
     begin_s = datetime.fromisoformat(events()[0]["time"]).timestamp()
     return int((begin_s + second) // LENGTH_S)
 
@@ -147,7 +147,7 @@ SPLITTING = (("pulsar.split.enabled", True), ("pulsar.split.hit_count", 1))
 
 
 def split_story(max_messages_per_s: float) -> tuple[list[Event], list[Event]]:
-    """Split actions, and the summaries, under a limit."""
+    """Split actions and summaries with this limit of a bundle."""
     lines = played(*SPLITTING, ("pulsar.split.max_messages_per_s", max_messages_per_s)).splitlines()
     found = [json.loads(line) for line in lines]
     splits = [event["data"] for event in found if event["type"] == "trimtab.action.split.v1"]

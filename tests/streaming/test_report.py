@@ -1,4 +1,4 @@
-"""What `trimtab report` says of the summaries of some days, added up by hand."""
+"""What `trimtab report` says about the summaries of several days, compared with sums made by hand."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.streaming.summaries import ROUND, section
 
 
 def record(summary: RoundSummary, *, source: str = "/trimtab/trimtab") -> bytes:
-    """As it lies on the audit topic."""
+    """The summary as a record of the audit topic."""
     return b'{"id":"x","source":"%s","type":"%s","cluster":"%s","data":%s}' % (
         source.encode(),
         ROUND_TYPE.encode(),
@@ -69,7 +69,7 @@ def judged(outcome: str) -> JudgedRow:
 
 
 def promise(before: float, expected: float, seen: float, outcome: str) -> PromiseRow:
-    """Usage of the more used of two brokers; the other is at 10."""
+    """A promise about the source's usage, in points; the destination is always at 10."""
     sides = ({"source": each, "destination": 10.0} for each in (before, expected, seen))
     first, second, third = sides
     return PromiseRow(
@@ -79,7 +79,7 @@ def promise(before: float, expected: float, seen: float, outcome: str) -> Promis
 
 
 def promises(*rows: PromiseRow) -> PromisesSummary:
-    """Of one round."""
+    """The promises of one round."""
     outcomes = {each.outcome: 1 for each in rows}
     return PromisesSummary(
         kept_count=9, failed_count=9, expected_gain_points=0.0, gain_points=0.0, error_points=0.0,
@@ -88,7 +88,7 @@ def promises(*rows: PromiseRow) -> PromisesSummary:
 
 
 def reported(summaries: Sequence[RoundSummary]) -> ClusterReport:
-    """Of one cluster."""
+    """The report on the only cluster of these summaries."""
     report = Report(unbalanced_points=15.0)
     for each in summaries:
         report.take(record(each), 1)

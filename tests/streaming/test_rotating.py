@@ -19,7 +19,7 @@ from tests.streaming.events import report, tick, traffic
 
 ROUND_S = 3600
 MONTH = range(30 * 24 * 3600 // ROUND_S)
-"""Rounds of an hour, to have a month of them in seconds."""
+"""Numbers of a month's rounds; they last an hour, so that the test takes seconds."""
 
 LARGE = 10**9
 
@@ -27,7 +27,7 @@ LARGE = 10**9
 def record(
     offset: int, *, at_ms: int | None = None, partition: int = 0, is_control: bool = False
 ) -> Recorded:
-    """A record whose value does not pack well."""
+    """A record whose value does not compress well."""
     value = report(f"b{offset}", time_s=offset, id=f"{offset * 7919:x}")
     return Recorded(
         origin=Origin(
@@ -53,7 +53,7 @@ class Folder:
         )
 
     def offsets(self) -> list[int]:
-        """Of all records, in the order in which replay reads them."""
+        """Offsets of all records, in the order in which replay reads them."""
         lines = b"".join(gzip.decompress(Path(file).read_bytes()) for file in files_of([str(self.path)]))
         return [decode_recorded(line).origin.offset for line in lines.splitlines()]
 

@@ -1,4 +1,4 @@
-"""Connections: what is refused, what the clients are told, and that a secret shows nowhere."""
+"""Connections: what is refused, which settings the clients get, and that no secret is shown anywhere."""
 
 import json
 import re

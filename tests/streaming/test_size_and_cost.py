@@ -1,4 +1,4 @@
-"""What a record may cost and how large what is said of it may be, whatever is in it: memory, passes over what is held, bytes."""
+"""Limits for any record, whatever is in it: memory, passes over the state, and the bytes of what is written about it."""
 
 import json
 import tracemalloc
@@ -97,7 +97,7 @@ def test_what_an_operator_writes_is_kept_as_far_as_a_summary_shows_it():
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", "(a+)+", "(.*a){12}"])
 def test_the_pattern_of_an_isolation_policy_is_matched_in_linear_time(pattern: str):
-    """With a backtracking engine the first two take longer than the universe has."""
+    """A backtracking engine would practically never finish the first two."""
     names = [f"t/{'a' * 2000}!" for _ in range(3)]
     bundles = {f"{name}/0x00000000_0xffffffff": traffic(5) for name in names}
     desk = Desk().take(
@@ -128,7 +128,7 @@ class Counted(str):
 
 
 def test_results_of_unknown_actions_are_looked_up_rather_than_searched_for():
-    """16,000 of them beside 60 actions: one pass over the actions and one over the results."""
+    """2,000 of them, each sent twice, beside 60 actions: one pass over the actions and one over the results."""
     controller = Controller(CLUSTER, DictStore(), identity=Identity(), settings=settings_of())
     header = controller._header
     Counted.compared = 0

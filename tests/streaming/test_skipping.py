@@ -1,4 +1,4 @@
-"""How far a query has read, as Spark notes it, and when it has got over what its input lost."""
+"""How far a query has read, as Spark notes it, and when it has passed the data that its input lost."""
 
 import json
 

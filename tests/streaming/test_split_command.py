@@ -35,13 +35,13 @@ PIP_143 = {
 
 
 def plan(text: str | bytes | Mapping[str, object], *options: str) -> Result:
-    """The command on one request, or on a text as it stands."""
+    """Run the command on one request, or on a text as it is."""
     given = json.dumps(text) if isinstance(text, Mapping) else text
     return CliRunner().invoke(split_command, ["plan", "--input", "-", *options], input=given)
 
 
 def answer(request: Mapping[str, object]) -> dict[str, object]:
-    """The one answer, which must be good."""
+    """The only answer, which must be a success."""
     result = plan(request)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     found: dict[str, object] = json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""Directories of starts: what is copied, what counts, and what goes."""
+"""Directories of starts: what is copied, which of them count, and which are deleted."""
 
 from pathlib import Path
 

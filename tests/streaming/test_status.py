@@ -1,4 +1,4 @@
-"""What `trimtab status`, `rounds` and `rejected` say of what lies on the topics."""
+"""What `trimtab status`, `rounds` and `rejected` show of the records on the topics."""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which stores a checkpoint may be in: those that keep their promises, whatever they are called."""
+"""Which stores a checkpoint may be in: those that keep the promises it needs, whatever their names."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ RACERS, ROUNDS = 4, 200
 
 
 class LetsBoth(Disk):
-    """As an object store without conditional writes: who closes last has the file."""
+    """Behaves like an object store without conditional writes: the last writer to close the file wins."""
 
     def creates_exclusively(self, name: str) -> bool:
         self.write(name, b"first")
@@ -32,21 +32,21 @@ class LetsBoth(Disk):
 
 
 class ListsLate(Disk):
-    """As an object store of before 2020, or a mount with a cache."""
+    """Behaves like an object store from before 2020, or a mount with a cache: it lists a new file late."""
 
     def names(self, name: str = "") -> list[str]:
         return [each for each in super().names(name) if not each.startswith(".trimtab-probe")]
 
 
 class RenamesNothing(Disk):
-    """As mountpoint-s3."""
+    """Behaves like mountpoint-s3, which cannot rename."""
 
     def rename(self, name: str, to: str) -> bool:  # noqa: ARG002  the same signature
         return False
 
 
 class RenamesByCopy(Disk):
-    """And leaves the source there for a while."""
+    """Renames by a copy, and leaves the source there for a while."""
 
     def rename(self, name: str, to: str) -> bool:
         self.copy(name, to)
@@ -189,7 +189,7 @@ def test_of_processes_that_begin_in_the_same_directory_of_a_shared_disk_one_alon
 
 
 class Stream:
-    """As that of an object store, which hears of a file once it is closed; closing it again says nothing."""
+    """A stream to an object store, which learns of a file when it is closed; a second close raises nothing."""
 
     def __init__(self, refusal: Exception | None) -> None:
         self._refusal = refusal
@@ -201,7 +201,7 @@ class Stream:
 
 
 class Closing(Disk):
-    """An object store that answers to those who close a file, one after the other."""
+    """An object store that gives these answers when files are closed, in order."""
 
     is_local = False
 
@@ -224,7 +224,7 @@ def test_a_store_is_exclusive_where_the_first_has_the_file_and_the_second_is_ref
 
 
 def test_a_store_that_refuses_the_first_as_well_knows_no_conditional_writes(tmp_path: Path) -> None:
-    """As those do that answer 501 to a conditional write."""
+    """Such stores answer 501 to a conditional write."""
     with pytest.raises(UnsafeStore) as refusal:
         require_promises(Closing(tmp_path, NO, NO))
     assert str(refusal.value).startswith(

@@ -1,4 +1,4 @@
-"""What changes under a running controller is noticed, an outage is not taken for a change."""
+"""A change around a running controller is noticed; an outage is not taken for a change."""
 
 import pytest
 
@@ -10,7 +10,7 @@ WRONG = "topics missing at k:9092: trimtab.input. Run: trimtab topics create"
 
 
 def watch(*each: str | Exception | None, every_s: float = 3600) -> Watch:
-    """One that gets these answers."""
+    """A watch that gets these answers."""
     found = iter([*each])
     last = each[-1]
 

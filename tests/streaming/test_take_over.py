@@ -1,4 +1,4 @@
-"""A start that loses its directory to another one was fenced; without another one it was refused."""
+"""A start that loses its directory to another start was fenced; without another start it was refused."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 def started(ensure_owner: Callable[[], None], *, close: Callable[[], None] = lambda: None) -> int:
-    """Its directory cannot be made."""
+    """Take over with a checkpoint whose directory cannot be made."""
     publisher: Any = SimpleNamespace(
         check=lambda *_, **__: None,
         open=lambda *_, **__: 7,

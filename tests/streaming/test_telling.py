@@ -1,4 +1,4 @@
-"""An error in what is only told of a batch is logged and counted, and does not fail the batch."""
+"""An error in what is only reported about a batch is logged and counted, and does not fail the batch."""
 
 import json
 import logging

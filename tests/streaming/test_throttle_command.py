@@ -32,7 +32,7 @@ GOOD = row(Partition("t-0", [1, 2], [2, 3], 4 * MB, GB))
 
 
 def plan(given: Sequence[Mapping[str, object]] | str | bytes, *options: str) -> Result:
-    """The command on partitions, or on a text as it stands."""
+    """Run the command on partitions, or on a text as it is."""
     text = given if isinstance(given, (str, bytes)) else json.dumps({"partitions": given})
     return CliRunner().invoke(main, ["throttle", "plan", "--input", "-", *options], input=text)
 

@@ -164,7 +164,7 @@ def test_a_drain_cannot_end_where_all_that_is_left_stays(outcomes: dict[str, int
     upkeep = UpkeepSummary(brokers=[], namespaces=[], drains=[], left=left)
 
     class Data:
-        """Of the summary only this is looked at."""
+        """Stands in for the summary, of which only ``upkeep`` is read."""
 
     data = Data()
     data.upkeep = upkeep  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ class Time:
 
 
 class Broker:
-    """Answers from a time on."""
+    """A broker that answers from ``up_at_s`` on."""
 
     def __init__(self, time: Time, up_at_s: float) -> None:
         self._time, self._up_at_s = time, up_at_s

@@ -1,7 +1,7 @@
-"""No wait without a limit: whatever waits for a thread, a process, a broker or a server says for how long at most.
+"""Every wait has a limit: code that waits for a thread, a process, a broker or a server sets for how long at most.
 
-Read off the source: calls that wait without limit unless told otherwise, and loops without an end that do not look at a
-deadline. What needs no limit stands below with the reason; an entry that is not needed any more is found, too.
+The tests read the source and find calls that wait without limit by default, and endless loops that do not look at a
+deadline. ``ALLOWED`` lists what needs no limit, with the reason; the tests also find an entry that is not needed any more.
 """
 
 import ast
@@ -20,7 +20,7 @@ SILENT = frozenset(
         "shutdown", "wait",
     }
 )  # fmt: skip
-"""Methods that wait without limit when they are given nothing: of threads, futures, queues, processes, queries."""
+"""Methods of threads, futures, queues, processes and queries that wait without limit if they get no argument."""
 BOUNDED_BY = {
     ("", "as_completed"): "timeout",
     ("", "wait"): "timeout",
@@ -42,10 +42,10 @@ BOUNDED_BY = {
     ("consumer", "partitions_for_topic"): "streaming.process.within",
     ("consumer", "topics"): "streaming.process.within",
 }
-"""What bounds a call: an argument of this name, or being made inside ``within``. Called on what ends in this name."""
+"""(Last name of the object, function) → what limits the call: an argument of this name, or that it is made inside ``within``."""
 MAY_WAIT = SILENT | {name for _, name in BOUNDED_BY}
 BOUNDS = ("deadline", "left_ms", "left_s", "timeout")
-"""What a loop without an end looks at."""
+"""Names in an endless loop that show that it looks at a limit."""
 
 ALLOWED = {
     "streaming/collector/pulsar.py::PulsarCollector._read_facts::with ThreadPoolExecutor": "each call has a timeout; a daemon's",
@@ -76,7 +76,7 @@ ALLOWED = {
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A place in the source that may wait for ever."""
+    """A place in the source that may wait forever."""
 
     file: str
     function: str
@@ -89,7 +89,7 @@ class Wait:
 
 
 def waits_of(file: str, text: str) -> Iterator[Wait]:
-    """All places of a file."""
+    """All waits without a limit in a file."""
     yield from _waits(file, ast.parse(text), "")
 
 
@@ -120,7 +120,7 @@ def _call(call: ast.Call) -> str | None:
 
 
 def _pool(node: ast.AST) -> str | None:
-    """The end of the block waits for all that was submitted."""
+    """A thread pool's block: its end waits for everything that was submitted."""
     opened = [ast.unparse(item.context_expr) for item in node.items] if isinstance(node, ast.With) else []
     return (
         "with ThreadPoolExecutor" if any(each.startswith("ThreadPoolExecutor(") for each in opened) else None
@@ -128,7 +128,7 @@ def _pool(node: ast.AST) -> str | None:
 
 
 def _loop(node: ast.AST, file: str) -> str | None:
-    """Where nothing can be waited for, a loop is only a loop."""
+    """An endless loop; ``policies`` and ``state`` are left out, as nothing can wait there."""
     if not isinstance(node, ast.While) or file.startswith(("policies/", "state/")):
         return None
     asked = ast.unparse(node.test)

@@ -1,4 +1,4 @@
-"""Alive is who gets on: the driver's loop turns, Spark answers, and a batch in progress moves on."""
+"""A controller is alive while the driver's loop turns, Spark answers, and a batch in progress moves on."""
 
 import math
 
@@ -6,7 +6,7 @@ from streaming.controller.watchdog import BATCH_S, START_S, TURN_S, Watchdog
 
 
 class Time:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""What is kept of a broker's names makes the next report quick and never changes what is read from it."""
+"""The names kept from a broker's last report make the next one quick to read and never change what is read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is taken: every shape a report may have, and what of it a cluster's controller gets to see."""
+"""What is accepted: every shape that a report may have, and which parts of it a cluster's controller gets."""
 
 import time
 from collections.abc import Mapping

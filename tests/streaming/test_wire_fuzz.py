@@ -1,4 +1,4 @@
-"""Decoding never raises, whatever comes; Hypothesis and a sweep of nesting look for what would."""
+"""Decoding never raises, whatever comes; Hypothesis and a sweep of nesting depths look for a counterexample."""
 
 import json
 import math
@@ -86,7 +86,7 @@ ANYTHING = st.recursive(
 
 
 def replace_one(tree: object, put: object, data: st.DataObject) -> object:
-    """The tree with one value in it, at any depth, replaced, removed or joined by a stranger."""
+    """The tree with one value, at any depth, removed or replaced by ``put``."""
     if not isinstance(tree, dict) or not tree or data.draw(st.integers(0, 3)) == 0:
         return put
     name = data.draw(st.sampled_from(sorted(tree)))

@@ -1,4 +1,4 @@
-"""Records about Kafka clusters: what is read of them, and what is refused by name."""
+"""Records about Kafka clusters: what is read from them, and what is refused by name."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def moves(*rows: dict[str, Any], **lists: Any) -> bytes:
 
 
 def brokers_of(replicas: ReplicaSet) -> list[tuple[int, int]]:
-    """Row and broker of each."""
+    """Row and broker of each replica."""
     return list(zip(replicas.rows.tolist(), replicas.brokers.tolist(), strict=True))
 
 

@@ -21,9 +21,9 @@ from streaming.settings import Settings, load
 from streaming.spark.jars import JarError, JavaError
 
 SWEEP_S = 2.0
-"""Two sweeps a round."""
+"""Seconds between sweeps: two sweeps a round."""
 HEAR_S = 0.2
-"""How long one look at the topics waits; the screen is drawn as often."""
+"""How long one read of the topics waits; the screen is drawn after each."""
 READY_TIMEOUT_S = 180.0
 """Spark needs about 10 s on two idle cores."""
 PLAIN_SECONDS = 120.0
@@ -87,7 +87,7 @@ def _set_stage(directory: Path, view: View, asked: Asked) -> Iterator[Stage]:
 def _trimtab(
     directory: Path, kafka: LocalKafka, port: int, *, standby: bool, log: str | None = None
 ) -> Trimtab:
-    """Not yet started."""
+    """A `trimtab run` that is not started yet."""
     paired = {"TRIMTAB_CONTROLLER__STANDBY": "true", "TRIMTAB_CONTROLLER__SESSION_S": str(SESSION_S)}
     return Trimtab(
         directory,
@@ -108,7 +108,7 @@ def _wait_until_ready(trimtab: Trimtab) -> None:
 
 
 def _play(stage: Stage, view: View, limits: Limits) -> None:
-    """Hear, follow, sweep, show, until a limit is reached or Ctrl-C comes."""
+    """Read the topics, follow decisions, report sweeps and draw, until a limit is reached or Ctrl-C comes."""
     rounds = stage.settings.pulsar.rounds
     next_sweep_s = _next_sweep_s(time.time(), lateness_s=rounds.lateness_s)
     began_s = time.monotonic()
@@ -127,7 +127,7 @@ def _play(stage: Stage, view: View, limits: Limits) -> None:
 
 
 def _next_sweep_s(now_s: float, *, lateness_s: float) -> float:
-    """Sweeps come ``lateness_s`` after even seconds: the tick after a round's end then closes it at once."""
+    """The next sweep is ``lateness_s`` after an even second, so that the tick after a round's end closes the round at once."""
     return ((now_s - lateness_s) // SWEEP_S + 1) * SWEEP_S + lateness_s
 
 

@@ -1,7 +1,7 @@
-"""The bundles of the simulated fleet: namespaces, their topics where their names hash to, and everybody's traffic.
+"""The bundles of the simulated fleet: namespaces, their topics in the bundles that their names hash to, and all traffic.
 
-Invariants: a topic lies in the bundle that its CRC32 falls into, in a child as in its parent, so that cutting a bundle
-only hands topics on: the mean rates of the children add up to that of the parent.
+Invariant: a topic lies in the bundle that its CRC32 falls into, in a child as in its parent. So a cut only divides the
+topics, and the mean rates of the children add up to that of the parent.
 """
 
 import math
@@ -25,7 +25,7 @@ TOPIC_SIGMA = 0.4
 PRODUCERS_PER_TOPIC_COUNT = 2
 
 _TOPICS_SEED_OFFSET = 1_000_003
-"""Topics draw from a generator of their own, so that how many there are does not change the bundles."""
+"""Topics have a random generator of their own, so that their number does not change the bundles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Namespace:
     topics: tuple[str, ...]
     partitions_count: int
     bundles_count: int
-    """At the start."""
+    """Number of bundles at the start."""
     message_bytes: float
     fan_out_count: int
     """Subscriptions of a topic: how often each message that is published is delivered."""
@@ -113,7 +113,7 @@ class Bundle:
         return math.fsum(topic.messages_per_s for topic in self.topics)
 
     def stats(self, factor: float) -> BundleStats:
-        """What its broker reports while it carries ``factor`` of its mean."""
+        """What its broker reports while it carries ``factor`` times its mean traffic."""
         traffic = self.namespace.traffic(self.messages_per_s * factor)
         return BundleStats(
             msgRateIn=traffic.msgRateIn,
@@ -130,7 +130,7 @@ class Bundle:
         return {topic.name: self.namespace.traffic(topic.messages_per_s * factor) for topic in self.topics}
 
     def cut(self, boundaries: Sequence[int]) -> tuple["Bundle", ...]:
-        """The children, each with the topics that hash into it. Raises ``BadRange`` as Pulsar refuses a split."""
+        """The children, each with the topics that hash into it. Raises ``BadRange`` where Pulsar refuses the split."""
         return tuple(
             replace(
                 self,
@@ -142,7 +142,7 @@ class Bundle:
 
 
 def first_bundles(random: np.random.Generator, *, seed: int, total_messages_per_s: float) -> list[Bundle]:
-    """All bundles at the start; their mean rates add up to the total, of which the hot one has its fixed part."""
+    """All bundles at the start; their mean rates add up to the total, in which the hot bundle has its fixed rate."""
     places = [(namespace, place) for namespace in NAMESPACES for place in _places(namespace)]
     weights = random.lognormal(0.0, WEIGHT_SIGMA, len(places))
     is_hot = np.array([str(place) == HOT_BUNDLE for _, place in places])
@@ -189,7 +189,7 @@ def _topic_names(namespace: Namespace) -> list[list[tuple[str, int]]]:
 def _topics(
     names: list[tuple[str, int]], messages_per_s: float, random: np.random.Generator
 ) -> tuple[Topic, ...]:
-    """The bundle's rate, shared out."""
+    """A bundle's topics, with its rate divided among them."""
     weights = random.lognormal(0.0, TOPIC_SIGMA, len(names))
     rates = messages_per_s * weights / weights.sum()
     return tuple(

@@ -1,8 +1,8 @@
 """The real `trimtab` as a child process: `topics create` once, then `run` or another command until it is told to stop.
 
 What it logs goes to a file; when it ends by itself, the end of that file is in the error. It runs in a session
-of its own, because Ctrl-C is for the demo and Spark's Python workers leave the group but never the session; on Linux it
-does not outlive the demo.
+of its own, because Ctrl-C is only for the demo, and because Spark's Python workers leave the process group but never the
+session. On Linux it does not outlive the demo.
 """
 
 import os
@@ -24,12 +24,12 @@ from typing import Self
 ROOT = Path(__file__).parents[3]
 SETTINGS = Path(__file__).with_name("demo.toml")
 METRICS_PORT = 9464
-"""The default of `metrics.port`; another free one is taken where somebody has it."""
+"""The default of `metrics.port`; if another process uses it, a free one is taken."""
 STOP_TIMEOUT_S = 10.0
-_TOPICS_TIMEOUT_S = 120.0
 """A batch in progress is finished in well under a second; what takes longer is killed, so that Ctrl-C feels prompt."""
+_TOPICS_TIMEOUT_S = 120.0
 LEFTOVERS_TIMEOUT_S = 2.0
-"""For Spark's JVM and Python workers to follow the process that started them."""
+"""How long Spark's JVM and Python workers may take to end after the process that started them."""
 POLL_S = 0.05
 LOG_LINES_SHOWN = 15
 
@@ -81,7 +81,7 @@ class Trimtab:
         return f"{self._url}/metrics"
 
     def create_topics(self) -> None:
-        """Run `trimtab topics create`; raises ChildError with what it said."""
+        """Run `trimtab topics create`; raises ChildError with the end of its log."""
         with self._log.open("ab") as log:
             done = subprocess.run(
                 [*_COMMAND, "topics", "create", "--config", self._settings],
@@ -97,7 +97,7 @@ class Trimtab:
             raise ChildError(self._note_end("trimtab topics create", done.returncode))
 
     def start(self) -> None:
-        """Start the command; returns at once. Call it from a thread that stays: its end would end the child."""
+        """Start the command; returns at once. Call it from a thread that stays: if the thread ends, the child is killed."""
         setpriv = shutil.which("setpriv")
         prefix = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         with self._log.open("ab") as log:
@@ -125,7 +125,7 @@ class Trimtab:
             raise ChildError(self._note_end(f"trimtab {' '.join(self._command)}", self._process.returncode))
 
     def kill(self) -> None:
-        """As the loss of its machine would: SIGKILL to all of its session."""
+        """End it as the loss of its machine would: SIGKILL to every process of its session."""
         if self._process is None:
             return
         session = self._process.pid
@@ -136,7 +136,7 @@ class Trimtab:
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL after 10 s; nothing of its session is left (without `/proc`: of its process group)."""
+        """Send SIGTERM, and SIGKILL after 10 s; no process of its session is left (without `/proc`: of its process group)."""
         if self._process is None:
             return
         session = self._process.pid
@@ -163,7 +163,7 @@ class Trimtab:
         self.stop()
 
     def silent(self, seconds: float) -> str:
-        """What to say when it is not ready after so long."""
+        """The text of the error when it is not ready after ``seconds``."""
         return f"trimtab is not ready after {seconds:g} s; {self._log_end()}"
 
     def _note_end(self, what: str, code: int) -> str:
@@ -189,7 +189,7 @@ def members(session: int) -> list[int]:
 
 
 def _wait_until_empty(session: int) -> None:
-    """Give what is ending a moment to end."""
+    """Wait up to ``LEFTOVERS_TIMEOUT_S`` until the session has no process."""
     until_s = time.monotonic() + LEFTOVERS_TIMEOUT_S
     while members(session) and time.monotonic() < until_s:
         time.sleep(POLL_S)

@@ -39,5 +39,5 @@ def plan_cut(split: Split, topics: Mapping[str, Traffic], limits: BundleLimits) 
 
 
 def _sums(topics: Mapping[str, Traffic], *rates: str) -> Floats:
-    """Of each topic, (n,)."""
+    """The sum of these rates for each topic, (n,)."""
     return np.array([sum(getattr(traffic, rate) for rate in rates) for traffic in topics.values()])

@@ -78,7 +78,7 @@ class Result:
     reason: str
 
     def data(self) -> ActionResultData:
-        """As it is published."""
+        """The result as it is published."""
         return ActionResultData(outcome=self.outcome, reason=self.reason)
 
 
@@ -133,7 +133,7 @@ class Fleet:
         return self._owners.get(bundle)
 
     def follow(self, action_id: str, action: Unload | Split, *, now_ms: int) -> Result | None:
-        """Take an action; it begins with the next sweep. A result at once where it cannot be carried out."""
+        """Take an action, which begins with the next sweep; returns a result only if it cannot be carried out."""
         why_not = self._why_not(action, now_ms)
         if why_not is None:
             if isinstance(action, Split):
@@ -206,7 +206,7 @@ class Fleet:
         return None
 
     def _idlest(self) -> str:
-        """Where Pulsar's own placement puts a bundle that names no destination: on the least loaded broker."""
+        """Where Pulsar's own placement puts a bundle without a destination: on the least loaded broker."""
         loads = dict.fromkeys(BROKERS, 0.0)
         for name, owner in self._owners.items():
             loads[self._moves[name].destination if name in self._moves else owner] += self._bundles[
@@ -235,13 +235,13 @@ class Fleet:
         )
 
     def _factor(self, bundle: Bundle, now_ms: int) -> float:
-        """How much of its mean a bundle carries now."""
+        """A bundle's traffic now, as a multiple of its mean."""
         angle = 2 * math.pi * (now_ms / 1000 / bundle.drift_period_s + bundle.drift_phase)
         noise = float(self._random.normal(0.0, NOISE_RATIO))
         return max(0.0, 1.0 + DRIFT_RATIO * math.sin(angle) + noise)
 
     def _broker_now(self, broker: str, factors: dict[str, float], now_ms: int) -> BrokerNow:
-        """The load of a broker that lists these bundles, each at so much of its mean."""
+        """The load of a broker that lists these bundles, each at this multiple of its mean traffic."""
         listed = {name: self._bundles[name].stats(factor) for name, factor in factors.items()}
         rate_in, rate_out, volume_in, volume_out = _sums(listed.values())
         messages_per_s = rate_in + rate_out
@@ -287,7 +287,7 @@ def _bandwidth(bytes_per_s: float) -> Resource:
 
 
 def _first_owners(bundles: dict[str, Bundle]) -> dict[str, str]:
-    """Heaviest first, each to the broker that lacks most of its `START_POINTS`."""
+    """Give each bundle, the heaviest first, to the broker that is furthest below its `START_POINTS`."""
     lacking = {
         broker: CAPACITY_MESSAGES_PER_S * points / 100.0
         for broker, points in zip(BROKERS, START_POINTS, strict=True)

@@ -14,7 +14,7 @@ from state.outputs import Split
 
 @dataclass(slots=True)
 class Lines:
-    """Prints what is new in a story since it was last shown."""
+    """Prints what is new in a story since the last call of ``show``."""
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     _fates: dict[str, Fate] = field(default_factory=dict)

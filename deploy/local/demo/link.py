@@ -1,7 +1,7 @@
 """The fleet's connection to Kafka: load reports, topic statistics, ticks and results go out, decisions and round summaries come in.
 
-It keeps the consumer's part of the contract: reads committed records only, and drops what an older controller of the
-same source says once a newer one has spoken (header `trimtab-epoch`). Not for several threads.
+It keeps the consumer's part of the contract: it reads only committed records, and after a record of a newer controller
+it drops records of an older one of the same source (header `trimtab-epoch`). Threads must not share it.
 """
 
 from collections.abc import Iterable
@@ -117,7 +117,7 @@ class Link(Closing):
 
 
 def controllers(envelope: ReadEnvelope[msgspec.Raw]) -> Decided | Closed | None:
-    """What an event of the controller says; None for other events."""
+    """The decision or round in an event of the controller; None for other events."""
     if envelope.type in _actions:
         return Decided(action_id=envelope.id, action=action_of(envelope.type, envelope.data))
     if envelope.type == ROUND_TYPE:
@@ -127,7 +127,7 @@ def controllers(envelope: ReadEnvelope[msgspec.Raw]) -> Decided | Closed | None:
 
 
 def action_of(type_: str, data: bytes | msgspec.Raw) -> Unload | Split:
-    """The action of a CloudEvents type. Raises ``KeyError`` for what is none."""
+    """The action of a CloudEvents type. Raises ``KeyError`` for a type that is no action."""
     return _actions[type_].decode(data)
 
 

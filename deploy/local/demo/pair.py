@@ -31,13 +31,13 @@ class Pair:
         return self._has_taken_over
 
     def check(self) -> None:
-        """Raise ChildError if one has ended that was not killed here."""
+        """Raise ChildError if a controller has ended that this object did not kill."""
         self.standby.check()
         if self._killed_s is None:
             self.leader.check()
 
     def look(self, story: Story) -> None:
-        """Do and tell what is due."""
+        """Kill the leader when it is time, and add the kill and the take-over to the story."""
         if self._killed_s is None:
             if story.rounds_count >= _KILL_AFTER_ROUNDS and story.decided_count > 0:
                 self._kill(story)

@@ -31,7 +31,7 @@ _LINES_BESIDE_BROKERS = 2
 _FIXED_COLUMNS = 46
 """What stands beside a broker's bar: name, now, messages/s, bundles, start, gaps and borders."""
 _LEAST_DIFFERENCE = 2
-"""Columns between start and now from which the start is drawn; less is noise."""
+"""The start is drawn if it is at least so many columns away from now; less is noise."""
 _EIGHTHS = "▏▎▍▌▋▊▉"
 _SPARKS = "▁▂▃▄▅▆▇█"
 _FATE_STYLES = {
@@ -45,9 +45,9 @@ _FATE_STYLES = {
 }
 _NOT_DONE = ("skipped", "failed")
 _LINES_FOR_REASON = 10
-"""Lines of decisions from which the split that stays in view shows its reason, too."""
+"""With at least so many lines for decisions, the split that stays in view shows its reason, too."""
 _SVG_FORMAT = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-"""Rich's own, without the fonts it would load from the network."""
+"""Rich's own format, without the fonts that it would load from the network."""
 
 
 class Screen:
@@ -81,7 +81,7 @@ class Screen:
             self._live.update(self._draw(story), refresh=True)
 
     def end(self, story: Story) -> None:
-        """Leave the pictures of the splits and what came of it all on the terminal."""
+        """Print the pictures of the splits and the result of the run, which stay on the terminal."""
         for decision in story.decisions:
             for line in [*wording.picture(decision), ""] if decision.plan else []:
                 self._console.print(line, highlight=False, markup=False)
@@ -166,7 +166,7 @@ def _style(above_mean_points: float, allowed_points: float) -> str:
 
 
 def _bar(broker: BrokerNow, first: BrokerNow, *, columns: int, style: str) -> Text:
-    """Solid up to now; shaded up to the start where that was more, notched there where it was less."""
+    """A bar: solid up to the usage now, shaded up to that at the start if it was more, notched there if it was less."""
     now, start = (columns * min(100.0, each.usage_points) / 100.0 for each in (broker, first))
     full, eighth = int(now), int(8 * (now % 1))
     bar = Text("█" * full, style=style)
@@ -180,7 +180,7 @@ def _bar(broker: BrokerNow, first: BrokerNow, *, columns: int, style: str) -> Te
 
 
 def _spark(values: list[float], columns: int) -> str:
-    """The whole course in at most ``columns`` characters, each the mean of its share."""
+    """All values in at most ``columns`` characters, each the mean of its part."""
     if not values:
         return ""
     columns = min(columns, len(values))

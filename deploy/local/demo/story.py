@@ -41,12 +41,12 @@ class Decision:
     why: str = ""
     """Why it was skipped or failed."""
     plan: Plan | None = None
-    """Of a split: the topics as its broker last reported them, for a picture; None where it did not."""
+    """A split over the topics that its broker reported last, for a picture; None for an unload, or without such a report."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Story:
-    """Grows with every sweep and everything heard. ``acceptable_points`` is how far apart brokers may be.
+    """Grows with every sweep and every record that is read. ``acceptable_points`` is how far apart brokers may be.
 
     ``limits`` are what a bundle may carry before it is split.
     """
@@ -58,7 +58,7 @@ class Story:
     settings_file: str
     clock: Callable[[], float] = time.time
     bundles_count: int = 0
-    """In the last sweep."""
+    """Bundles of the whole fleet in the last sweep."""
     first: dict[str, BrokerNow] = field(default_factory=dict)
     now: dict[str, BrokerNow] = field(default_factory=dict)
     spreads_points: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_SPREADS))
@@ -75,9 +75,9 @@ class Story:
     began_at: float = 0.0
     """Unix time of the first sweep."""
     happenings: list[str] = field(default_factory=list)
-    """What was done to trimtab itself, and what it made of that."""
+    """What was done to trimtab itself, and what followed."""
     balanced_after_s: float | None = None
-    """From the first sweep to the first moment it was balanced."""
+    """Seconds from the first sweep to the first moment it was balanced; None before that."""
 
     def swept(self, sweep: Sweep) -> None:
         """Take the loads of a sweep, and the moves and splits it finished."""
@@ -138,7 +138,7 @@ class Story:
 
     @property
     def lag_s(self) -> float | None:
-        """Median time from a round's end to its decision being readable, of the last rounds."""
+        """Median seconds from a round's end to its decision being readable, over the last rounds; None before the first."""
         return statistics.median(self.lags_s) if self.lags_s else None
 
     def problems(self) -> list[str]:
@@ -166,7 +166,7 @@ class Story:
 
 
 def _farthest_points(summary: RoundSummary) -> float:
-    """Distance from the mean of the broker that is farthest from it, as trimtab saw them."""
+    """How far the broker that is farthest from the mean usage is from it, by the figures of the summary."""
     if summary.usage is None:
         return 0.0
     mean = summary.usage.mean_points

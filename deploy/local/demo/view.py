@@ -58,10 +58,10 @@ StageT = TypeVar("StageT", bound=_Stage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How the stage is to be."""
+    """What the command line asks of the stage."""
 
     metrics_port: int | None = None
-    """Of the metrics page; None is any."""
+    """Port of the metrics page; None for any free one."""
     standby: bool = False
     """Whether a second controller stands by, and the first one is killed."""
     extensible: bool = False
@@ -75,7 +75,7 @@ class Demo(Generic[StageT]):
     module: str
     description: str
     plain_seconds: float
-    """Without a terminal it ends after so long, start-up not counted."""
+    """Without a terminal it ends after so many seconds, start-up not counted."""
     staged: Callable[[Path, View, Asked], AbstractContextManager[StageT]]
     """Starts everything in a directory, and stops it."""
     has_standby: bool = False
@@ -84,7 +84,7 @@ class Demo(Generic[StageT]):
     """Whether it can run Pulsar's extensible load manager."""
     play: Callable[[StageT, View, Limits], None]
     errors: tuple[type[Exception], ...]
-    """What may go wrong; each says what to do."""
+    """Errors that may come; the text of each says what to do."""
     interruptions: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
     """What Ctrl-C raises, here or in a client's library that waits for an answer."""
 
@@ -108,7 +108,7 @@ class Demo(Generic[StageT]):
         return 0 if story is not None and story.is_balanced else 1
 
     def _run(self, view: View, limits: Limits, picture: Path | None, asked: Asked) -> Story | None:
-        """The story as far as it came, None if Ctrl-C was faster. Its directory stays after a failure."""
+        """The story as far as it got, None if Ctrl-C came before it began. Its directory stays after a failure."""
         directory = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
         story = None
         try:

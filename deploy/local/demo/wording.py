@@ -6,7 +6,7 @@ from streaming.planner.split.picture import draw
 
 
 def short(broker: str) -> str:
-    """A broker without what is the same for all: its port, or on one host the host."""
+    """A broker without the part that all share: its host, or on 127.0.0.1 its port."""
     host, _, port = broker.partition(":")
     return f":{port}" if host == "127.0.0.1" else host
 
@@ -30,7 +30,7 @@ def about(decision: Decision) -> str:
 
 
 def reason(decision: Decision) -> str:
-    """The reason without what stands beside it: the brokers and the move, the bundle and the boundaries."""
+    """The reason without what is shown beside it: the brokers and the move, or the bundle and the boundaries."""
     action = decision.action
     if isinstance(action, Split):
         return action.reason.partition(": cut at ")[0].removeprefix(f"{action.bundle} has ")
@@ -44,7 +44,7 @@ def picture(decision: Decision) -> list[str]:
 
 
 def outcome(summary: RoundSummary) -> str:
-    """What a round came to, with what was held back and why."""
+    """The outcome of a round, with what was held back and why."""
     if summary.outcome != "decided":
         return f"{summary.outcome}: {summary.reason}"
     others = ", ".join(

@@ -29,7 +29,7 @@ SETTINGS = Path(__file__).with_name("demo.toml")
 CLUSTER = "demo"
 BROKERS_COUNT = 3
 HEAR_S = 0.2
-"""How long one look at the topics waits; the screen is drawn as often."""
+"""How long one read of the topics waits; the screen is drawn after each."""
 READY_TIMEOUT_S = 180.0
 """Spark needs about 10 s on two idle cores."""
 PLAIN_SECONDS = 300.0
@@ -136,7 +136,7 @@ def _wait_until_ready(application: Trimtab) -> None:
 
 
 def _play(stage: Stage, view: View, limits: Limits) -> None:
-    """Hear and show, until a limit is reached or Ctrl-C comes."""
+    """Read the topics and draw, until a limit is reached or Ctrl-C comes."""
     began_s = time.monotonic()
     with view.playing(stage.story):
         while not limits.are_reached(stage.story, elapsed_s=time.monotonic() - began_s):

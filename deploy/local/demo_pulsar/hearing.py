@@ -1,7 +1,7 @@
-"""What the demo hears: on the input topic what collector and executor say, on the others what the application says.
+"""What the demo reads: the events of collector and executor on the input topic, and those of the application on the others.
 
-A sweep is complete with its tick; loads are those the brokers themselves report. Records of an older controller of the
-same source are dropped once a newer one has spoken, as any consumer of actions must.
+A sweep is complete with its tick; loads are those the brokers themselves report. After a record of a newer controller,
+records of an older one of the same source are dropped, as any consumer of actions must do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _topics = msgspec.json.Decoder(_Topics)
 
 
 class Loads:
-    """Puts together what a collector says of one sweep; ``capacity_messages_per_s`` is what a broker may carry."""
+    """Puts together the events that a collector sends in one sweep; ``capacity_messages_per_s`` is what a broker may carry."""
 
     def __init__(self, *, capacity_messages_per_s: float) -> None:
         self._capacity_messages_per_s = capacity_messages_per_s
@@ -50,11 +50,11 @@ class Loads:
         self._sweeps_count = 0
 
     def report(self, broker: str, data: bytes | msgspec.Raw) -> None:
-        """A broker's load."""
+        """Take a broker's load report."""
         self._reports[broker] = _report.decode(data)
 
     def published(self, broker: str, data: bytes | msgspec.Raw) -> None:
-        """What a broker with the extensible load manager published."""
+        """Take what a broker with the extensible load manager published."""
         load = _published.decode(data)
         owned = load.bundles or []
         self._reports[broker] = BrokerReport(
@@ -68,7 +68,7 @@ class Loads:
         )
 
     def topics(self, broker: str, data: bytes | msgspec.Raw) -> None:
-        """Traffic by bundle and topic."""
+        """Take a broker's traffic by bundle and topic."""
         self._topics[broker] = _topics.decode(data)
 
     def tick(self, tick: TickData, time_ms: int) -> Sweep | None:

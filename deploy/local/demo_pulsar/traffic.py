@@ -1,6 +1,6 @@
 """Real traffic on a real namespace, all of it at one broker at the start: bundles of very different weight, one too hot.
 
-Invariant: every bundle has at least two topics, for Pulsar cuts none with fewer.
+Invariant: every bundle has at least two topics, because Pulsar cuts no bundle with fewer.
 """
 
 import threading
@@ -39,7 +39,7 @@ RATES_MESSAGES_PER_S = (
     20.0,
     15.0,
 )
-"""Of each bundle; more of them and there would be nothing to see, fewer and nothing to choose from."""
+"""The rate of each bundle; with more bundles there would be nothing to see, with fewer nothing to choose from."""
 TOTAL_MESSAGES_PER_S = sum(RATES_MESSAGES_PER_S)
 PAYLOAD = b"x" * 200
 BEAT_S = 0.05
@@ -66,7 +66,7 @@ class Shop:
         self._admin = PulsarAdmin(self._http, target)
 
     def open(self) -> None:
-        """Make the namespace, and have the first broker own all of it."""
+        """Make the namespace, and move all its bundles to the first broker."""
         call = self._admin.call
         call(
             "PUT",
@@ -86,9 +86,9 @@ class Shop:
 
     @contextmanager
     def busy(self, log: Path) -> Iterator[None]:
-        """Messages on every topic until the end of the block, and not before the first broker reports them.
+        """Send messages on every topic until the end of the block, which begins when the first broker reports them.
 
-        What the client has to say of bundles that move goes to ``log``, not over the screen.
+        The client's log lines about bundles that move go to ``log``, not to the screen.
         """
         logger = pulsar_client.FileLogger(pulsar_client.LoggerLevel.Warn, str(log))
         client = pulsar_client.Client(self._pulsar.service_url, logger=logger)
@@ -108,7 +108,7 @@ class Shop:
             self._http.close()
 
     def _is_reported(self) -> bool:
-        """By the statistics of its topics, which a broker has with either load manager."""
+        """Whether the first broker's topic statistics show the traffic; it has them with either load manager."""
         found = topic_traffic(self._admin.topic_stats(self._pulsar.broker_ids[0]), None)
         rates = [each.msgRateIn or 0.0 for topics in found.values() for each in topics.values()]
         return sum(rates) > 0.9 * TOTAL_MESSAGES_PER_S
@@ -116,7 +116,7 @@ class Shop:
     def _owner(self, topic: str) -> str | None:
         try:
             return self._admin.lookup(topic)
-        except AdminError:  # being unloaded, or nobody is elected yet
+        except AdminError:  # being unloaded, or no leader is elected yet
             return None
 
     def _topics(self) -> list[tuple[BundleName, list[str]]]:
@@ -150,7 +150,7 @@ def _names(bundle: BundleName, count: int) -> list[str]:
 
 
 def _send(producers: Sequence[pulsar_client.Producer], rates: Sequence[float], stop: threading.Event) -> None:
-    """Every beat as many messages on each topic as are due by then; what a stalled broker missed is not made up for."""
+    """Send what is due on each topic every ``BEAT_S``; what was not sent while a broker stalled is not made up for."""
     due = [0.0] * len(rates)
     before_s = time.monotonic()
     while not stop.wait(BEAT_S):

@@ -1,14 +1,14 @@
 """FleetPlanner: learn what traffic costs each broker, wait until a difference is certain, and plan the whole round at once.
 
-Ours. It compares the most with the least used broker of its group, by levels that noise and its own moves do not disturb
+Our own. It compares the most used broker of a group with the least used one, by levels that noise and its own moves do not disturb
 (``levels``), acts when their distance is certainly above what is acceptable, and then searches for the moves that bring the whole group
 within half of that (``search``): from the hottest to the coldest, the biggest steps first, with what each bundle will cost at its
 new broker (``costs``). From the literature: churn has a budget of its own (Slicer, OSDI 2016), and no move may make its
 destination hotter than its source was (Cruise Control's goals).
 
-Known to do badly: brokers above 80 % do not show how much too much they have, so that it takes more moves; usage that no traffic of a
-broker explains (another program on its machine) is believed to be the cost of its traffic; and where every bundle is new, it has to wait
-until their averages mean something.
+Known to do badly: brokers above 80 % do not show how much too much load they have, so that more moves are needed; usage that no traffic
+of a broker explains (another program on its machine) is taken for the cost of its traffic; and where every bundle is new, it has to
+wait until their averages mean something.
 """
 
 import math
@@ -66,7 +66,7 @@ TRIGGERS = ("", "spread")
 _SHOWN_DIGITS = 6
 _FEW_BROKERS = 10
 _FINISHING_RATIO = 0.5
-"""Share of the certainty that is enough for what a plan left over."""
+"""Share of the usual certainty that is enough to move what an earlier plan left over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,13 +75,13 @@ class _Spread:
 
     cold: int
     needed_points: Floats
-    """What each broker would have to be above the coldest for it to be certain, (n,)."""
+    """By how many points a broker has to be above the coldest for the difference to be certain, (n,)."""
     apart: Floats
-    """What it is above it, (n,)."""
+    """By how many points it is above the coldest, (n,)."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether some broker is."""
+        """Whether the difference is certain for some broker."""
         return bool((self.apart >= self.needed_points).any())
 
 
@@ -91,7 +91,7 @@ class _Pending:
 
     memory: FleetPlannerMemory
     shifts: tuple[dict[str, float], ...] = ()
-    """Of each move, by broker, what its level will differ by from the averages of its bundles."""
+    """For each move, by broker, by how many points its level will differ from the averages of its bundles."""
     noise_points: float = 0.0
 
 
@@ -117,7 +117,7 @@ def plan(view: RoundView, memory: FleetPlannerMemory, settings: FleetPlannerSett
 
 
 def settle(proposal: Proposal[_Pending], fates: Codes) -> FleetPlannerMemory:
-    """What was learned, and which moves happen, with the shifts that go along with their bundles."""
+    """The memory with what was learned and, for the moves that happen, the shifts that go along with their bundles."""
     pending, total = proposal.pending, dict[str, float]()
     for shifts, fate in zip(pending.shifts, fates.tolist(), strict=True):
         for broker, points in shifts.items() if fate == ADMITTED else ():
@@ -144,7 +144,7 @@ def _spread(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> 
 
 
 def _largest_of(count: int) -> float:
-    """By what noise has to be multiplied where the farthest of so many brokers is looked at, 1 for ten or fewer.
+    """Factor of the noise where the farthest of ``count`` brokers is looked at; 1 for ten or fewer.
 
     The expected largest of n normal values grows as √(2 ln n).
     """
@@ -200,7 +200,7 @@ def _examine(
 def _why_nobody_gives(
     view: RoundView, levels: Levels, spread: _Spread, settings: FleetPlannerSettings
 ) -> int | None:
-    """Outcome of brokers that stand out in a round without a plan; None where one is made."""
+    """Outcome of brokers that stand out in a round without a plan; None where a plan is made."""
     if not spread.is_certain:
         return NOT_SURE
     if levels.is_calm:
@@ -256,7 +256,7 @@ def _plan(view: RoundView, found: Found, examined: Examined, place: Ints) -> She
 def _tried_outcomes(
     view: RoundView, tried: Ints, unloaded: Ints, found: Found, examined: Examined, tried_examined: Ints
 ) -> Codes:
-    """A bundle of a broker that could not be helped is too big for every destination, another one is not needed."""
+    """Outcome of each tried bundle: too big for every destination if its broker could not be helped, else not needed."""
     bundles = view.bundles
     outcomes = np.full(len(tried), NEED_MET, dtype=np.int8)
     owners = examined.high[tried_examined] if len(tried) else empty_rows()
@@ -268,7 +268,7 @@ def _tried_outcomes(
 
 
 def _rounded(column: Floats) -> Floats:
-    """What is shown, equal on every processor."""
+    """The values as they are shown, equal on every processor."""
     return np.round(column, _SHOWN_DIGITS) + 0.0
 
 

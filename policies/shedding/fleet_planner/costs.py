@@ -1,8 +1,8 @@
 """What traffic costs: one rule for the fleet, and for each broker and resource how far it is from that rule.
 
 The fleet's rule says how much of a resource (core percent, Kbit/s) each of two figures of traffic takes; it is fitted to all brokers and
-the last rounds. A broker's own factor is that by which its usage above idle follows what the rule explains, over the last rounds, and close to 1
-while it has had little traffic. So usage follows a bundle at once wherever it goes, with the costs of the broker it is at.
+the last rounds. A broker's own factor is the ratio of its usage above idle to what the rule explains, over the last rounds; it is close
+to 1 while the broker has had little traffic. So when a bundle moves, its usage moves along at once, at the costs of its new broker.
 """
 
 from dataclasses import dataclass
@@ -16,43 +16,43 @@ from policies.shedding.view import BrokerTable
 from policies.usage import RESOURCES
 
 IDLE_CPU_POINTS = 3.0
-"""CPU of a broker without traffic; that a broker is measured above it is what the rule explains."""
+"""CPU of a broker without traffic, in percent; the rule explains what is measured above it."""
 FLEET_FADES = 0.97
-"""What is kept of the fleet's sums each round."""
+"""Share of the fleet's sums that is kept each round."""
 BROKER_FADES = 0.9
 """The same for a broker: its costs are those of the last ten rounds."""
 WRONG_FADES = 0.5
 SATURATED_POINTS, SATURATED_WEIGHT = 80.0, 0.1
-"""Usage above which more traffic shows only in part, so that it says little of costs."""
+"""Usage above which more traffic shows only in part, and its weight: it says little about costs."""
 LEAST_FACTOR, MOST_FACTOR = 0.2, 5.0
 """How far a broker may be from the fleet's rule."""
 _RIDGE = 0.3
 """Weight of the assumption that both figures explain half, against what a round says."""
 UNLIKE_RATIO = 0.3
-"""Standard deviation of the factors of brokers of which nothing is known."""
+"""Standard deviation of the factors of brokers about which nothing is known."""
 _TRUST_POINTS = 10.0
-"""Usage that has to be explained, in one round, before a broker's own factor counts as much as the fleet's: about the error of a report over the
-share by which like machines differ."""
+"""Points of usage that the rule has to explain in one round before a broker's own factor counts as much as the fleet's: about the
+error of a report divided by the share by which like machines differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Costs:
-    """What a broker's traffic takes of each resource."""
+    """How much of each resource a broker's traffic takes."""
 
     limit: Floats
-    """What a broker has of each resource, (n, resources)."""
+    """How much of each resource a broker has, (n, resources)."""
     idle: Floats
-    """Of that, what it takes without traffic, (n, resources)."""
+    """How much of that it uses without traffic, (n, resources)."""
     used: Floats
-    """What it was reported to take beyond that, (n, resources)."""
+    """How much it reported to use beyond that, (n, resources)."""
     rule: Floats
-    """What a unit of each figure takes in the fleet, (resources, 2)."""
+    """How much one unit of each figure takes in the fleet, (resources, 2)."""
     factor: Floats
-    """How many times that it takes at a broker, (n, resources)."""
+    """How many times as much it takes at a broker, (n, resources)."""
     factor_error: Floats
-    """How uncertain that is, as a share of it, (n, resources)."""
+    """How uncertain the factor is, as a share of it, (n, resources)."""
     measured: Bools
-    """(n, resources)."""
+    """Whether each resource was measured, (n, resources)."""
 
     def points(self, figures: Floats) -> Floats:
         """Percent of each resource that brokers use with this traffic, (n, resources), from (n, resources, 2)."""
@@ -63,7 +63,7 @@ class Costs:
         return self._percent(self.used, slice(None))
 
     def explained_points(self, figures: Floats) -> Floats:
-        """Percent that the fleet's rule says, without idle usage and factors, (n, resources)."""
+        """Percent that the traffic takes by the fleet's rule, without idle usage and factors, (n, resources)."""
         return self._percent(explain(figures, self.rule), slice(None))
 
     def points_at(self, broker: int, figures: Floats) -> Floats:
@@ -71,7 +71,7 @@ class Costs:
         return self._percent(self.factor[broker] * explain(figures, self.rule), broker)
 
     def most_points_at(self, broker: int, figures: Floats) -> Floats:
-        """The same, but more than it will take by what is uncertain: for a destination."""
+        """The same plus its uncertainty: the most that it is likely to take, for a destination."""
         found: Floats = self.points_at(broker, figures) * (1.0 + self.factor_error[broker])
         return found
 
@@ -82,18 +82,18 @@ class Costs:
 
 
 def explain(figures: Floats, rule: Floats) -> Floats:
-    """What the fleet's rule says of traffic, (k, resources), from (k, resources, 2)."""
+    """What traffic takes by the fleet's rule, (k, resources), from (k, resources, 2)."""
     found: Floats = figures[..., 0] * rule[:, 0] + figures[..., 1] * rule[:, 1]
     return found
 
 
 def limits_of(brokers: BrokerTable) -> Floats:
-    """What each broker has of each resource, (n, resources); capacity is known in percent alone."""
+    """How much of each resource each broker has, (n, resources); capacity is known only in percent."""
     return np.column_stack([brokers.limits, np.full(len(brokers), 100.0)])
 
 
 def idle_of(brokers: BrokerTable) -> Floats:
-    """What each broker takes without traffic, (n, resources)."""
+    """How much of each resource each broker uses without traffic, (n, resources)."""
     idle = np.zeros((len(brokers), len(RESOURCES)))
     idle[:, CPU] = IDLE_CPU_POINTS / 100.0 * np.maximum(brokers.limits[:, CPU], 0.0)
     return idle
@@ -118,7 +118,7 @@ def _sums(columns: Floats) -> Floats:
 
 
 def _fit(xx: float, xz: float, zz: float, xy: float, zy: float) -> tuple[float, float]:
-    """Least squares of two figures without a constant, drawn towards both explaining half, neither below nothing.
+    """Least squares of two figures without a constant, drawn towards each of them explaining half; neither result is below 0.
 
     The figures are scaled to equal size first, so that neither unit weighs more.
     """
@@ -139,7 +139,7 @@ def _fit(xx: float, xz: float, zz: float, xy: float, zy: float) -> tuple[float, 
 
 
 def factors_of(learned: Floats) -> Floats:
-    """Each broker's own factor, (n, resources); 1 for one of which nothing is known."""
+    """Each broker's own factor, (n, resources); 1 for one about which nothing is known."""
     found: Floats = (learned[:, PRODUCT] + _TRUST_POINTS**2) / (learned[:, SQUARE] + _TRUST_POINTS**2)
     return np.minimum(np.maximum(found, LEAST_FACTOR), MOST_FACTOR)
 

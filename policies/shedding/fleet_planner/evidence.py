@@ -1,8 +1,9 @@
-"""How noisy reports are, and how much evidence there is that a level is elsewhere.
+"""How noisy reports are, and how much evidence there is that a level has changed.
 
 A report differs from a level in two ways: its traffic from the running averages, and its usage from what its traffic costs. Both
-differences (residuals) are noise until they last. What is beyond the noise of the last few rounds is a lag, and counts as far as it is beyond
-it. Where residuals add up beyond any doubt (Page's cumulative sum, CUSUM), the level follows the last of them.
+differences (residuals) count as noise as long as they do not last. If their average over the last few rounds is beyond the noise, it is a
+lag, and the part beyond the noise counts. Where residuals add up beyond any doubt (Page's cumulative sum, CUSUM), the level follows the
+last of them.
 """
 
 import math
@@ -30,29 +31,30 @@ from policies.shedding.fleet_planner.memory import (
 )
 
 CLIPPED_NOISES = 2.5
-"""Noise beyond which a residual is a spike and counts as this much."""
+"""Largest residual, as a multiple of the noise; a larger one is a spike and counts as this much."""
 SLACK_NOISES, MOST_NOISES = 2.0, 6.0
-"""A residual within the slack is no evidence; one report is no more than the most, for it may be a spike."""
+"""Multiples of the noise: a residual below the first is no evidence; no report counts more than the second, for it may be a spike."""
 SHIFT_FADES = 0.5
-"""What is kept each round of the residuals that a level is shifted by."""
+"""Share that is kept each round of the residuals that a level is shifted by."""
 LAG_FADES, LAG_ERRORS = 0.7, 1.5
-"""What is kept each round of a lag's average, and by how many of its errors it has to be beyond the noise."""
+"""Share that is kept each round of a lag's average, and how many of its standard errors count as noise."""
 NOISE_FADES = 0.9
-"""What is kept of the noise each round."""
+"""Share of the noise that is kept each round."""
 FIRST_NOISE_POINTS, FIRST_NOISE_ROUNDS = 4.0, 8.0
-"""What either noise is taken for before any was measured, and how many rounds that counts as."""
+"""What either noise is assumed to be before any was measured, and how many rounds the assumption counts as."""
 FIRST_LASTING = 0.5
-"""Share of that which is taken to be there still in the next round."""
+"""Share of that noise which is assumed to last into the next round."""
 LEAST_NOISE_POINTS = 0.3
 FEWEST_ROUNDS = 2
-"""Rounds of a broker whose residuals say more of what is still unknown of it than of noise."""
+"""First rounds of a broker, in which its residuals show what is not yet known about it rather than noise."""
 UNKNOWN_ROUNDS = 4.0
-"""Rounds after which half of an average's squared error is its noise: before, nobody knows what noise there is, nor how long it lasts."""
+"""Rounds after which half of an average's squared error is its noise: before, it is not known how much noise there is and how long it
+lasts."""
 MOST_STEPS = 2.0
-"""How many times the noise that shows from round to round the whole may be: what lasts longer is a change of everybody's traffic."""
+"""Most that the whole noise may be, as a multiple of what differs from round to round: what lasts longer is a change in all traffic."""
 _MOST_TOGETHER = 0.9
 _MEDIAN_TO_DEVIATION = 1.4826
-"""From the median of absolute values to the standard deviation, for normal noise."""
+"""Factor from the median of absolute values to the standard deviation, for normal noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Kind:
     enough: float
     """Evidence from which a level follows: traffic is counted, so two large residuals are enough; usage has spikes, so it takes three."""
     averaged_rounds: float
-    """Rounds that what it is compared with is averaged over."""
+    """Number of rounds in the averages that it is compared with."""
 
 
 OF_TRAFFIC: Final = Kind(TRAFFIC, TRAFFIC_NOISE, TRAFFIC_TOGETHER, enough=8.0, averaged_rounds=10.0)
@@ -86,8 +88,8 @@ def learn_noise(
 ) -> None:
     """Learn from this round's residuals, in place.
 
-    The group's noise is a median, so that who stands out does not count; a broker's own is a mean, so that it does, but of what differs from
-    one round to the next: a level that has gone elsewhere is no noise.
+    The group's noise is a median, so that a broker that stands out does not count. A broker's own noise is a mean, so that it does count,
+    but of the differences from one round to the next: a level that has changed is no noise.
     """
     columns = kind.columns
     counts = ~settling & (learned[:, ROUNDS] > FEWEST_ROUNDS)
@@ -125,7 +127,7 @@ class Trailing:
 def add_evidence(
     learned: Floats, fleet: Floats, kind: Kind, residual: Floats, noise: Floats, settling: Bools
 ) -> Trailing:
-    """Take a round's residuals, in place; brokers whose reports show the past keep what they had."""
+    """Add a round's residuals, in place; brokers whose reports show the past keep what they had."""
     columns = kind.columns
     before, run, shift, lag = (learned[:, columns[at]] for at in (EVIDENCE, RUN, SHIFT, LAG))
     lasts = _lasting(fleet, kind)
@@ -155,7 +157,7 @@ def _trailing(learned: Floats, kind: Kind, noise: Floats, *, error: Floats) -> T
 
 
 def carry_shift(row: Floats, points: float) -> None:
-    """What is remembered of a broker once a bundle has come or gone whose traffic is not what its averages say, in place."""
+    """Note in a broker's row that a bundle came or went whose traffic is ``points`` off its averages, in place."""
     evidence, run, shift = OF_TRAFFIC.columns[[EVIDENCE, RUN, SHIFT]]
     known = row[shift] if abs(row[evidence]) >= OF_TRAFFIC.enough else 0.0
     row[run] = max(row[run], 4.0)
@@ -177,7 +179,7 @@ def _lasting(fleet: Floats, kind: Kind) -> float:
 
 
 def _averaged(fleet: Floats, kind: Kind, weight: Floats | float) -> Floats:
-    """What is left of noise that lasts some rounds in an average to which each round adds with this weight, as a share of it."""
+    """Share of a noise that lasts some rounds that is left in an average to which each round adds with this weight."""
     kept = (1.0 - weight) * _lasting(fleet, kind)
     share: Floats = np.sqrt(weight / (2.0 - weight) * (1.0 + kept) / (1.0 - kept))
     return share

@@ -1,8 +1,8 @@
-"""How used each broker really is, and how sure that is.
+"""How much each broker is really used, and how sure that is.
 
-A broker's level is what its costs make of the running averages of its bundles' traffic, times what everybody's traffic has in common at
-the moment. Neither a spike of CPU nor a minute's burst moves it, and a bundle that moves takes its part along at once. Where reports say for
-long enough that it is elsewhere, the level follows them (``evidence``).
+A broker's level is what the running averages of its bundles' traffic cost there, times the change that the traffic of all brokers has in
+common at the moment. Neither a spike of CPU nor a minute's burst changes it, and a bundle that moves takes its part along at once. Where
+reports show another level for long enough, the level follows them (``evidence``).
 """
 
 import math
@@ -49,11 +49,11 @@ from policies.shedding.fleet_planner.traffic import common_change, expect_moves,
 from policies.shedding.view import RoundView
 
 SETTLING_ROUNDS = 2
-"""Rounds after a move whose reports still show the past, or clients that come back."""
+"""Rounds after a move whose reports still show the past, or clients that reconnect."""
 CALM_ROUNDS = 3
 """Rounds without a plan after a broker joined: brokers are added, and restarted, one after another."""
 FINISHING_ROUNDS = 15
-"""Rounds after a plan in which what is left of the difference counts by what is likeliest: that there is one was certain."""
+"""Rounds after a plan in which less certainty is enough for what is left of the difference: that there is one was certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class Levels:
     """Standard deviation of a report."""
     costs: Costs
     common: Floats
-    """By what everybody's present traffic differs from the running averages, as a factor of each rate, (4,)."""
+    """How the present traffic of all brokers differs from the running averages, as a factor of each rate, (4,)."""
     has_shifted: Bools
     """Brokers whose present traffic counts instead of the running averages, (n,)."""
     is_calm: bool
@@ -81,7 +81,7 @@ class Levels:
 
 
 def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
-    """Learn from a round's reports, and say where everybody is once what is in flight has arrived."""
+    """Learn from a round's reports, and give each broker's level once the bundles in flight have arrived."""
     learned, fleet = broker_columns(memory, view.brokers.names), fleet_values(memory)
     owned = owned_rates(view)
     arriving, concerned = expect_moves(view, owned)
@@ -126,7 +126,7 @@ def judge(view: RoundView, memory: FleetPlannerMemory) -> Levels:
 def remember_moves(
     memory: FleetPlannerMemory, shifts: Mapping[str, float], noise_points: float
 ) -> FleetPlannerMemory:
-    """The memory once bundles have moved; ``shifts`` has by broker what their traffic differs by from their averages, in points."""
+    """The memory once bundles have moved; ``shifts`` has, by broker, how many points their traffic is off their averages."""
     fleet = fleet_values(memory)
     fleet[FINISHING] = FINISHING_ROUNDS
     names = [name for name, points in shifts.items() if abs(points) > noise_points and name in memory.learned]
@@ -137,9 +137,9 @@ def remember_moves(
 
 
 def _note_changes(learned: Floats, fleet: Floats, concerned: Bools) -> Bools:
-    """Brokers whose reports do not show the present, (n,); who came and what is in flight is noted in place."""
+    """Brokers whose reports do not show the present, (n,); brokers that joined and bundles in flight are noted in place."""
     rounds = fleet[FLEET_ROUNDS]
-    joined = learned[:, LAST_SEEN] < rounds - 1  # one report that is missing is no absence
+    joined = learned[:, LAST_SEEN] < rounds - 1  # a single missing report is no absence
     fleet[CALM] = CALM_ROUNDS if joined.any() and rounds > 0 else max(fleet[CALM] - 1, 0)
     fleet[FINISHING] = max(fleet[FINISHING] - 1, 0)
     fleet[FLEET_ROUNDS] = rounds + 1
@@ -150,7 +150,7 @@ def _note_changes(learned: Floats, fleet: Floats, concerned: Bools) -> Bools:
 
 
 def _reported_rates(view: RoundView, owned: Floats) -> Floats:
-    """Traffic of the very reports that say the usage, (n, 4): in and out in the proportion of the averages."""
+    """Traffic of the same reports that the usage is from, (n, 4): in and out in the proportion of the averages."""
     found = owned.copy()
     brokers = view.brokers
     for first, reported in ((0, brokers.messages_per_s), (2, brokers.bytes_per_s)):
@@ -193,7 +193,7 @@ def _learn_costs(
     noise: Floats,
     settling: Bools,
 ) -> Costs:
-    """Costs after the round's reports; of a spike only so much counts as noise can be."""
+    """Costs after the round's reports; a spike counts only up to the size of noise."""
     excess = residual - np.clip(residual, -CLIPPED_NOISES * noise, CLIPPED_NOISES * noise)
     believed = np.maximum(costs.used_points() - excess[:, None] * _is_largest(view), 0.0)
     is_new = learned[:, ROUNDS] == 0

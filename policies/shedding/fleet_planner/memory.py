@@ -13,8 +13,8 @@ from policies.usage import RESOURCES
 ROUNDS, SETTLING, LAST_SEEN = range(3)
 """Columns of a broker: rounds it was seen, rounds until its reports show the present again, and the group's round it was last seen in."""
 LAST, VARIANCE, EVIDENCE, RUN, SHIFT, LAG = range(6)
-"""Columns of each of a broker's two residuals: the last one, its variance, the evidence that the level is elsewhere, for how many
-rounds there has been some, by how much (a fading sum), and a running average of the last few."""
+"""Columns of each of a broker's two residuals: the last one, its variance, the evidence that the level has changed, for how many
+rounds there has been evidence, the size of the change (a fading sum), and a running average of the last few."""
 TRAFFIC, COST = 3 + np.arange(6), 9 + np.arange(6)
 """Columns of the residual of traffic (the report's against the running averages) and of cost (its usage against its traffic)."""
 _PER_RESOURCE = 15 + np.arange(len(RESOURCES))
@@ -36,7 +36,7 @@ _DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlannerMemory:
-    """What was learned of each broker, and of the group."""
+    """What was learned about each broker, and about the group."""
 
     learned: Mapping[str, bytes] = field(default_factory=dict)
     """By broker, ``BROKER_COLUMNS`` values of eight bytes each, little-endian: lists of floats would take longer than a calm round."""
@@ -63,7 +63,7 @@ def fleet_values(memory: FleetPlannerMemory) -> Floats:
 def remember(
     memory: FleetPlannerMemory, names: Sequence[str], columns: Floats, fleet: Floats
 ) -> FleetPlannerMemory:
-    """The next memory; brokers that did not report keep what was learned of them."""
+    """The next memory; brokers that did not report keep what was learned about them."""
     values = np.round(columns, _DIGITS).astype(_VALUE).tobytes()
     rows = chain.from_iterable(iter_unpack(f"{_ROW_BYTES}s", values))
     learned = {**memory.learned, **dict(zip(names, rows, strict=True))}

@@ -1,7 +1,7 @@
-"""The search for a plan: again and again the move that lowers the hottest broker most, until the fleet is near enough.
+"""The search for a plan: again and again the move that lowers the hottest broker most, until the brokers are close enough.
 
-Bounded: each step looks at the heaviest bundles of one broker and at the coldest few destinations. In one plan a broker gives or receives,
-never both: what would be passed on goes where it belongs in the next round, when the reports have shown it.
+It is bounded: each step looks at the heaviest bundles of one broker and at the coldest few destinations. In one plan a broker gives or
+receives, never both: a bundle that would be passed on moves in the next round, when the reports have shown it.
 """
 
 from dataclasses import dataclass, field
@@ -20,37 +20,37 @@ MOST_BUNDLES = 64
 """Heaviest bundles of a broker that a step looks at."""
 MOST_DESTINATIONS = 3
 AS_GOOD_POINTS = 0.3
-"""Usage by which moves may differ to be as good as each other; then the one that moves less traffic is taken."""
+"""Points of usage up to which moves count as equally good; then the one that moves less traffic is taken."""
 MOST_MOVES = 60
-"""Moves of a round."""
+"""Most moves of a round."""
 HOT_POINTS = 85.0
 """Usage that no move may bring its destination above: where every broker is that hot, no move helps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One bundle to another broker, and what is expected of both."""
+    """The move of one bundle to another broker, and what is expected of both brokers."""
 
     bundle: int
     source: int
     destination: int
     source_points: float
-    """Score of the source after it."""
+    """Score of the source after the move."""
     destination_points: float
-    """The same of the destination."""
+    """Score of the destination after the move."""
     most_points: float
-    """The same, by what is uncertain of it more: what the plan reckons with."""
+    """The same plus its uncertainty: the plan counts with this."""
     falls_points: float
     """By how much the source's score falls."""
     rises_points: float
-    """By how much the destination's is expected to rise."""
+    """By how much the destination's score is expected to rise."""
     shift_points: tuple[float, float]
-    """What source and destination differ by from what the bundle's averages say."""
+    """How many points source and destination will be off what the bundle's averages say."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Found:
-    """What a search came to."""
+    """The result of a search."""
 
     moves: list[Move] = field(default_factory=list)
     stuck: set[int] = field(default_factory=set)
@@ -101,7 +101,7 @@ def search(view: RoundView, levels: Levels, settings: FleetPlannerSettings) -> F
 
 
 def _next_pair(fleet: _Fleet, goal: float) -> tuple[int, Ints] | None:
-    """The hottest broker that can be helped and the coldest ones; None where they are near enough."""
+    """The hottest broker that can be helped and the coldest ones; None where they are close enough."""
     score = np.where(fleet.may_give, fleet.score, -np.inf)
     hot = int(np.argmax(score))
     room, colds = np.where(fleet.may_receive, fleet.score, np.inf), []
@@ -133,7 +133,7 @@ def _best_move(
     hot: int,
     colds: Ints,
 ) -> Move | None:
-    """The move after which the worse side is least used; of those that are about as good the one that moves least."""
+    """The move after which the more used side is least used; of moves that are about as good, the one with the least traffic."""
     rows = movable_rows(view, hot)
     rows = rows[[row not in fleet.moved for row in rows.tolist()]] if fleet.moved else rows
     if not len(rows):
@@ -178,7 +178,7 @@ def _score(view: RoundView, points: Floats) -> Floats:
 
 
 def _rates(view: RoundView, levels: Levels, rows: Ints, owner: int) -> Floats:
-    """Traffic of a broker's bundles: the present one where the broker's has shifted, (k, 4)."""
+    """Traffic of a broker's bundles, (k, 4): the present one where the broker's traffic has shifted, else the averages."""
     return (
         present_rates(view, rows) if levels.has_shifted[owner] else view.bundles.rates[rows] * levels.common
     )

@@ -13,20 +13,20 @@ class FleetPlannerSettings:
 
     acceptable_spread_points: float = 15.0
     """Percentage points between the most and the least used broker that need no action. A plan goes on to half of it, so
-    that the fleet does not come back soon. Not in Pulsar."""
+    that the spread does not soon come back. Not in Pulsar."""
     noise_multiple: float = 1.0
-    """How many times its own uncertainty, by the noise that is measured, a spread has to be above the acceptable one: a
-    large difference is acted on at once, one near the limit once it is certain. Larger is calmer and later. Not in
+    """By how many times its own uncertainty, from the measured noise, a spread has to be above the acceptable one: a
+    large difference is acted on at once, one near the limit once it is certain. A larger value acts less and later. Not in
     Pulsar."""
     min_gain_points: float = 0.5
     """Percentage points by which a move has to lower the more used of its two brokers. Not in Pulsar."""
     max_moved_ratio: float = 0.2
     """Share of the fleet's traffic that one round may move; every client of what moves reconnects. Not in Pulsar."""
     failed_promises_ratio: float = 0.6
-    """Share of the last ``promises_count`` unloads that, once they have settled, may have brought less than half of what they
-    promised; from there on nothing is planned until an hour has passed, or a person resumes the cluster. Not in Pulsar."""
+    """When this share of the last ``promises_count`` unloads brought, once settled, less than half of what they promised,
+    nothing is planned until an hour has passed, or a person resumes the cluster. Not in Pulsar."""
     promises_count: int = 10
-    """How many unloads that is a share of, at most 10; 0: nothing is held for it. Not in Pulsar."""
+    """How many of the last unloads ``failed_promises_ratio`` looks at, at most 10; 0: it never stops a plan. Not in Pulsar."""
 
     def __post_init__(self) -> None:
         for name in ("acceptable_spread_points", "noise_multiple", "min_gain_points"):

@@ -1,4 +1,4 @@
-"""Traffic in the two figures that each resource is explained by, and what is on its way to another broker.
+"""Traffic as the two figures that explain each resource, and bundles on their way to another broker.
 
 CPU and declared capacity follow messages and bytes; bandwidth follows bytes in and bytes out. Direct memory follows caches, so no
 traffic explains it.
@@ -21,7 +21,7 @@ _BY_WAY: Final = [RESOURCES.index("bandwidth-in"), RESOURCES.index("bandwidth-ou
 
 
 def figures_of(rates: Floats) -> Floats:
-    """The figures of rates (k, 4), (k, resources, 2); sums of two at most, so that they are the same on every processor."""
+    """The figures, (k, resources, 2), of rates, (k, 4); sums of at most two values, so that they are the same on every processor."""
     found = np.zeros((len(rates), len(RESOURCES), 2))
     found[:, _BY_KIND, 0] = (rates[:, 0] + rates[:, 1])[:, None]
     found[:, _BY_KIND, 1] = (rates[:, 2] + rates[:, 3])[:, None]
@@ -40,9 +40,10 @@ def owned_rates(view: RoundView) -> Floats:
 
 
 def common_change(view: RoundView, owned: Floats, settling: Bools) -> Floats:
-    """By what the present traffic differs from the averages at the broker in the middle, as a factor of each rate, (4,).
+    """How the present traffic differs from the averages at the median broker, as a factor of each rate, (4,).
 
-    Where everybody's traffic rises or falls at once, nobody stands out. Of two brokers in the middle the one counts that changed less.
+    Where the traffic of all brokers rises or falls at once, none stands out. If two brokers are in the middle, the one that changed
+    less counts.
     """
     found = np.ones(4)
     for first, reported in ((0, view.brokers.messages_per_s), (2, view.brokers.bytes_per_s)):
@@ -96,5 +97,5 @@ def movable_rows(view: RoundView, broker: int) -> Ints:
 
 
 def present_rates(view: RoundView, rows: Ints) -> Floats:
-    """Traffic of bundles in this round alone, (k, 4); averages where no more is known."""
+    """Traffic of bundles in this round alone, (k, 4); averages where only these are known."""
     return view.bundles.rates[rows] if view.present_rates is None else view.present_rates(rows)

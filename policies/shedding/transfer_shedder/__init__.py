@@ -8,10 +8,10 @@ Known to do badly: one broker that was shed lately, or that has nothing publishe
 never leaves unless a swap makes room; the first bundle that does not fit ends the broker's turn, although a lighter swap may
 exist; a broker is judged by a smoothed usage that it publishes rarely while its load is steady.
 
-Where ours differs: of equal brokers the first by name is the idler; a bundle that may not move (cooldown, excluded,
+Where ours differs: if brokers are equal, the first by name is the idler; a bundle that may not move (cooldown, excluded,
 not the broker's any more) is not swapped back either; a broker that may not receive gets nothing; how long ago a broker was
-shed is counted from the end of the round that decided it; what swaps bring back is never taken off what is marked, which Pulsar
-does in its debug mode only; the hit count is kept as long as what it asked for waits for a pause or a budget.
+shed is counted from the end of the round that decided it; what swaps bring back is never subtracted from what is marked, which
+Pulsar does in its debug mode only; the hit count is kept as long as all wanted unloads have to wait (for a pause or a budget).
 """
 
 from typing import Final
@@ -65,7 +65,7 @@ def plan(
 
 
 def settle(proposal: Proposal[TransferShedderMemory], fates: Codes) -> TransferShedderMemory:
-    """The count starts anew when something happens, and goes on where all that is wanted waits."""
+    """The hit count starts anew after brokers fired, and goes on where all unloads that they want have to wait."""
     plan_ = proposal.plan
     fired = np.flatnonzero(plan_.examined.outcome == FIRED)
     if len(fired) == 0 or plan_.waits(fates)[fired].all():
@@ -123,7 +123,7 @@ def _build(
 
 
 def _at(column: Floats | None, rows: Ints) -> Floats:
-    """A number of each broker row, 0 for nobody."""
+    """The value of each broker row, 0 where there is no broker."""
     if column is None:
         return np.zeros(len(rows))
     found: Floats = np.where(rows == NOBODY, 0.0, column[rows])

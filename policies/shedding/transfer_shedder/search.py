@@ -62,7 +62,7 @@ class Spread:
 
     @staticmethod
     def of(usage: list[float]) -> "Spread":
-        """Added up in the order of names, in plain doubles, as Pulsar adds them up."""
+        """The sums of these usages, added up in the order of names, in plain doubles, as Pulsar adds them up."""
         total = squares = 0.0
         for each in usage:
             total += each
@@ -80,7 +80,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Turn:
-    """A broker that is relieved, the one that takes its bundles, and what came of it."""
+    """A broker that is relieved, the broker that takes its bundles, and the result."""
 
     high: int
     low: int
@@ -137,7 +137,7 @@ class Round:
         return Turn(busiest, low, outcome, deviation=self.spread.deviation)
 
     def _obstacle(self) -> int | None:
-        """Why nothing can be decided, if so; in Pulsar's order."""
+        """Outcome if nothing can be decided, else None; checked in Pulsar's order."""
         if len(self._usage) < FEWEST_BROKERS:
             return SOLE_BROKER
         if self._is_cooling():
@@ -155,7 +155,7 @@ class Round:
         )
 
     def _reason(self, low: int, high: int) -> int:
-        """Trigger, 0 without one; of the idlest and the busiest broker that are left."""
+        """Trigger of the idlest and the busiest broker that are left; 0 without one."""
         settings, usage, mean = self._settings, self._usage, self.spread.mean
         if self.spread.deviation > settings.target_std_ratio:
             return OVERLOADED
@@ -166,7 +166,7 @@ class Round:
         return OVERLOADED if overloaded and usage[high] > mean + settings.target_std_ratio else 0
 
     def _relieved(self) -> Iterator[Turn]:
-        """A turn for each broker that is tried, from the busiest; the idlest takes from the next one when it got something."""
+        """A turn for each broker that is tried, from the busiest; the idlest broker stays the destination until it gets something."""
         first, last, relieved_count = 0, len(self._order) - 1, 0
         while relieved_count < self._settings.max_brokers_count and first < last:
             low, high = self._order[first], self._order[last]
@@ -222,7 +222,7 @@ class Round:
                 left_count -= 1
 
     def _swap(self, turn: Turn, leaving: int, volume: float, back: Iterator[tuple[int, float]]) -> bool:
-        """Look for bundles that come back for the row ``leaving`` of ``volume``, and note them; whether there are enough."""
+        """Look for bundles that come back for row ``leaving`` of ``volume`` bytes/s, and note them; returns whether there are enough."""
         if not self._settings.transfer:
             return False
         movable, may_receive = self._view.bundles.movable, self._view.brokers.may_receive[turn.high]
@@ -243,6 +243,6 @@ class Round:
 
 
 def _ratio(numerator: float, denominator: float) -> np.float64:
-    """As a processor divides: 0 by 0 is no number, and nothing is greater than that."""
+    """The quotient as a processor divides: 0 by 0 is NaN, and nothing is greater than NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.float64(numerator) / np.float64(denominator)

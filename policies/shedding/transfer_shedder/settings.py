@@ -1,9 +1,9 @@
-"""What can be set of TransferShedder, and what it remembers."""
+"""The settings of TransferShedder, and what it remembers."""
 
 from dataclasses import dataclass
 
 MOST_UNDERLOADED_RATIO = 0.5
-"""Half of the target is the share of the mean below which a broker is underloaded; at most this."""
+"""Most that the share of the mean may be below which a broker is underloaded; the share is half of the target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,17 +14,17 @@ class TransferShedderSettings:
     """Standard deviation of the brokers' smoothed usage, 1.0 = 100 %, above which bundles are transferred.
     Pulsar: ``loadBalancerBrokerLoadTargetStd``."""
     overloaded_points: float = 85.0
-    """Smoothed usage in percentage points above which one broker alone is reason enough, where it also stands the target
-    above the mean. Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
+    """Smoothed usage in percentage points above which one broker alone is reason enough, if it is also above the mean by
+    more than the target. Pulsar: ``loadBalancerBrokerOverloadedThresholdPercentage``."""
     hit_count: int = 3
-    """Rounds in a row that may show a reason before one more acts. Pulsar: ``loadBalancerSheddingConditionHitCountThreshold``."""
+    """Rounds in a row that show a reason before the next one acts. Pulsar: ``loadBalancerSheddingConditionHitCountThreshold``."""
     max_brokers_count: int = 3
     """Most brokers that are relieved in one round. Pulsar: ``loadBalancerMaxNumberOfBrokerSheddingPerCycle``."""
     transfer: bool = True
     """Name the destination, and swap bundles where one alone does not fit; false: a placement or Pulsar chooses.
     Pulsar: ``loadBalancerTransferEnabled``."""
     shedding_delay_s: float = 180.0
-    """How much newer than its last unload a broker's load has to be; until then nothing is decided for anybody.
+    """How much newer than its last unload a broker's load has to be; until then nothing is decided for any broker.
     Pulsar: ``loadBalanceSheddingDelayInSeconds``."""
     load_data_ttl_s: float = 1800.0
     """Age from which a broker's load is not counted any more. Pulsar: ``loadBalancerBrokerLoadDataTTLInSeconds``."""

@@ -12,7 +12,7 @@ __all__ = ["processes"]
 
 
 def processes(records: Iterable[TopicRecord], *, now_ms: int) -> tuple[Process, ...]:
-    """By name and instance; what is no beat is passed over."""
+    """The newest beat of each process, by name and instance; other records are skipped."""
     found = {
         (beat.name, beat.instance): _process(beat, age_s, now_ms)
         for beat, age_s in aged_beats(records, now_ms=now_ms)
@@ -37,7 +37,7 @@ def _process(beat: Beat, age_s: float, now_ms: int) -> Process:
 
 
 def _ahead_s(beat: Beat, appended_s: float) -> float:
-    """How far its clock is ahead of when the beat was appended; 0 where it says no time."""
+    """Seconds by which its clock was ahead when the beat was appended; 0 if the beat has no time."""
     try:
         return round(datetime.fromisoformat(beat.at).timestamp() - appended_s, 3)
     except ValueError:

@@ -46,7 +46,7 @@ def permissions(facts: Facts) -> Iterator[Finding]:
 
 
 def _known_at_a_start(settings: Settings, side: SideSeen) -> Iterator[Finding]:
-    """What brokers say only to who does it."""
+    """Permissions that brokers show only to a client that uses them."""
     if settings.output_is_pulsar:
         place = settings.input.pulsar if settings.output.url is None else settings.output.pulsar
         if place.token_file is not None:
@@ -115,7 +115,7 @@ def partitions(facts: Facts) -> Iterator[Finding]:
 
 
 def _looked_at(facts: Facts, check: str) -> Iterator[tuple[SideSeen, TopicsSeen | Finding]]:
-    """Each side with its topics, or with why nothing is known of them."""
+    """Each side with its topics, or with the reason why nothing is known about them."""
     for side in facts.sides:
         seen = side.topics
         if isinstance(seen, Missed):

@@ -1,4 +1,4 @@
-"""Clocks: the brokers', this machine's, the controllers', and those of whoever writes to the input. Pure."""
+"""Clocks: the brokers', this machine's, the controllers', and those of the programs that write to the input. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from streaming.operators.doctor.findings import Finding, Missed, good, not_check
 __all__ = ["clocks"]
 
 _FAR_S = 2.0
-"""Clocks that are kept by NTP agree within milliseconds; the rest is the way of a record to its broker."""
+"""Clocks that are kept by NTP agree within milliseconds; the rest is the time that a record takes to its broker."""
 _BEHIND_S = 60.0
-"""Older events may come of a queue or a recording."""
+"""Events further behind may come from a queue or a recording."""
 _REMEDY = "Keep the clocks of all machines by NTP: timedatectl status"
 
 
 def clocks(facts: Facts) -> Iterator[Finding]:
-    """Which clock is wrong, as far as anybody says what time it is."""
+    """Which clock is wrong, as far as the time of each is known."""
     found = [*_brokers(facts), *_controllers(facts), *_senders(facts)]
     yield from found
     if not found and _nobody_says(facts):
@@ -33,7 +33,7 @@ def _nobody_says(facts: Facts) -> bool:
 
 
 def _brokers(facts: Facts) -> Iterator[Finding]:
-    """Pulsar says what time it is; on Kafka a beat that was appended in the future shows that we are behind."""
+    """Pulsar reports its time; on Kafka a beat that was appended in the future shows that this machine's clock is behind."""
     known = False
     for side in facts.sides:
         ahead_s = None if isinstance(side.brokers, Missed) else side.brokers.ahead_s

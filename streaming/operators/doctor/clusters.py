@@ -123,7 +123,7 @@ def _silent_brokers(heard: Heard) -> Iterator[Finding]:
 
 
 def balancers(facts: Facts) -> Iterator[Finding]:
-    """Who else balances the clusters, as their collectors know it."""
+    """Other balancers of the clusters, as their collectors report them."""
     if isinstance(facts.clusters, Missed):
         yield not_checked("balancers", facts.clusters.why)
         return

@@ -21,15 +21,15 @@ __all__ = ["Elsewhere", "checkpoint_seen"]
 
 
 _LOOKS_COUNT = 3
-"""A controller that has just begun deletes what was before it, also while it is looked at."""
+"""How often to look: a controller that has just begun deletes what was there before it, perhaps while we look."""
 
 
 class Elsewhere(Exception):
-    """The checkpoint is on no disk; the text says where."""
+    """The checkpoint is not on a disk of this machine; the text says where it is."""
 
 
 class _Disk:
-    """What lies below a directory."""
+    """The files below a directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

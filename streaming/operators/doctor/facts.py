@@ -16,7 +16,7 @@ __all__ = ["CheckpointSeen", "Facts", "Heard", "InputSeen", "Process", "Rejected
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideSeen:
-    """One address."""
+    """One address, with its brokers and topics."""
 
     name: str
     url: str
@@ -26,7 +26,7 @@ class SideSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSeen:
-    """The checkpoint as this machine has it; all but the location is None where it has none."""
+    """The checkpoint as this machine has it; every field but the location is None if it has none."""
 
     location: str
     card: Card | None = None
@@ -51,15 +51,15 @@ class Process:
     problem: str
     """Why a standby could not lead now; empty where it could, or leads."""
     age_s: float
-    """Of the beat."""
+    """Seconds since the beat."""
     runs: bool
-    """Whether it beats still."""
+    """Whether it still beats."""
     ahead_s: float
-    """How far its clock is ahead of the brokers'."""
+    """Seconds by which its clock is ahead of the brokers'."""
 
     @property
     def host(self) -> str:
-        """Where it runs."""
+        """The machine that it runs on."""
         return self.instance.rpartition(":")[0]
 
 
@@ -72,7 +72,7 @@ class Heard:
 
     @property
     def data(self) -> RoundSummary:
-        """What it says."""
+        """The content of the summary."""
         return self.event.data
 
 
@@ -81,9 +81,9 @@ class InputSeen:
     """The newest records of the input topic, as far as they were looked at."""
 
     youngest_age_s: float | None
-    """Of the youngest one seen; None where there was none in the last day."""
+    """Seconds since the youngest record seen; None if there was none in the last day."""
     ahead_s: Mapping[str, float]
-    """By the names of their senders how far the events' times are ahead of when they were appended, the worst of each."""
+    """By sender, the seconds by which its events' times are ahead of when they were appended; the worst of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +97,13 @@ class RejectedSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All of it, at one moment."""
+    """All facts, at one moment."""
 
     settings: Settings
     version: str
-    """Of this trimtab."""
+    """Version of this trimtab."""
     spark_version: str
-    """Of the pyspark that is installed here."""
+    """Version of the pyspark that is installed here."""
     host: str
     """Name of this machine."""
     now_ms: int

@@ -1,4 +1,4 @@
-"""What a check says. Pure."""
+"""What a check finds. Pure."""
 
 from typing import Literal
 
@@ -15,7 +15,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     check: str
-    """Which check says it."""
+    """Name of the check."""
     outcome: Outcome
     about: str
     """Which side, topic, cluster or process; empty where there is only one."""
@@ -35,12 +35,12 @@ class Missed(msgspec.Struct, frozen=True):
 
 
 def good(check: str, finding: str, *, about: str = "") -> Finding:
-    """Nothing to do."""
+    """There is nothing to do."""
     return Finding(check=check, outcome="ok", about=about, finding=finding, remedy=None)
 
 
 def warning(check: str, finding: str, remedy: str, *, about: str = "") -> Finding:
-    """Somebody should look at it by day."""
+    """A person should look at it, but not at night."""
     return Finding(check=check, outcome="warning", about=about, finding=finding, remedy=remedy)
 
 
@@ -59,5 +59,5 @@ def problem(
 
 
 def not_checked(check: str, why: str, remedy: str | None = None, *, about: str = "") -> Finding:
-    """Nothing is known of it."""
+    """Nothing is known about it."""
     return Finding(check=check, outcome="not checked", about=about, finding=why, remedy=remedy)

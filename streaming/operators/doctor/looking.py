@@ -1,4 +1,4 @@
-"""Gathering what is judged. Each look has a limit and a thread of its own: one that hangs or fails ends no other.
+"""Gathers the facts that are judged. Each look has its own time limit and thread: one that hangs or fails does not end the others.
 
 Nothing is written: topics are read without a group or a subscription that stays, no controller is fenced, and the
 checkpoint is only read.
@@ -45,18 +45,18 @@ __all__ = ["LIMIT_S", "attempt", "look"]
 Value = TypeVar("Value")
 
 LIMIT_S = 30.0
-"""Of one look. A client waits 8 to 20 s for brokers that do not answer, and says more than a limit can."""
+"""Limit of one look. A client gives up after 8 to 20 s on brokers that do not answer, and its error says more than this limit's."""
 _HOUR_S, _DAY_S = 3600, 86_400
 _INPUT_S = (15, 180, _HOUR_S, _DAY_S)
 """How far back records of the input are looked for, in steps, because a day of it may be 350 GB."""
 _INPUT_COUNT = 200
 _REJECTED_COUNT = 500
-"""Rejected records carry up to 64 KiB each of what they were."""
+"""The most rejected records that are read: each holds up to 64 KiB of the record that was rejected."""
 _EXPECTED = (StartError, PublishError, CheckpointMismatch, NoAnswer, Elsewhere, UnreadableEvent)
 
 
 def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
-    """Everything, side by side."""
+    """All facts; the looks run in parallel."""
     sides = sides_of(settings)
     now_ms = round(time.time() * 1000)
     looks: dict[str, Callable[[], Any]] = {
@@ -104,7 +104,7 @@ def look(settings: Settings, *, limit_s: float = LIMIT_S) -> Facts:
 
 
 def _shortened(found: dict[str, Any], sides: Iterable[Side]) -> dict[str, Any]:
-    """Brokers that do not answer are told at length once."""
+    """``found``, but with the long message about brokers that do not answer only once."""
     silent = [side for side in sides if _is_silent(found[f"{side.name}'s brokers"])]
     told = {f"{side.name}'s brokers" for side in silent}
     if not silent:

@@ -1,4 +1,4 @@
-"""All checks, and what they come to. Pure."""
+"""All checks, and their result. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -26,18 +26,18 @@ CHECKS: tuple[Callable[[Facts], Iterable[Finding]], ...] = (
     clusters.balancers,
     clusters.rejected,
 )
-"""In the order in which a fault of one explains those of the next."""
+"""In such an order that a fault in one check explains faults in the next ones."""
 
 
 def judge(facts: Facts) -> list[Finding]:
-    """Every finding, in the order of the checks; one that fails ends no other."""
+    """Every finding, in the order of the checks; one that fails does not end the others."""
     return [finding for check in CHECKS for finding in _judged(check, facts)]
 
 
 def _judged(check: Callable[[Facts], Iterable[Finding]], facts: Facts) -> list[Finding]:
     try:
         return list(check(facts))
-    except Exception as error:  # noqa: BLE001  said in its place; the other checks are worth as much without it
+    except Exception as error:  # noqa: BLE001  reported in its place; the other checks go on
         return [
             not_checked(
                 check.__name__, f"a fault of trimtab's own, please report it: {type(error).__name__}: {error}"

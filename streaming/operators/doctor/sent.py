@@ -1,4 +1,4 @@
-"""How the clocks of those who write to the input go, by their events. Pure."""
+"""How far off the clocks of the programs that write to the input are, by their events. Pure."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -19,7 +19,7 @@ _decoder = msgspec.json.Decoder(_Head)
 
 
 def ahead_by_sender(records: Iterable[TopicRecord]) -> dict[str, float]:
-    """Seconds from a record's append to its event's time, the farthest from 0 of each ``source``; what is no event is passed over."""
+    """Seconds from a record's append to its event's time, the farthest from 0 of each ``source``; other records are skipped."""
     found: dict[str, float] = {}
     for record in records:
         try:

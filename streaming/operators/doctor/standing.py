@@ -1,4 +1,4 @@
-"""The controller: its checkpoint, marker and epoch, who runs, and which versions. Pure."""
+"""The controller: its checkpoint, marker and epoch, its processes, and their versions. Pure."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ _REFUSED = "See docs/operations.md, When the checkpoint is refused"
 
 
 def checkpoint(facts: Facts) -> Iterator[Finding]:
-    """Whether a start on this machine would use it."""
+    """Whether a start on this machine would use the checkpoint."""
     seen = facts.checkpoint
     if facts.settings.controller.rebuild:
         yield good("checkpoint", "no start reads one, because controller.rebuild is set")
@@ -186,7 +186,7 @@ def _last_words(facts: Facts) -> str:
 
 
 def versions(facts: Facts) -> Iterator[Finding]:
-    """Whether everybody runs the same trimtab."""
+    """Whether all processes and the checkpoint have the same version of trimtab."""
     found = {each.instance: each.version for each in _own(facts) if each.runs}
     seen = facts.checkpoint
     card = None if isinstance(seen, Missed) else seen.card

@@ -18,7 +18,7 @@ _IDLE = "·"
 
 
 def draw(plan: Plan) -> str:
-    """Several lines, the last one ended."""
+    """The picture as several lines, each with a line break at its end."""
     lines = [
         f"{plan.bundle}  {plan.algorithm}",
         f"{'' if plan.cut.boundaries else 'no split: '}{plan.cut.reason}",

@@ -1,8 +1,8 @@
-"""A split worked out for a person or a program: one request in JSON, one plan, its answer in JSON.
+"""A split worked out for a person or a program: one request in JSON, one plan, one answer in JSON.
 
 Everything about a request that can be wrong is a ``BadRequest`` that names it; a plan is made of valid parts only. Names
-of topics are hashed exactly as written. What is odd but possible is a warning, and never changes the plan. Reads and
-writes no file.
+of topics are hashed exactly as written. What is odd but possible gives a warning and never changes the plan. It
+reads and writes no file.
 """
 
 import json
@@ -36,10 +36,10 @@ from streaming.contract.messages import MAX_NUMBER, SHOWN_CHARACTERS
 
 _SHOWN_TOPICS = 5
 _MOST_DIGITS = 310
-"""Digits from which a whole number is above the largest double; Python refuses to read thousands of them."""
+"""A whole number with so many digits is above the largest double; Python refuses to read numbers with thousands of digits."""
 
 _PLACE = re.compile(r"at `\$\.(\w+)")
-"""Where in a request msgspec found the slip, up to the request's own field."""
+"""Where in a request msgspec found the mistake, up to the request's own field."""
 
 Position = Annotated[int, Meta(ge=0, le=FULL_UPPER)]
 
@@ -60,7 +60,7 @@ class TopicEntry(msgspec.Struct, frozen=True):
     msgThroughputIn: float | None = None  # noqa: N815
     msgThroughputOut: float | None = None  # noqa: N815
     position: Position | None = None
-    """Where the topic is; without it, where its name hashes to."""
+    """Position of the topic in the range of hashes; without it, the hash of its name."""
 
 
 _RATES = ("msgRateIn", "msgRateOut", "msgThroughputIn", "msgThroughputOut")
@@ -82,21 +82,21 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_bandwidth_mbytes: float = 100.0
     """MiB/s a bundle may carry, in and out."""
     difference_threshold_percentage: float = 10.0
-    """For ``flow_or_qps_equally_divide``; may be 0 or less."""
+    """For ``flow_or_qps_equally_divide``: by how much the total must exceed a limit, in percent; may be 0 or less."""
     flow_or_qps_boundary: Literal["shipped", "proposal"] = "shipped"
-    """For ``flow_or_qps_equally_divide``."""
+    """For ``flow_or_qps_equally_divide``: cut at the middle + 1 as Pulsar does, or at the middle as PIP-169 proposes."""
     k: Annotated[int, Meta(ge=1)] | None = None
-    """For ``balanced_flow_divide``: boundaries at most; without it, as few as ``max_child_ratio`` takes."""
+    """For ``balanced_flow_divide``: most boundaries; without it, as few as ``max_child_ratio`` needs."""
     max_child_ratio: float = 0.7
-    """For ``balanced_flow_divide``: share of the limits below which every child is brought."""
+    """For ``balanced_flow_divide``: share of the limits below which it brings every child."""
 
 
 class ChildAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one child takes over."""
+    """What one child takes over from the bundle."""
 
     range: str
     topics: int
-    """How many."""
+    """Number of topics."""
     msg_rate: float
     throughput_bytes_per_s: float
 
@@ -113,14 +113,14 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The answer to a bad request among others."""
+    """The answer to a bad request among other requests."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Plan:
-    """A request worked out."""
+    """Everything that was worked out for a request."""
 
     bundle: Bundle
     algorithm: str
@@ -151,7 +151,7 @@ _decoder = msgspec.json.Decoder(PlanRequest)
 
 
 def read_request(text: bytes) -> PlanRequest:
-    """The request in ``text``. Raises ``NotJson`` or ``BadRequest``; NaN and Infinity are read, to be refused by name."""
+    """The request in ``text``. Raises ``NotJson`` or ``BadRequest``; NaN and Infinity are read here and refused by name later."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -159,7 +159,7 @@ def read_request(text: bytes) -> PlanRequest:
 
 
 def _read_patiently(text: bytes) -> PlanRequest:
-    """The same for what the quick reader refused: it stops at the first slip, with half of the text unread."""
+    """The same for a text that the quick reader refused: that one stops at the first mistake, with half of the text unread."""
     try:
         found = json.loads(text, parse_int=_whole)
     except (ValueError, RecursionError) as error:
@@ -186,7 +186,7 @@ def _describe(error: Exception, found: object) -> BadRequest:
 
 
 def _slip(field: str, value: object) -> str:
-    """The field with its value; of topics with statistics the first one that is wrong."""
+    """The field with its value; for topics with statistics, the first topic that is wrong."""
     for name, entry in value.items() if field == "topics" and isinstance(value, dict) else ():
         try:
             msgspec.convert(entry, TopicEntry | None)

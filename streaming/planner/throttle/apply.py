@@ -1,6 +1,6 @@
-"""Putting a planned throttle on the cluster, before the move is started, so that it never floods the network.
+"""Setting a planned throttle on the cluster before the move is started, so that the move never floods the network.
 
-A rate that somebody else set is kept and named unless it is to be replaced; lists are merged, never overwritten.
+A rate that somebody else set is kept and reported unless it is to be replaced; lists are merged, never overwritten.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class NotApplied(ClusterError):
 def apply_plan(
     kafka: KafkaCluster, plan: ThrottlePlan, found: Survey, *, chosen: Chosen, replace_rates: bool
 ) -> list[str]:
-    """Set and read back what is not right yet; what was done, a line each. Raises ``NotApplied`` or ``ClusterError``."""
+    """Set and read back what is not right yet; returns what was done, a line each. Raises ``NotApplied`` or ``ClusterError``."""
     if not plan.loads:
         return ["nothing is copied, so nothing was set"]
     outcome = plan.uniform.plan if chosen == "uniform" else plan.per_broker
@@ -52,7 +52,7 @@ def apply_plan(
 
 
 def rates_of(plan: ThrottlePlan, chosen: Chosen) -> dict[BrokerRole, int | None]:
-    """A rate for everyone on a list. Sources that do not lead get one for the day they do: of the failover-safe minimum."""
+    """A rate for every broker on a list. Sources that do not lead yet get one for their failover-safe minimum, in case they will."""
     outcome: RatePlan = plan.uniform.plan if chosen == "uniform" else plan.per_broker
     safe = (
         Load(role=BrokerRole("leader", broker), bytes_left=0, min_bytes_per_s=minimum)

@@ -1,4 +1,4 @@
-"""A throttle plan as text: what to set, what each broker has to do, and which of the rates finishes when."""
+"""A throttle plan as text: what to set, what each broker has to do, and when the move is done at each of the rates."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,7 +12,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def draw(plan: ThrottlePlan) -> str:
-    """Several lines, the last one ended."""
+    """The plan as several lines, each with a line break at its end."""
     moving, still = len(plan.reassignment.moves), len(plan.reassignment.without_data_movement)
     fingerprint = plan.reassignment.moves.fingerprint()
     lines = [
@@ -40,12 +40,12 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Bytes/s the same way."""
+    """Bytes/s in the same form."""
     return "?" if value is None else f"{size(value)}/s"
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units; ? for unknown."""
+    """Seconds as text in their two largest units; ? for unknown."""
     if seconds is None:
         return "?"
     if seconds < _MINUTE_S:

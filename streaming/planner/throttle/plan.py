@@ -1,4 +1,4 @@
-"""A throttle worked out for a person or a program: lists, minimums and two plans, its answer in JSON.
+"""A throttle worked out for a person or a program: lists, minimums and two plans, and the answer in JSON.
 
 ``policies.throttle`` decides; this only puts it together. Reads and writes no file and no cluster.
 """
@@ -34,7 +34,7 @@ PRICE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ThrottlePlan:
-    """A request worked out."""
+    """Everything that was worked out for a request."""
 
     reassignment: Reassignment
     rule: RateRule
@@ -55,7 +55,7 @@ class ThrottlePlan:
 def make_plan(
     reassignment: Reassignment, rule: RateRule, *, batches: BatchPlan | None = None, notes: Sequence[str] = ()
 ) -> ThrottlePlan:
-    """Work it out; ``notes`` are warnings from where the numbers come from."""
+    """Work out the plan; ``notes`` are warnings about where the numbers come from."""
     needs = needs_of(reassignment.moves)
     loads = loads_of(needs)
     uniform, per_broker = uniform_plan(loads, rule), per_broker_plan(loads, rule)
@@ -110,7 +110,7 @@ class UnknownAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of rates."""
+    """The outcome of a plan's rates."""
 
     feasible: bool | None
     violations: list[ViolationAnswer]
@@ -150,7 +150,7 @@ class BatchesAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it; keys of maps are broker ids or topics as text, ascending."""
+    """The whole answer; keys of maps are broker ids or topics as text, ascending."""
 
     leader_throttled_replicas: Mapping[str, str]
     follower_throttled_replicas: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""What ``trimtab throttle plan`` is asked: a reassignment with its traffic, or Kafka's own file of target replicas.
+"""The request of ``trimtab throttle plan``: a reassignment with its traffic, or Kafka's own file of target replicas.
 
 Everything that can be wrong about a request is a ``BadRequest`` that names it. Reads no file and no cluster.
 """
@@ -29,7 +29,7 @@ class PartitionRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replicas: list[int] | None = None
     """Kafka's word for target_replicas."""
     log_dirs: list[str] | None = None
-    """Of Kafka's file; moves between directories of a broker have a throttle of their own and are not planned."""
+    """Part of Kafka's file, not used; moves between directories of a broker have a throttle of their own and are not planned."""
     target_replicas: list[int] | None = None
     current_replicas: list[int] | None = None
     in_progress_adding_replicas: list[int] | None = None
@@ -56,7 +56,7 @@ class ThrottleRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     partitions: list[PartitionRow]
     version: Annotated[int, Meta(ge=1, le=1)] = 1
-    """Of Kafka's file."""
+    """Version of Kafka's file."""
 
 
 _decoder = msgspec.json.Decoder(ThrottleRequest)
@@ -135,7 +135,7 @@ def _whole(row: PartitionRow, key: str) -> int | None:
 
 
 def show(names: Iterable[str], most: int = 5) -> str:
-    """The first few, and how many more."""
+    """The first few names, and how many more there are."""
     listed = list(names)
     text = ", ".join(listed[:most])
     return text if len(listed) <= most else f"{text} and {len(listed) - most} more"

@@ -1,7 +1,7 @@
 """A reassignment looked up on a cluster: its replicas, leaders, log sizes, write rates, and the throttle that is there.
 
-Write rates come from two readings some seconds apart. Numbers that the file gives win over measured ones: a person may
-know the peak. Sets nothing.
+Write rates come from two readings some seconds apart. Numbers that the file gives win over measured ones, because a
+person may know the peak. It sets nothing.
 """
 
 import time
@@ -41,7 +41,7 @@ class Survey:
 
     reassignment: Reassignment
     throttle: Throttle
-    """On the topics and brokers of the reassignment."""
+    """The throttle on the topics and brokers of the reassignment."""
     unreachable: Mapping[int, str]
     """Brokers of the reassignment whose settings could not be read, with the reason."""
     notes: tuple[str, ...]
@@ -50,7 +50,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Placed:
-    """The rows with what the cluster says of each."""
+    """The rows with what the cluster says about each."""
 
     rows: Sequence[PartitionRow]
     states: Sequence[PartitionState]
@@ -147,7 +147,7 @@ def _read_logs(kafka: KafkaCluster, placed: _Placed) -> tuple[LogReading, LogSiz
     try:
         offsets = kafka.end_offsets(led)
     except Unanswered:
-        offsets = {}  # they only tell a log that shrank from one that nobody wrote to
+        offsets = {}  # they only tell a log that shrank from one without writes
     brokers = {*leaders, *(broker for added in placed.added for broker in added)} - {NO_LEADER}
     at_ms = round(time.time() * _MS_PER_S)
     sizes = kafka.log_sizes(placed.partitions, brokers)

@@ -1,4 +1,4 @@
-"""A client of Pulsar's admin REST API, of as much of it as a balancer needs.
+"""A client of the part of Pulsar's admin REST API that a balancer needs.
 
 ``HttpClient`` speaks HTTP as Pulsar expects it: every redirect is followed with method, body and authorization, every
 call ends in time, every failure is an ``AdminError`` that names the remedy. ``PulsarAdmin`` knows the paths and gives

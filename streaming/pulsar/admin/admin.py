@@ -1,8 +1,8 @@
-"""The calls of the admin API a balancer needs, with typed answers.
+"""The calls of the admin API that a balancer needs, with typed answers.
 
 Requests about one broker are sent to that broker, whose address is its id; all others go to the first address that
-answers: those of ``admin_url``, then the brokers found before. Answers of 4xx are answers; only a broker that cannot be
-reached is stepped over.
+answers: those of ``admin_url``, then the brokers found before. A 4xx is an answer, too; only an address that cannot be
+reached is skipped.
 """
 
 import threading
@@ -27,7 +27,7 @@ EXTENSIBLE: Final = "ExtensibleLoadManagerImpl"
 
 
 class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
-    """What matters here of a broker's effective configuration; Pulsar answers every value as text."""
+    """The part of a broker's effective configuration that matters here; Pulsar answers every value as text."""
 
     cluster_name: str
     load_manager_class_name: str = ""
@@ -38,7 +38,7 @@ class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def load_manager(self) -> str:
-        """Its class without the package."""
+        """The load manager's class without the package."""
         return self.load_manager_class_name.rpartition(".")[2]
 
     @property
@@ -53,7 +53,7 @@ class BrokerConfiguration(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def split_algorithms(self) -> list[str] | None:
-        """What a split may be asked for with, ascending; None where this broker does not say."""
+        """The algorithms that a split may use, ascending; None where this broker does not report them."""
         text = self.supported_namespace_bundle_split_algorithms
         names = (each.strip() for each in text.strip("[] ").split(","))
         return sorted(filter(None, names)) if text else None
@@ -100,16 +100,16 @@ class PulsarAdmin:
         return f"{self._scheme}://{host}:{self._target.web_port or port}"
 
     def configuration(self, broker: str | None = None) -> BrokerConfiguration:
-        """The effective configuration of a broker, or of any."""
+        """The effective configuration of a broker, or of any that answers."""
         path = "/admin/v2/brokers/configuration/runtime"
         return self.read(path, BrokerConfiguration, broker=broker)
 
     def version(self) -> str:
-        """Of a broker that answers."""
+        """Pulsar's version at a broker that answers."""
         return self.get("/admin/v2/brokers/version").decode(errors="replace").strip().strip('"')
 
     def ahead_s(self, now_s: Callable[[], float]) -> float | None:
-        """How far the clock of a broker is ahead of ``now_s``, to the second; None where it does not say what time it is."""
+        """Seconds by which a broker's clock is ahead of ``now_s``, to the second; None where its answer has no date."""
         path = "/admin/v2/brokers/version"
         return self._anywhere(lambda base: self._http.ahead_s(base + path, now_s))
 
@@ -121,15 +121,15 @@ class PulsarAdmin:
         return found
 
     def load_report(self, broker: str) -> bytes:
-        """A broker's load report as it answers it; empty where its load manager has none."""
+        """A broker's load report as it sends it; empty where its load manager has none."""
         return self.get("/admin/v2/broker-stats/load-report", broker=broker)
 
     def topic_stats(self, broker: str) -> bytes:
-        """A broker's statistics by namespace, range, persistence and topic, as it answers them."""
+        """A broker's statistics by namespace, range, persistence and topic, as it sends them."""
         return self.get("/admin/v2/broker-stats/topics", broker=broker)
 
     def owned_bundles(self, cluster: str, broker: str) -> set[str]:
-        """Full names of the bundles a broker owns; asked of that broker, which alone knows."""
+        """Full names of the bundles a broker owns; only that broker knows them, so it is asked."""
         path = f"/admin/v2/brokers/{quote(cluster)}/{quote(broker)}/ownedNamespaces"
         return set(self.read(path, dict[str, object], broker=broker))
 
@@ -141,21 +141,21 @@ class PulsarAdmin:
     def topics(self, bundle: BundleName) -> list[str]:
         """Full names of the persistent topics in a bundle, Pulsar's own left out, ascending.
 
-        All of the namespace are listed and sorted out here. Pulsar's own filter (``?bundle=``) looks bundles up on its
-        metadata thread: asked while a split changes them, it blocks that thread, and with it the broker, for ever
+        All topics of the namespace are listed, and filtered here. Pulsar's own filter (``?bundle=``) looks bundles up on its
+        metadata thread: if a split changes them meanwhile, it blocks that thread, and with it the broker, for ever
         (``PersistentTopicsBase.internalGetListAsync``, seen with 4.0.7).
         """
         found = self.read(f"/admin/v2/persistent/{quote(bundle.namespace)}", list[str])
         return sorted(each for each in found if not _is_own(each) and bundle.holds(topic_hash(each)))
 
     def lookup(self, topic: str) -> str | None:
-        """Address (``host:port``) of the broker that owns a topic's bundle; assigns it to one if nobody does."""
+        """Address (``host:port``) of the broker that owns a topic's bundle; assigns the bundle to one if no broker owns it."""
         answer = self._lookup(topic)
         url = answer.httpUrlTls if self._scheme == "https" and answer.httpUrlTls else answer.httpUrl
         return None if url is None else url.partition("://")[2]
 
     def service_url(self, topic: str) -> str:
-        """``pulsar://…``, or ``pulsar+ssl://…`` where the admin API is asked by https, of the broker that owns a topic's bundle."""
+        """Address of the broker that owns a topic's bundle: ``pulsar://…``, or ``pulsar+ssl://…`` if the admin API uses https."""
         answer = self._lookup(topic)
         encrypted = answer.brokerUrlTls or answer.brokerUrlSsl
         url = encrypted if self._scheme == "https" and encrypted else answer.brokerUrl
@@ -168,19 +168,19 @@ class PulsarAdmin:
         return self.read(f"/lookup/v2/topic/{domain}/{quote(name)}", _Lookup)
 
     def unload(self, bundle: BundleName, *, destination: str | None) -> None:
-        """Ask the owner to let go of a bundle. Answered at once: whether and where it went is to be looked up."""
+        """Ask the owner to unload a bundle. The answer comes at once: look up afterwards whether and where the bundle went."""
         query = {} if destination is None else {"destinationBroker": destination}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/unload"
         self.call("PUT", path, query=query)
 
     def split(self, bundle: BundleName, boundaries: Sequence[int]) -> None:
-        """Ask for a cut at these hashes, ascending and each strictly inside (others Pulsar ignores, or never answers)."""
+        """Ask for a split at these hashes, ascending and each strictly inside (Pulsar ignores others, or never answers)."""
         query = {"splitAlgorithmName": SPLIT_ALGORITHM, "unload": "false"}
         path = f"/admin/v2/namespaces/{quote(bundle.namespace)}/{bundle.range}/split"
         self.call("PUT", path, query=query, body=list(boundaries))
 
     def isolation_policies(self, cluster: str) -> dict[str, IsolationPolicy]:
-        """Policies by name; Pulsar says 404 until the first one is made."""
+        """Policies by name; Pulsar answers 404 until the first one is made."""
         path = f"/admin/v2/clusters/{quote(cluster)}/namespaceIsolationPolicies"
         try:
             return self.read(path, dict[str, IsolationPolicy])
@@ -190,7 +190,7 @@ class PulsarAdmin:
             return {}
 
     def failure_domains(self, cluster: str) -> dict[str, list[str]]:
-        """Brokers of each failure domain, ascending; Pulsar says 404 where none was ever made."""
+        """Brokers of each failure domain, ascending; Pulsar answers 404 where none was ever made."""
         path = f"/admin/v2/clusters/{quote(cluster)}/failureDomains"
         try:
             found = self.read(path, dict[str, _FailureDomain])
@@ -201,7 +201,7 @@ class PulsarAdmin:
         return {name: sorted(found[name].brokers) for name in sorted(found)}
 
     def tenants(self) -> list[str]:
-        """Names, ascending."""
+        """Names of all tenants, ascending."""
         return sorted(self.read("/admin/v2/tenants", list[str]))
 
     def namespaces(self, tenant: str) -> list[str]:
@@ -223,7 +223,7 @@ class PulsarAdmin:
         query: Mapping[str, str] | None = None,
         broker: str | None = None,
     ) -> Value:
-        """A GET, decoded; of ``broker`` or of whoever answers."""
+        """The decoded answer to a GET, from ``broker`` or from any broker that answers."""
         text = self.get(path, query=query, broker=broker)
         try:
             return msgspec.json.decode(text, type=kind)
@@ -232,7 +232,7 @@ class PulsarAdmin:
             raise AdminError("not-pulsar", call=f"GET {path}", answer=answer) from error
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None, broker: str | None = None) -> bytes:
-        """A GET as it is answered; of ``broker`` or of whoever answers."""
+        """The raw answer to a GET, from ``broker`` or from any broker that answers."""
         if broker is not None:
             return self._http.call("GET", self.address_of(broker) + path, query=query)
         return self._anywhere(lambda base: self._http.call("GET", base + path, query=query))
@@ -240,7 +240,7 @@ class PulsarAdmin:
     def call(
         self, method: Method, path: str, *, query: Mapping[str, str] | None = None, body: object = None
     ) -> None:
-        """A call that changes something, at whoever answers."""
+        """Make a call that changes something, at any broker that answers."""
         self._anywhere(lambda base: self._http.call(method, base + path, query=query, body=body))
 
     def _anywhere(self, ask: Callable[[str], Value]) -> Value:

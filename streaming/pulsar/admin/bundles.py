@@ -1,4 +1,4 @@
-"""Names of bundles and topics as the admin API takes them apart."""
+"""Names of bundles and topics, taken apart as the admin API needs them."""
 
 import re
 import zlib
@@ -50,5 +50,5 @@ class BundleName:
 
 
 def topic_hash(topic: str) -> int:
-    """Where a topic's full name (partition suffix included) falls: CRC-32, Pulsar's default bundle hash."""
+    """The hash of a topic's full name (partition suffix included): CRC-32, Pulsar's default bundle hash."""
     return zlib.crc32(topic.encode())

@@ -24,7 +24,7 @@ Failure = Literal[
 PASSING: frozenset[Failure] = frozenset(
     {"unreachable", "no-answer", "broker-failed", "busy", "redirect-loop"}
 )
-"""Failures that may be over the next time somebody asks."""
+"""Failures that may be over at the next call."""
 
 _BY_STATUS: Mapping[int, Failure] = {
     401: "unauthorized",
@@ -57,7 +57,7 @@ _REMEDIES: Mapping[Failure, str] = {
 class AdminError(Exception):
     """A call of the admin API failed; the text names the call, what was answered, and the remedy.
 
-    ``failure`` is the kind, ``status`` the HTTP status (None without an answer), ``said`` what the broker answered.
+    ``failure`` is the kind, ``status`` the HTTP status (None without an answer), ``answer`` what the broker answered.
     Tokens are never part of it.
     """
 

@@ -4,7 +4,7 @@ A broker that does not own what a request is about answers 307 with the address 
 then be sent there whole: method, body, authorization. Client libraries drop the authorization when the host changes,
 so redirects are followed here.
 
-Invariants: every call returns or raises within ``timeout_s`` and a little, however slowly a broker trickles; a token
+Invariants: every call returns or raises within little more than ``timeout_s``, however slowly a broker sends; a token
 is never sent over plain HTTP to a broker that a redirect from HTTPS names, and is never logged or part of an error.
 Not asynchronous: callers run calls in threads; one client serves all of them.
 """
@@ -30,11 +30,11 @@ __all__ = ["CredentialsError", "HttpClient", "Method", "addresses", "ahead_by_da
 Method = Literal["GET", "PUT", "POST"]
 
 REDIRECTS_MAX = 8
-"""Leader, owner, and some motion in between; more means that brokers point at each other."""
+"""Enough for the leader, the owner and some changes in between; more means that brokers point at each other."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 """Topic statistics of a broker with 100,000 topics are about 100 MB."""
 REASON_CHARS_MAX = 64 * 1024
-"""A broker's reason is told whole: with an exception in it, what matters stands at its end. No honest one is longer."""
+"""A broker's reason is shown whole: if it holds an exception, the important part is at its end. No real reason is longer."""
 PAGE_CHARS_MAX = 300
 """Characters shown of an answer that is not Pulsar's, such as the page of a proxy."""
 _REDIRECTED = range(300, 400)
@@ -73,7 +73,7 @@ class HttpClient(Closing):
         body: object = None,
         timeout_s: float | None = None,
     ) -> bytes:
-        """The body of the answer (empty for 204). Raises ``AdminError`` for any answer of 300 and more, and for none."""
+        """The body of the answer (empty for 204). Raises ``AdminError`` for a status of 300 or more, and if there is no answer."""
         deadline_s = time.monotonic() + (timeout_s or self._timeout_s)
         content = None if body is None else msgspec.json.encode(body)
         for _ in range(REDIRECTS_MAX):
@@ -86,9 +86,9 @@ class HttpClient(Closing):
         )
 
     def ahead_s(self, url: str, now_s: Callable[[], float]) -> float | None:
-        """How far the clock of whoever answers is ahead of ``now_s``, by the date on its answer, which is cut to the second.
+        """Seconds by which the answering broker's clock is ahead of ``now_s``, by the date on the answer, in whole seconds.
 
-        None where there is no date on it. Raises ``AdminError``.
+        None if the answer has no date. Raises ``AdminError``.
         """
         before_s = now_s()
         answer, text = self._once(
@@ -145,7 +145,7 @@ class HttpClient(Closing):
         return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
     def token(self) -> str | None:
-        """Read at every call: tokens expire, and whoever renews them replaces the file."""
+        """The token, read at every call: tokens expire, and the file is replaced when they are renewed."""
         target = self._target
         if target.token_file is not None:
             return _read_text(target.token_file, "token_file")
@@ -160,7 +160,7 @@ class HttpClient(Closing):
 
 
 def ahead_by_date(date: str | None, asked_s: float, answered_s: float) -> float | None:
-    """How far the clock that wrote an answer's date is ahead at least, asked and answered at these moments of ours.
+    """Seconds by which the clock that wrote ``date`` is ahead at least; the other two times are by our clock.
 
     0.0 where the clocks may be the same; None without a readable date.
     """
@@ -173,7 +173,7 @@ def ahead_by_date(date: str | None, asked_s: float, answered_s: float) -> float 
 
 
 def addresses(url: str) -> list[str]:
-    """The base addresses of ``http://a:8080,b:8080``, one a host."""
+    """The base addresses of ``http://a:8080,b:8080``, one for each host."""
     scheme, _, hosts = url.rstrip("/").partition("://")
     return [f"{scheme}://{host}" for host in hosts.split(",")]
 
@@ -212,7 +212,7 @@ def _read(response: httpx.Response, deadline_s: float) -> bytes:
 
 
 def _answer_of(text: bytes) -> str:
-    """The reason in Pulsar's error body, or the beginning of whatever else it is."""
+    """The reason in Pulsar's error body, or the beginning of any other answer."""
     try:
         reason = msgspec.json.decode(text, type=_Reason).reason
     except msgspec.DecodeError:

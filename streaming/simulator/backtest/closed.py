@@ -24,7 +24,7 @@ class ClosedJob:
     survey: Survey
     candidate: Candidate
     judge: PulsarSettings
-    """Says how loaded a broker is, and how long a round of the score card is: the same for every candidate."""
+    """The settings that decide how loaded a broker is and how long a round of the score card is, the same for every candidate."""
     keeps_recorded_moves: bool
 
 
@@ -65,7 +65,7 @@ class _Loop:
         )
 
     def _end_rounds(self, time_ms: int) -> None:
-        """Those that end before an event; in a gap of the recording only the first, for nothing is known of the others."""
+        """End the rounds before an event; in a gap of the recording only the first, because nothing is known of the others."""
         if time_ms < self._next_ms:
             return
         self._end_round()
@@ -106,7 +106,7 @@ class _Loop:
         )
 
     def _answer(self, id_: str, *, succeeded: bool) -> None:
-        """Say what became of an action, as an executor does."""
+        """Give the controller the result of an action, as an executor does."""
         outcome: ActionOutcome = "succeeded" if succeeded else "failed"
         assert self._controller is not None
         result = ActionResult(id=f"result/{id_}", time_ms=self._world.now_ms, action_id=id_, outcome=outcome)

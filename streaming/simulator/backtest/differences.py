@@ -23,7 +23,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     end_ms: int
-    """End of the round; of the longest, where their rounds differ in length."""
+    """End of the round; if the candidates' rounds differ in length, of the longest."""
     decisions: list[Decision]
 
 

@@ -12,7 +12,7 @@ from policies.splitting.ranges import Bundle
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """A bundle as a candidate has it: a recorded one, or what a cut left of it."""
+    """A bundle as a candidate has it: a recorded one, or a part of one that was cut."""
 
     name: str
     owner: str
@@ -27,11 +27,11 @@ class Elsewhere:
 
     parts: list[Part]
     traffic: Floats
-    """As its recorded broker last reported it, (4,)."""
+    """Its traffic as its recorded broker last reported it, (4,)."""
     counts: Ints
     """Topics and sessions, (2,)."""
     seen_ms: int
-    """When that was."""
+    """Time of that report."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Topics:
     bytes_per_s: Floats = field(default_factory=lambda: np.zeros(0))
 
     def within(self, bundle: str) -> "Topics":
-        """Those that lie in the range of a part."""
+        """The topics in the range of a part."""
         inside = Bundle.parse(bundle).range.contains_each(positions_of(self.names))
         rows = np.flatnonzero(inside)
         return Topics(
@@ -56,7 +56,7 @@ class Topics:
 def cut(part: Part, boundaries: list[int], topics: Topics) -> list[Part]:
     """The children of a part. Raises ``BadRange`` for boundaries that Pulsar would refuse.
 
-    Traffic is shared as the message rates of the topics are, and equally where no topic has any.
+    Traffic is divided like the message rates of the topics, and equally if no topic has any.
     """
     bundle = Bundle.parse(part.name)
     ranges = bundle.range.cut(boundaries)

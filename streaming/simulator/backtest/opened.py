@@ -16,7 +16,7 @@ from state.settings import SettingsSource
 from streaming.simulator.backtest.reading import Read
 
 _MOST_ROWS = 25
-"""Of a round's pairs and bundles, those kept to say why nothing was done: the heaviest."""
+"""How many pairs and bundles of a round are kept to say why nothing was done: the heaviest."""
 _UNLOAD, _SPLIT = msgspec.json.Decoder(Unload), msgspec.json.Decoder(Split)
 _SUMMARY = msgspec.json.Decoder(RoundSummary)
 
@@ -30,7 +30,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, order=True):
     source: str
     """Broker that has the bundle."""
     destination: str | None
-    """Broker it goes to; null where Pulsar chooses, and of a split."""
+    """Broker it goes to; null where Pulsar chooses, and for a split."""
     reason: str
 
     @property
@@ -40,10 +40,10 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """What a round says of what it did not do."""
+    """A round's reasons for what it did not do."""
 
     reason: str
-    """Of the round."""
+    """Reason of the round."""
     pairs: list[tuple[str, str]]
     """The broker that would shed, and the outcome with its numbers."""
     bundles: list[tuple[str, str]]
@@ -63,7 +63,7 @@ class OpenRound(msgspec.Struct, frozen=True, kw_only=True):
         return zlib.compress(msgspec.msgpack.encode(Why(reason=reason, pairs=pairs, bundles=bundles)), 1)
 
     def why(self) -> Why:
-        """What it says of what it did not do."""
+        """The reasons, unpacked."""
         return _WHY.decode(zlib.decompress(self.packed_why))
 
 
@@ -92,7 +92,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play_open(job: OpenJob) -> Opened:
-    """Decide the recording from the first event to the last, the round that it leaves open included."""
+    """Decide on the recording from the first event to the last, including the round that it leaves open."""
     controller = Controller(job.cluster, DictStore(), identity=job.identity, settings=job.settings)
     rounds: list[OpenRound] = []
     rejected_count = 0

@@ -41,7 +41,7 @@ def render_page(found: Backtest) -> str:
 
 
 def _spreads(runs: Sequence[Run]) -> Figure:
-    """Points between the hottest and the coldest broker, a line a candidate."""
+    """Points between the hottest and the coldest broker, with a line for each candidate."""
     figure = Figure()
     for run in runs:
         if run.series is not None:

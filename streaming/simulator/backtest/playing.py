@@ -69,7 +69,7 @@ def jobs_of(
 
 
 def play_job(job: Job) -> Run | Opened:
-    """Play one of them."""
+    """Play one job."""
     return play_closed(job) if isinstance(job, ClosedJob) else play_open(job)
 
 

@@ -1,4 +1,4 @@
-"""How a backtest reads its recording: from the beginning, as often as it needs to, in whatever process."""
+"""How a backtest reads its recording: from the beginning, as often as it needs to, in any process."""
 
 from collections.abc import Callable, Iterator
 

@@ -12,7 +12,7 @@ from streaming.simulator.comparing import Run
 from streaming.simulator.players import BALANCED_POINTS
 
 _NOT_KNOWN = {"disrupted_messages", "recovery_rounds"}
-"""Figures that a recording says nothing of: how long clients wait, and when a disturbance began."""
+"""Figures that a recording does not show: how long clients wait, and when a disturbance began."""
 COLUMNS = tuple(each for each in ALL_COLUMNS if each.key not in _NOT_KNOWN)
 AS_RECORDED, NOBODY_ACTS = "as recorded", "nobody acts"
 REFERENCES = frozenset({AS_RECORDED, NOBODY_ACTS})
@@ -77,7 +77,7 @@ def _decided(run: Opened) -> Decided:
 def verdict(rows: dict[str, Figures]) -> str:
     """Which candidate is better: the one that leaves the cluster unbalanced for less of the time.
 
-    Where two are equal in that: the one with the smaller spread, in whole points; then the one that moves less.
+    If two are equal in that, the one with the smaller spread, in whole points, is better; then the one that moves less.
     """
     ranked = sorted((name for name in rows if name not in REFERENCES), key=lambda name: _rank(rows[name]))
     told = "; ".join(

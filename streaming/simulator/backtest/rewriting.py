@@ -52,7 +52,7 @@ def with_rows(
 
 
 def _resources(resources: Floats, change: Floats, machines: Machines, broker: int) -> Floats:
-    """CPU and network with another traffic, from 0 to their limits; what was not measured stays so."""
+    """CPU and network after a change of traffic, from 0 to their limits; what was not measured stays so."""
     points = machines.cost_points(change[None, :], np.array([broker]))[0]
     changed = resources.copy()
     for column, each in enumerate(points.tolist()):

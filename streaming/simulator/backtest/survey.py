@@ -1,4 +1,4 @@
-"""What a first reading of a recording tells of each Pulsar cluster in it: its brokers, what traffic costs them, and its time."""
+"""What a first pass over a recording shows of each Pulsar cluster in it: its brokers, what traffic costs them, and its time span."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -2,7 +2,7 @@
 
 Time, traffic, brokers, their limits and the noise of their figures are the recording's. A bundle that a candidate moved or cut counts
 at its new broker: from the next reports on, its traffic and what that costs is taken from one broker's figures and added to another's.
-Invariant: while a candidate has changed nothing, it sees the very reports that were recorded.
+Invariant: while a candidate has changed nothing, it sees exactly the reports that were recorded.
 """
 
 from bisect import bisect_left
@@ -28,19 +28,19 @@ class Landed(NamedTuple):
     """Row of the broker that had the bundle."""
     destination: int
     messages_per_s: float
-    """Of the bundle, in + out."""
+    """The bundle's messages per second, in + out."""
 
 
 class World:
     """Takes the recorded events in their order, and gives what a candidate sees of them."""
 
     def __init__(self, machines: Machines, judge: PulsarSettings, *, keeps_recorded_moves: bool) -> None:
-        """``judge``: settings that say how loaded a broker is. Without recorded moves a bundle stays where it was first seen."""
+        """``judge``: settings that decide how loaded a broker is. Without recorded moves a bundle stays where it was first seen."""
         self.brokers = machines.names
         self.now_ms = 0
         self._machines, self._judge = machines, judge
         self._gone_ms = round(1000 * judge.rounds.max_report_age_s)
-        """A broker or a moved bundle that nobody has reported for this long is not there."""
+        """A broker or a moved bundle without a report for this long is not there."""
         self._keeps_recorded_moves = keeps_recorded_moves
         self._row_of = {name: row for row, name in enumerate(machines.names)}
         self._recorded: dict[str, LoadReport] = {}
@@ -48,7 +48,7 @@ class World:
         self._owner: dict[str, str] = {}
         self._shown: dict[str, LoadReport] = {}
         self._placed: dict[str, float] = {}
-        """Message rate that was sent to a broker since its last report."""
+        """Message rate of the bundles that were sent to a broker since its last report."""
         self._topics: dict[str, TopicStats] = {}
         self._moved: dict[str, Elsewhere] = {}
         self._whole_of: dict[str, str] = {}
@@ -80,7 +80,7 @@ class World:
         return found
 
     def take(self, event: Event) -> Event | None:
-        """What a candidate sees of a recorded event; None for what operators or executors said of other decisions."""
+        """What a candidate sees of a recorded event; None for a control event or an action result, which are about other decisions."""
         self.now_ms = max(self.now_ms, event.time_ms)
         if isinstance(event, Control | ActionResult):
             return None
@@ -92,7 +92,7 @@ class World:
         return event
 
     def unload(self, bundle: str, destination: str | None) -> Landed | None:
-        """Move a bundle at once; None where it, or the broker it is to go to, is not there."""
+        """Move a bundle at once; None if the bundle or its destination is not there."""
         part = self._part(bundle)
         target = self._place() if destination is None else destination
         if part is None or target is None or not self._is_alive(target):
@@ -136,7 +136,7 @@ class World:
         return shown is not None and self.now_ms - shown.time_ms <= self._gone_ms
 
     def _part(self, bundle: str) -> Part | None:
-        """The part of that name; a recorded bundle becomes one. None where it is not there."""
+        """The part of that name; a recorded bundle becomes a part. None if it is not there."""
         whole = self._whole_of.get(bundle)
         if whole is None and not self._take_over(bundle):
             return None
@@ -144,7 +144,7 @@ class World:
         return next(part for part in parts if part.name == bundle)
 
     def _take_over(self, bundle: str) -> bool:
-        """Let a recorded bundle have places of its own."""
+        """Place a recorded bundle apart from the recording; False if it is not there or is placed already."""
         owner = self._owner.get(bundle)
         report = None if owner is None else self._recorded[owner]
         row = None if report is None else _row(report, bundle)
@@ -164,14 +164,14 @@ class World:
             del self._whole_of[part.name]
 
     def _follow_what_is_back(self, name: str) -> None:
-        """A whole bundle at the broker that the recording has it at needs no place of its own, unless recorded moves do not count."""
+        """A whole bundle that is back at its recorded broker follows the recording again, unless recorded moves do not count."""
         parts = self._moved[name].parts
         is_whole = len(parts) == 1 and parts[0].name == name
         if self._keeps_recorded_moves and is_whole and parts[0].owner == self._owner[name]:
             self._forget(name)
 
     def _place(self) -> str | None:
-        """The broker with the lowest message rate, as Pulsar chooses; what was sent there since its report counts."""
+        """The broker with the lowest message rate, as Pulsar chooses; bundles that were sent there since its report count."""
         rates = {
             name: self._shown[name].report.messages_per_s + self._placed.get(name, 0.0)
             for name in self.brokers
@@ -195,7 +195,7 @@ class World:
         return shown
 
     def _see_owners(self, event: LoadReport) -> None:
-        """A bundle belongs to the broker whose run of listings began last."""
+        """A bundle belongs to the broker that began last to list it."""
         listed = set(event.report.bundles)
         for bundle in sorted(listed - self._listed.get(event.broker, set())):
             if not self._keeps_recorded_moves and self._owner.get(bundle) not in {None, event.broker}:
@@ -204,7 +204,7 @@ class World:
         self._listed[event.broker] = listed
 
     def _hold_what_leaves(self, event: LoadReport) -> None:
-        """Without recorded moves, what a broker stops listing stays there; its last report is still at hand."""
+        """Without recorded moves, a bundle that a broker stops listing stays there; the broker's last report still has its figures."""
         for bundle in sorted(self._listed.get(event.broker, set()) - set(event.report.bundles)):
             if self._owner[bundle] == event.broker:
                 self._take_over(bundle)

@@ -50,7 +50,7 @@ hit_count = 1
 hold_unsettled_brokers = true
 """
 BUNDLES = 9
-"""Of equal traffic, and an odd number: half of the difference is never close to a whole number of them, so noise in the
+"""Bundles of equal traffic, an odd number: half of the difference is never close to a whole number of them, so noise in the
 rates does not choose how many move. From 9/0/0 AvgShedder goes to 5/4/0, then to 3/4/2; the planner to 3/3/3 at once."""
 
 
@@ -117,7 +117,7 @@ class Trio:
         return [json.loads(value)["data"] for value in self.stage.values(self.stage.topics.audit)]
 
     def wait_for_all_results(self) -> None:
-        """Until every action that was decided has one."""
+        """Wait until every action that was decided has a result."""
         until(
             lambda: {id_ for id_, _ in self.results()} >= set(self.actions()),
             what="results",
@@ -135,7 +135,11 @@ def controller(
     more: str = "",
     **overrides: object,
 ) -> Iterator[WarmRun]:
-    """With ``more`` settings, and ``overrides`` as ``Stage.settings`` takes them; begun before there is traffic, because a start takes as long as gathering it; decides nothing before the collector is there."""
+    """A running controller with ``more`` settings, and ``overrides`` as ``Stage.settings`` takes them.
+
+    It begins before there is traffic, because a start takes as long as gathering the bundles; it decides nothing before the
+    collector is there.
+    """
     target = f'[targets."{CLUSTER}".pulsar]\nadmin_url = "{pulsar.admin_url}"\n'
     config = stage.settings(base=f"{SETTINGS.format(policy=policy)}\n{more}\n{target}", **overrides)
     with warm.start("run", "--config", str(config), "--from", "earliest") as running:

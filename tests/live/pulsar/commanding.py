@@ -1,4 +1,4 @@
-"""Says actions as a controller would, lets the executor carry them out, and reads what became of them."""
+"""Publishes actions as a controller would, lets the executor carry them out, and reads what became of them."""
 
 import json
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ SOURCE = "/trimtab/controller"
 
 
 class Commander:
-    """Says actions on a stage's topics as a controller would, and reads their results."""
+    """Publishes actions on a stage's topics as a controller would, and reads their results."""
 
     def __init__(self, stage: Stage, pulsar: LocalPulsar, *, verify_timeout_s: int = 15) -> None:
         self.stage = stage
@@ -81,7 +81,7 @@ class Commander:
         self.stage.send([json.dumps(event).encode()], to=self.stage.topics.control)
 
     def clear_control(self, tombstone: bytes | None) -> None:
-        """Write what compaction takes for the end of the key."""
+        """Write a value that compaction takes as the deletion of the key."""
         self.stage.send_raw(CLUSTER.encode(), tombstone, to=self.stage.topics.control)
         self.stage.flush()
 
@@ -92,7 +92,7 @@ class Commander:
         )
 
     def execute(self, *, dry_run: bool = False) -> None:
-        """Deal with all that is there, as a process started anew."""
+        """Deal with all actions that are there, as a newly started process would."""
         with ExitStack() as stack:
             self.start(stack, dry_run=dry_run).run(once=True)
 

@@ -1,6 +1,6 @@
 """`trimtab run` to Pulsar that kills itself: `python -m tests.live.pulsar.dying FLAGS POINT:BATCH,… run …`.
 
-As ``tests.live.dying``. Points: `operator`, `before-publish`, `begun` (its marker is written, no message yet),
+Like ``tests.live.dying``. Points: `operator`, `before-publish`, `begun` (its marker is written, no message yet),
 `first-message`, `before-finish` (all messages are out, the marker not yet), `after-publish`, `between`.
 """
 

@@ -33,30 +33,30 @@ def documented(component: str) -> list[Grant]:
 
 @dataclass(slots=True)
 class Role:
-    """Somebody's permissions on the topics of a stage."""
+    """A role's permissions on the topics of a stage."""
 
     stage: PulsarStage
     name: str
     _granted: set[Grant] = field(init=False, default_factory=set)
 
     def topic(self, grant: Grant) -> str:
-        """Full name."""
+        """The full name of the topic of a grant."""
         return self.stage.full_name(f"{grant.topic}.{self.stage.name}")
 
     def command(self, grant: Grant) -> str:
-        """What a refusal says has to be run."""
+        """The command that a refusal says to run."""
         asked = f"--role ROLE --actions {grant.action}"
         return f"Run: pulsar-admin topics grant-permission {self.topic(grant)} {asked}"
 
     def one_less(self, grants: Sequence[Grant]) -> Iterator[Grant]:
-        """Each of them in turn, taken back while it is looked at; all are there at the end."""
+        """Yield each grant while it is taken back; all of them are there at the end."""
         for lacking in grants:
             self.allow(grant for grant in grants if grant != lacking)
             yield lacking
         self.allow(grants)
 
     def allow(self, grants: Iterable[Grant]) -> None:
-        """These and no others."""
+        """Allow these grants and no others."""
         assert self.stage.lab is not None
         wanted = {*grants}
         for topic in sorted({grant.topic for grant in self._granted ^ wanted}):

@@ -12,7 +12,7 @@ from tests.live.pulsar.lab import CLUSTER
 
 
 class Heard:
-    """Keeps what a collector says; an ``EventSink``."""
+    """Keeps the events of a collector; an ``EventSink``."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -23,7 +23,7 @@ class Heard:
         self.values.append(value)
 
     def flush(self) -> None:
-        """All is here."""
+        """Nothing to do: all events are here."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -35,7 +35,7 @@ class Heard:
 
 
 def collector(target: PulsarTarget, heard: Heard, *, settings: Settings | None = None) -> PulsarCollector:
-    """Of ``CLUSTER``, with the defaults where no settings are given."""
+    """A collector of ``CLUSTER``, with the default settings if none are given."""
     return PulsarCollector(
         settings or Settings(), CollectorMetrics(CLUSTER), cluster=CLUSTER, target=target, sink=heard
     )

@@ -46,7 +46,7 @@ class Lab:
         self.put(f"namespaces/{self.namespace}", {"bundles": {"numBundles": self.bundles_count}})
 
     def bundles(self) -> list[BundleName]:
-        """As they are now, ascending."""
+        """The bundles as they are now, ascending."""
         edges = self.admin.boundaries(self.namespace)
         return [BundleName(self.namespace, low, high) for low, high in pairwise(edges)]
 
@@ -98,7 +98,7 @@ class Lab:
             client.close()
 
     def post(self, path: str, body: object = None) -> None:
-        """A call that ``PulsarAdmin`` has no need for."""
+        """Make a call that ``PulsarAdmin`` has no need for."""
         self._ask("POST", path, body)
 
     def delete(self, path: str) -> None:
@@ -106,7 +106,7 @@ class Lab:
         self._ask("DELETE", path, None)
 
     def put(self, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
-        """See ``post``; ``known`` are further statuses that are well."""
+        """See ``post``; ``known`` are further statuses that are accepted."""
         self._ask("PUT", path, body, known=known)
 
     def _ask(self, method: Method, path: str, body: object, *, known: tuple[int, ...] = ()) -> None:
@@ -128,7 +128,7 @@ def passing_errors_are_false(condition: Callable[[], bool]) -> bool:
 
 
 def target_of(pulsar: LocalPulsar | StandalonePulsar) -> PulsarTarget:
-    """As one who may do everything."""
+    """The cluster as a target, with the rights to do everything."""
     if not isinstance(pulsar, SecurePulsar):
         return PulsarTarget(admin_url=pulsar.admin_url)
     return PulsarTarget(
@@ -140,7 +140,7 @@ def target_of(pulsar: LocalPulsar | StandalonePulsar) -> PulsarTarget:
 
 
 def service_url_of(pulsar: LocalPulsar | StandalonePulsar) -> str:
-    """Encrypted where it can be."""
+    """The address of the brokers, encrypted if they offer that."""
     return pulsar.secure_service_url if isinstance(pulsar, SecurePulsar) else pulsar.service_url
 
 

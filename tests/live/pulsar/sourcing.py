@@ -16,7 +16,7 @@ from streaming.spark import pulsar_source, session
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Ends when all is taken that was there at the start."""
+    """Ends when it has taken everything that was there at the start."""
     options, checkpoint, taken = arguments
     spark = (
         session.Start().connect(Settings(spark=SparkSettings(master="local[1]", driver_memory="512m"))).spark

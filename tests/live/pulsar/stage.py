@@ -46,7 +46,7 @@ class PulsarStage(Stage):
     on_pulsar: frozenset[str] = frozenset({"input", "output"})
     input_partitions: int = 1
     token_file: Path | None = None
-    """Of the role whose settings are made; the lab's own where none is named."""
+    """The token of the role whose settings are made; None: the lab's own."""
     _client: pulsar_client.Client = field(init=False)
     _producers: dict[str, pulsar_client.Producer] = field(init=False, default_factory=dict)
 
@@ -56,7 +56,7 @@ class PulsarStage(Stage):
         self._client = connected(self.lab.pulsar)
 
     def connect_anew(self) -> None:
-        """After an outage: a client's producers may be lost with it."""
+        """Make a new client after an outage: the old one's producers may be lost."""
         assert self.lab is not None
         close(self._client)
         self._producers.clear()
@@ -72,7 +72,7 @@ class PulsarStage(Stage):
         on_pulsar: Sequence[str] = ("input", "output"),
         input_partitions: int = 1,
     ) -> "PulsarStage":
-        """With all topics."""
+        """A stage with all its topics made."""
         sides = frozenset(on_pulsar)
         name = f"p-{uuid4().hex[:8]}"
         made = cls(bootstrap, name, directory, lab=lab, on_pulsar=sides, input_partitions=input_partitions)
@@ -80,7 +80,7 @@ class PulsarStage(Stage):
         return made
 
     def create_topics(self) -> None:
-        """As `trimtab topics create` does."""
+        """Create the topics as `trimtab topics create` does."""
         create_all(self.loaded(), input_partitions=self.input_partitions)
 
     def loaded(self) -> Settings:
@@ -88,7 +88,7 @@ class PulsarStage(Stage):
         return load(file=self.settings(file="topics.toml"), flags={}, environ={}).settings
 
     def settings(self, *, base: str | None = None, file: str = "trimtab.toml", **overrides: object) -> Path:
-        """As ``Stage.settings``, with the addresses of both sides."""
+        """Like ``Stage.settings``, with the addresses of both sides."""
         assert self.lab is not None
         target = self.lab.target
         kafka = f"kafka://{self.bootstrap}"
@@ -136,7 +136,7 @@ class PulsarStage(Stage):
             producer.flush()
 
     def read(self, topic: str) -> list[Message]:  # type: ignore[override]
-        """Every message of an output topic, in order, up to now; but for what is said at a take-over."""
+        """Every message of an output topic, in order, up to now, without the announcements of a take-over."""
         if "output" not in self.on_pulsar:
             return Stage.read(self, topic)
         found = messages(self._client, self.full_name(topic))

@@ -40,7 +40,7 @@ min_unload_messages_per_s = 5
 
 
 def rates(admin_of: Lab, owners: Mapping[str, str]) -> dict[str, float] | None:
-    """Messages/s of each of the bundles, once it is in the report of its owner and of nobody else."""
+    """Messages/s of each of the bundles, once it is in the report of its owner and of no other broker."""
     found: dict[str, list[tuple[str, float]]] = {bundle: [] for bundle in owners}
     for broker in admin_of.pulsar.broker_ids:
         for bundle, load in (read_report(admin_of.admin.load_report(broker)).lastStats or {}).items():
@@ -86,7 +86,7 @@ def unloads(outputs: list[dict[str, object]]) -> list[object]:
 def test_what_pulsar_keeps_apart_is_not_put_together_for_as_long_as_it_is_a_group(
     pulsar: LocalPulsar, tmp_path: Path
 ) -> None:
-    """The only bundle that fits is of a namespace whose fellow is at the idlest broker."""
+    """The only bundle that fits is in a group whose other namespace is at the idlest broker."""
     busy, fellow, big, other = (Lab(pulsar, bundles_count=1) for _ in range(4))
     (of_busy,), (of_fellow,), (of_big,), (of_other,) = (lab.bundles() for lab in (busy, fellow, big, other))
     crowded, idle, third = pulsar.broker_ids

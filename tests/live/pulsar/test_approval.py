@@ -1,4 +1,4 @@
-"""Proposals of a real cluster, with all topics on it: one is approved and carried out, one rejected; and what was done is told and played again."""
+"""Proposals of a real cluster, with all topics on it: one is approved and carried out, one rejected; commands and a replay agree on it."""
 
 import json
 import re

@@ -70,7 +70,7 @@ def test_an_unbalanced_cluster_is_balanced_a_hot_bundle_is_cut_and_nothing_is_do
 
 
 def _assert_as_predicted(hot: Lab, cut: dict[str, object]) -> None:
-    """The bundles are those of the decision, and the topics are where it said they would be."""
+    """The bundles are those of the decision, and the topics are where it predicted them."""
     children = cut["children"]
     assert isinstance(children, list)
     predicted = {f"{hot.namespace}/{each['range']}": each["topics_count"] for each in children}

@@ -1,4 +1,4 @@
-"""The control topic on Pulsar: who wants the newest event of a cluster reads it compacted, the controller reads all."""
+"""The control topic on Pulsar: a reader of a cluster's newest event reads it compacted, the controller reads all events."""
 
 import json
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_executors_and_commands_read_the_control_topic_compacted_and_the_control
 
 
 def compact(stage: PulsarStage) -> None:
-    """As the broker does by itself above the topic's threshold."""
+    """Compact the topic, as the broker does by itself above the topic's threshold."""
     assert stage.lab is not None
     admin = stage.lab.admin
     path = f"/admin/v2/persistent/{stage.lab.namespace}/{stage.topics.control}/compaction"

@@ -1,4 +1,4 @@
-"""A broker that is killed: named and done without while Pulsar still lists it, and read again at once when it is back."""
+"""A broker that is killed: it is named and left out while Pulsar still lists it, and read again at once when it is back."""
 
 from contextlib import ExitStack
 

@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Without topics."""
+    """A stage without topics."""
     made = PulsarStage("", "doctor", tmp_path, lab=Lab(pulsar, bundles_count=1))
     yield made
     made.close()
 
 
 def doctor(stage: PulsarStage) -> dict[str, list[dict[str, str]]]:
-    """Its findings by check."""
+    """The doctor's findings by check."""
     output = command("doctor", "--config", str(stage.settings()), "-o", "json", code=REFUSED).stdout
     found: dict[str, list[dict[str, str]]] = {}
     for finding in json.loads(output):
@@ -35,7 +35,7 @@ def doctor(stage: PulsarStage) -> dict[str, list[dict[str, str]]]:
 
 
 def subscriptions(stage: PulsarStage, topic: str) -> object:
-    """Names of those on a topic, and how many producers it has."""
+    """Names of the subscriptions to a topic, and how many messages were published to it."""
     assert stage.lab is not None
     name = stage.full_name(topic).removeprefix("persistent://")
     stats = json.loads(stage.lab.admin.get(f"/admin/v2/persistent/{name}/stats"))

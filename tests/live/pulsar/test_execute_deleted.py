@@ -21,7 +21,7 @@ def commander(stage: Stage, pulsar: LocalPulsar) -> Commander:
 
 
 def delete(lab: Lab) -> None:
-    """A namespace with all its topics, as ``assigned`` makes them."""
+    """Delete a namespace with all the topics that ``assigned`` made in it."""
     for bundle in lab.bundles():
         for topic in lab.admin.topics(bundle):
             lab.delete(f"persistent/{topic.removeprefix('persistent://')}?force=true")
@@ -29,7 +29,7 @@ def delete(lab: Lab) -> None:
 
 
 def asked(commander: Commander, kind: str, bundle: BundleName, *, owner: str, to: str) -> str:
-    """An unload or a split; its id."""
+    """Publish an unload or a split; returns its id."""
     if kind == "unload":
         return commander.unload(bundle, owner=owner, to=to)
     return commander.split(bundle, owner=owner, at=[bundle.low + 5])
@@ -66,7 +66,7 @@ def test_a_namespace_deleted_between_decision_and_execution_is_left_alone_and_th
 def test_a_namespace_deleted_around_the_call_itself_is_named_at_once_and_the_others_go_on(
     pulsar: LocalPulsar, commander: Commander, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
 ) -> None:
-    """All that was checked beforehand held; what is looked at afterwards is not there."""
+    """All checks before the call passed; what is looked at after the call is gone."""
     gone, stays = Lab(pulsar, bundles_count=1), Lab(pulsar, bundles_count=1)
     (bundle,), (moved,) = gone.bundles(), stays.bundles()
     owner, source = gone.assigned(bundle), stays.assigned(moved)

@@ -1,7 +1,7 @@
-"""The bookie of a real Pulsar is away for a while: once it is back, the executor carries actions out and tells them.
+"""The bookie of a real Pulsar is away for a while: once it is back, the executor carries actions out and reports their results.
 
-Others write to the topic of the results all the while, as collectors do, so that Pulsar fences it: a producer that was made
-before never comes back.
+Others write to the topic of the results all the time, as collectors do, so that Pulsar fences it: a producer made before that
+never works again.
 """
 
 import json
@@ -30,7 +30,7 @@ from tests.live.pulsar.stage import PulsarStage
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
 OUTAGE_S = 40.0
-"""Long enough for a producer to be lost for good, where its client is kept."""
+"""Long enough for a producer to be lost for good, if its client is kept."""
 RECOVERY_S = 90.0
 _PAUSE_S = 0.05
 _SEND_MS = 5_000
@@ -38,13 +38,13 @@ _SEND_MS = 5_000
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
-    """One whose bookie may be stopped."""
+    """A Pulsar whose bookie may be stopped."""
     with LocalPulsar(tmp_path_factory.mktemp("own"), brokers=1) as running:
         yield running
 
 
 class Bookie:
-    """Goes once, and comes back when it has been away for long enough."""
+    """A bookie that goes away once, and comes back when it has been away for long enough."""
 
     def __init__(self, own: LocalPulsar) -> None:
         self._process = own.processes["bookie"]
@@ -63,14 +63,14 @@ class Bookie:
 
 
 class Asker:
-    """Says actions whose result is a skip, and sees what is told; its client is made anew each time."""
+    """Publishes actions whose result is a skip, and reads the results; makes a new client each time."""
 
     def __init__(self, stage: PulsarStage, own: LocalPulsar) -> None:
         self._stage = stage
         self._own = own
 
     def ask(self) -> str | None:
-        """Id of an action; None while Pulsar does not take it."""
+        """Publish an action; returns its id, or None while Pulsar does not take it."""
         self._stage.connect_anew()
         past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
         bundle, id_ = BundleName("lab/none", 0, 0x40000000), f"a{time.monotonic_ns()}"
@@ -82,7 +82,7 @@ class Asker:
             return None
 
     def shown(self) -> Counter[str]:
-        """How often the result of each action was told; nothing while Pulsar does not answer."""
+        """How often the result of each action was written; empty while Pulsar does not answer."""
         self._stage.connect_anew()
         try:
             events = [json.loads(value) for value in self._stage.values(self._stage.topics.input)]
@@ -94,7 +94,7 @@ class Asker:
         until(lambda: action in self.shown(), what=f"the result of {action}", timeout_s=RECOVERY_S)
 
     def others_write(self, stop: threading.Event) -> None:
-        """Events of somebody else to the topic of the results; what is not taken is lost."""
+        """Write other events to the topic of the results; those that are not taken are lost."""
         client = connected(self._own)
         producer: pulsar_client.Producer | None = None
         while not stop.wait(_PAUSE_S):
@@ -109,7 +109,7 @@ class Asker:
 
 
 def goes_at_the_next_result(loop: ExecutorLoop, bookie: Bookie, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was carried out cannot be told."""
+    """Stop the bookie when the next result is to be written: the action was carried out, but its result cannot be written."""
     plain = loop._results.send
 
     def send(key: str, value: bytes) -> None:

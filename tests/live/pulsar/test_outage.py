@@ -18,14 +18,14 @@ from tests.live.suites.publisher import QUERY, opened
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
 MESSAGES = 3_000
-"""More than a reader asks for beforehand."""
+"""More messages than a reader fetches in advance."""
 TIMEOUT_S = 10.0
-"""Of a publisher: what a busy machine needs to open one, and hardly more, because two attempts wait for it in vain."""
+"""A publisher's timeout: what a busy machine needs to open one, and hardly more, because two attempts wait for it in vain."""
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandalonePulsar]:
-    """One that may be stopped."""
+    """A Pulsar that may be stopped."""
     with StandalonePulsar(tmp_path_factory.mktemp("standalone")) as running:
         yield running
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def stage(secured: SecurePulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Its own clients are the super-user's; no topics yet."""
+    """A stage whose own clients are the super-user's; no topics yet."""
     made = PulsarStage(
         "", f"s-{tmp_path.name[-20:]}".replace("_", "-"), tmp_path, lab=Lab(secured, bundles_count=1)
     )
@@ -36,7 +36,7 @@ def stage(secured: SecurePulsar, tmp_path: Path) -> Iterator[PulsarStage]:
 
 
 def settings_of(role: Role, *, more: str = "") -> str:
-    """The settings file of somebody; ``more`` are further sections."""
+    """The settings file of a role; ``more`` are further sections."""
     return str(become(role).settings(base=QUICK + more, file=f"{role.name}.toml"))
 
 

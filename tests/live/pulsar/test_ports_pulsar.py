@@ -22,4 +22,4 @@ def settings(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[Settings]:
 
 
 class TestPorts(PortsSuite):
-    """As on Kafka."""
+    """The same tests as on Kafka."""

@@ -31,7 +31,7 @@ def setting(pulsar: LocalPulsar) -> Iterator[Setting]:
 
 
 class TestPublisher(PublisherSuite):
-    """As on Kafka."""
+    """The same tests as on Kafka."""
 
 
 def test_a_batch_is_published_in_order_with_its_epoch_and_once_however_often_it_is_run(

@@ -28,7 +28,7 @@ DYING = "tests.live.pulsar.dying"
 
 @pytest.fixture
 def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Both sides."""
+    """A stage with both sides on Pulsar."""
     made = PulsarStage.of(Lab(pulsar), tmp_path)
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""A rebuild on Pulsar: what a cut batch has published stands, and the first summary names the rounds that never come."""
+"""A rebuild on Pulsar: what a cut batch has published stays, and the first summary names the rounds that never come."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ DYING = "tests.live.pulsar.dying"
 
 @pytest.fixture
 def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Both sides."""
+    """A stage with both sides on Pulsar."""
     made = PulsarStage.of(Lab(pulsar), tmp_path)
     yield made
     made.close()
@@ -35,9 +35,9 @@ def rounds_of(values: list[bytes]) -> list[int]:
 
 
 def cut(stage: PulsarStage, point: str) -> tuple[Outputs, Outputs]:
-    """What is published by a controller that dies at the point of its first batch, of three rounds, and by one that rebuilds.
+    """What two controllers publish: one dies at the point of its first batch, of three rounds, and the other one rebuilds.
 
-    And what would have been, had nobody died. The batch refuses a record.
+    Returned with what would have been published if none had died. The batch refuses a record.
     """
     stage.send(played(range(3)))
     stage.send_raw(b"east-1", b"no event")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 @pytest.fixture
 def on_pulsar(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Both sides."""
+    """A stage with both sides on Pulsar."""
     made = PulsarStage.of(Lab(pulsar), tmp_path)
     yield made
     made.close()

@@ -1,7 +1,7 @@
 """Topics are unloaded and brokers restarted, under a running controller and between two of its starts: nothing is lost.
 
-Of the input's partitions one has records; the others, like the control topic, stay empty, and Pulsar drops an empty
-ledger whenever it loads a topic stage.
+One of the input's partitions has records; the others, like the control topic, stay empty, and Pulsar drops an empty
+ledger whenever it loads a topic.
 """
 
 import json
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PARTITIONS = 4
 ROUNDS = 4
-"""Decided between two disturbances; two of them act."""
+"""Rounds decided between two disturbances; two of them act."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def stage(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
 def decide_through(
     stage: PulsarStage, warm: Warm, disturb: Callable[[], None], *, clusters: tuple[str, ...]
 ) -> None:
-    """Rounds before, while and after the topics are disturbed: with a controller running, and with none."""
+    """Play rounds before, between and after the disturbances of the topics: with a controller running, and with none."""
     config = stage.settings()
     parts: list[list[bytes]] = [
         [event for cluster in clusters for event in played(range(at, at + ROUNDS), cluster=cluster)]
@@ -130,7 +130,7 @@ def test_all_brokers_may_be_restarted_one_after_another(
 def test_what_is_deleted_or_switched_off_under_a_running_controller_is_noticed(
     stage: PulsarStage, warm: Warm, what: str
 ) -> None:
-    """Whoever is connected to a topic that is deleted makes Pulsar make it anew, without its settings."""
+    """A client that is connected to a deleted topic makes Pulsar create it again, without its settings."""
     config, lab = stage.settings(), stage.lab
     assert lab is not None
     stage.send(played(range(3)))

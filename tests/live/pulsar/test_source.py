@@ -48,7 +48,7 @@ def options(lab: Lab, topic: str, **more: str) -> dict[str, str]:
 
 
 def reader(lab: Lab, topic: str, **more: str) -> PulsarReader:
-    """As in a process started anew."""
+    """A reader as in a newly started process."""
     pulsar_source._protect_once.cache_clear()
     return PulsarSource(options(lab, topic, **more)).streamReader(SCHEMA)
 

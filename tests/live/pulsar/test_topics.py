@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def bare(pulsar: LocalPulsar, tmp_path: Path) -> Iterator[PulsarStage]:
-    """Without topics."""
+    """A stage without topics."""
     made = PulsarStage("", "bare", tmp_path, lab=Lab(pulsar, bundles_count=1))
     yield made
     made.close()
@@ -91,7 +91,7 @@ def test_topics_are_made_as_needed_once_and_what_exists_gets_deduplication_and_i
 
 
 def refusal(stage: PulsarStage) -> str:
-    """What a start is refused for; empty where it is not."""
+    """Why a start is refused; empty if it is not."""
     try:
         pulsar_topics.validate(stage.loaded())
     except StartError as error:

@@ -28,7 +28,7 @@ class PublisherSetting(Protocol):
         ran_with: RanWith = UNNAMED,
         announces: bool = False,
     ) -> Publisher:
-        """Not yet connected; a context manager. ``announces`` on the topic of actions."""
+        """A publisher that is not yet connected, as a context manager. With ``announces`` it announces on the topic of actions."""
 
     def batch(self, number: int, text: str = "batch", count: int = 3) -> list[OutboundRecord]:
         """Actions of one round."""
@@ -41,7 +41,7 @@ class PublisherSetting(Protocol):
 
 
 def values(number: int, text: str = "batch") -> list[str]:
-    """Of a batch."""
+    """The values of a batch."""
     return [f"{text} {number}.{place}" for place in range(3)]
 
 

@@ -84,7 +84,7 @@ class Load:
 
 
 def evenly(messages_per_s: float, *, count: int = 10, bytes_per_s: float = 0.0) -> Load:
-    """A bundle of equal topics, known, in the lowest part of a range."""
+    """A bundle with known topics of equal load in the lowest part of its range."""
     topics = {
         f"t{number:02d}": Topic(100 * number, messages_per_s / count, bytes_per_s / count)
         for number in range(count)
@@ -121,7 +121,7 @@ class Cluster:
 
 
 def _table(loads: list[Load]) -> TopicTable:
-    """Topics by position, which stands in for the name's."""
+    """Topics by their given position, which is used instead of the position that the name hashes to."""
     tables = [columns(load.topics or {}) for load in loads]
     edges = np.cumsum([0, *map(len, tables)]).astype(np.int64)
     return _Placed(

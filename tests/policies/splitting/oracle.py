@@ -66,5 +66,5 @@ def flow_or_qps_equally_divide(
 
 
 def taken(range_: BundleRange, boundaries: list[int] | None) -> tuple[int, ...]:
-    """Boundaries each once and strictly inside."""
+    """The boundaries strictly inside the range, each one once."""
     return tuple(sorted({at for at in boundaries or [] if range_.lower < at < range_.upper}))

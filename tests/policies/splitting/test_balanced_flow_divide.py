@@ -188,7 +188,7 @@ def stands_alone(child: list[Topic]) -> bool:
 
 
 def best_below(topics: Topics, range_: BundleRange, ratio: float) -> tuple[int, float]:
-    """Fewest boundaries that leave no child at the ratio but topics by themselves, and the lightest heaviest other."""
+    """Fewest boundaries where only children that stand alone reach ``ratio``, and the lowest ratio of the heaviest other child."""
     fit = [
         (count, max((ratio_of(child) for child in way if ratio_of(child) < ratio), default=0.0))
         for way, count in every_cut(topics, range_, None)

@@ -1,7 +1,7 @@
-"""Kafka's rule as a fluid: in-sync followers take their share of a leader's quota first, new replicas the rest.
+"""Kafka's rule as a fluid: in-sync followers take their share of a leader's quota first, new replicas get the rest.
 
-Second by second, without formulas of ours: a new replica gets the smaller of its share at the leader and at the follower;
-one that has caught up is in sync, is never held back again, and goes on counting. What nobody can use is shared again.
+It goes second by second, without our formulas: a new replica gets the smaller of its share at the leader and at the follower;
+one that has caught up is in sync, is never held back again, and goes on counting. What a replica cannot use is shared again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tests.policies.throttle.moving import Partition
 
 SHARINGS = 4
-"""Times that what one replica cannot use is offered to the others."""
+"""How many times what one replica cannot use is offered to the others."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ def seconds(copies: list[Copy], rates: Mapping[str, float]) -> Iterator[None]:
 
 
 def share_out(moving: Sequence[Copy], left: dict[str, float]) -> None:
-    """Equal shares of what is left at each role, the smaller of both for each copy."""
+    """Give each copy an equal share of what is left at its leader and at its follower, the smaller of both."""
     sharers: dict[str, int] = {}
     for copy in moving:
         for role in (f"leader:{copy.leader}", f"follower:{copy.follower}"):

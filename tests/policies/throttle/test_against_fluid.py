@@ -60,7 +60,7 @@ def reassignments(draw: st.DrawFn) -> list[Partition]:
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(partitions=reassignments(), own=st.booleans())
 def test_a_feasible_plan_ends_and_about_when_it_says(partitions: list[Partition], own: bool) -> None:  # noqa: FBT001
-    """Never before the bottleneck's time, and not after twice of it: brokers wait for one another a little."""
+    """It never ends before the bottleneck's time and not later than twice that: brokers wait for one another a little."""
     loads = loads_of(needs_of(moves_of(*partitions)))
     rule = RateRule(floor_bytes_per_s=1)
     plan = per_broker_plan(loads, rule) if own else uniform_plan(loads, rule).plan
@@ -93,7 +93,7 @@ def test_a_rate_at_the_minimum_never_ends(partitions: list[Partition]) -> None:
 
 
 def loads_left(copies: Sequence[Copy]) -> list[Load]:
-    """With the minimums of the whole move, which those that are done still take."""
+    """What is left by role, with the minimums of the whole move: finished copies still use their part of them."""
     left: dict[BrokerRole, int] = {}
     for copy in copies:
         for role in (BrokerRole("leader", copy.leader), BrokerRole("follower", copy.follower)):
@@ -104,7 +104,7 @@ def loads_left(copies: Sequence[Copy]) -> list[Load]:
 
 @pytest.mark.parametrize("rate", [30 * MB, 40 * MB, 60 * MB])
 def test_from_half_a_minute_on_the_eta_is_right_within_a_tenth_three_times_of_four(rate: int) -> None:
-    """Where it is not, a partition was done a moment ago and the slope has just changed."""
+    """The other times a partition has just finished, and the slope has just changed."""
     copies = copies_of(WORKED_EXAMPLE)
     watch, explanation = Watch(), []
     for second, _ in enumerate(seconds(copies, dict.fromkeys(ROLES, float(rate)))):

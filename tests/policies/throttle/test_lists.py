@@ -1,4 +1,4 @@
-"""Lists are merged with what others set, and what was added comes off exactly."""
+"""Lists are merged with what others set, and exactly what was added comes off later."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Reassignments that cannot be right are refused by name; odd ones that can be are taken as they are."""
+"""Impossible reassignments are refused by name; odd but possible ones are taken as they are."""
 
 from collections.abc import Sequence
 from dataclasses import replace

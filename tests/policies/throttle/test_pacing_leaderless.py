@@ -11,7 +11,7 @@ from tests.policies.throttle.moving import GB, MB, Partition
 from tests.policies.throttle.test_pacing import MOVE, Cluster, rates
 
 DEAD = Partition("t-9", [4, 5], [5, 6], None, None, leader=-1)
-"""Nobody can tell its write rate or size."""
+"""Its write rate and its size are unknown."""
 BACK = replace(DEAD, writes=7 * MB, size=20 * GB, leader=5)
 """Leader 5 then needs 14 MB/s."""
 

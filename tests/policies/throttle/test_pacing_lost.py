@@ -23,7 +23,7 @@ def begun() -> PacingMemory:
 
 
 def round_of(move: Partition = MOVE, **more: object) -> PacingSnapshot:
-    """A moment later, long before the rest between two changes is over."""
+    """A round a moment later, long before the minimum interval between two changes is over."""
     lists = ThrottledLists(leader={"t": "0:1,0:2"})
     return replace(PacingSnapshot(now_ms=10_000, moves=moves_of(move), lists=lists), **more)  # type: ignore[arg-type]
 

@@ -27,14 +27,14 @@ def watch(*lefts: dict[int, int | None], step_ms: int = 10_000) -> Watch:
 
 
 def plan(total_s: float | None, bottleneck: BrokerRole | None = None) -> RatePlan:
-    """Of which only the end and the bottleneck count."""
+    """A plan of which only the end and the bottleneck matter."""
     return RatePlan(
         rates={}, feasible=True, violations=(), durations_s={}, total_s=total_s, bottleneck=bottleneck
     )
 
 
 def loads(left: Mapping[int, int | None]) -> list[Load]:
-    """Followers by their id; below 0, leaders."""
+    """Bytes left by broker id: a positive id is a follower, a negative one a leader."""
     return [
         Load(
             role=BrokerRole("leader" if broker < 0 else "follower", abs(broker)),
@@ -50,7 +50,7 @@ def one(*lefts: int) -> Watch:
 
 
 def settled(first: dict[int, int | None], last: dict[int, int | None]) -> Watch:
-    """So far apart that only the slope counts."""
+    """A watch whose moments are so far apart that only the slope counts."""
     return watch(first, first, last, step_ms=50_000)
 
 
@@ -175,7 +175,7 @@ def test_the_slope_of_a_role_that_was_kept_waiting_says_nothing_of_its_pace(
 
 
 def plan_of(durations_s: Mapping[int, float]) -> RatePlan:
-    """Of followers."""
+    """A plan with these durations of followers; the longest is the bottleneck."""
     roles = {BrokerRole("follower", broker): seconds for broker, seconds in durations_s.items()}
     last = max(roles, key=lambda role: roles[role])
     return RatePlan(

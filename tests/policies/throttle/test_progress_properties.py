@@ -1,4 +1,4 @@
-"""What holds for the end that is foretold of a running move, whatever is seen of it."""
+"""What always holds for the predicted end of a running move, whatever the reports show."""
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ def is_within(found: float, one: float, other: float) -> bool:
 def test_at_a_steady_pace_it_goes_from_the_prediction_to_the_truth_and_stays_there(
     steps: list[int], bytes_per_ms: int, credit: int, predicted_ratio: float
 ) -> None:
-    """``credit``: what is let through at once at the start."""
+    """``credit``: bytes that are let through at once at the start."""
     total_ms, now_ms, watch, observed_ms = sum(steps) + 1000, 0, Watch(), 0
     watch = extend_watch(
         watch, at_ms=0, loads=[load(ROLES[2], total_ms * bytes_per_ms + credit)], plan=None, is_changed=True

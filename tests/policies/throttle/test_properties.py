@@ -43,7 +43,7 @@ def partitions(draw: st.DrawFn, amounts: st.SearchStrategy[int | None] = AMOUNTS
 
 
 def everything(rows: list[Partition], rule: RateRule) -> object:
-    """All that comes of rows; comparable."""
+    """All results for these rows, comparable."""
     reassignment = read(*rows)
     moves = reassignment.moves
     needs = needs_of(moves)
@@ -62,7 +62,7 @@ def everything(rows: list[Partition], rule: RateRule) -> object:
 def dumb_minimums(rows: list[Partition]) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
     """Leader, follower and failover-safe minimum, partition by partition; every rate known.
 
-    To a partition without a leader nothing is written.
+    Nothing is written to a partition without a leader.
     """
     leader: dict[int, int] = {}
     follower: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Write rates from growth: what grew, what shrank, and what nobody can tell."""
+"""Write rates from growth: logs that grew, logs that shrank, and rates that stay unknown."""
 
 from fractions import Fraction
 from math import ceil

@@ -1,4 +1,4 @@
-"""Random cases for TransferShedder, as Pulsar's class and the policy are both asked them.
+"""Random cases for TransferShedder, given to both Pulsar's class and the policy.
 
 A case is a fleet over several rounds with the settings: plain JSON, so that the harness in Java reads the same. Numbers are
 small and coarse, so that ties and equalities are common.
@@ -27,7 +27,7 @@ NAMES = (
     "é:8080",
     "b:8080",
 )
-"""Unordered, and not sorted the way people count."""
+"""Unordered, and their order by name is not the one by number."""
 
 
 class Dice:
@@ -93,9 +93,9 @@ def _random_broker(dice: Dice, name: str) -> dict[str, Any]:
 
 
 def _disturbed(dice: Dice, fleet: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """With what happens to a fleet now and then.
+    """The fleet with the disturbances that happen now and then.
 
-    A bundle rests only at brokers that cannot take part as the idler: Pulsar would swap it back although it rests.
+    A bundle rests only at brokers that cannot be the idler one of a pair: there Pulsar would swap it back although it rests.
     """
     ranked = sorted(fleet, key=lambda name: (fleet[name]["usage_ratio"], name))
     shown = {name: dict(broker) for name, broker in fleet.items()}

@@ -23,7 +23,7 @@ CASES_COUNT = 600
 _TIMEOUT_S = 300.0
 
 Answers = list[dict[str, Any]]
-"""Of each round of a case: the unloads, each ``bundle source destination reason``, and the hit count after it."""
+"""For each round of a case: the unloads, each as ``bundle source destination reason``, and the hit count after it."""
 
 
 def ask(cases: Sequence[Case]) -> list[Answers]:

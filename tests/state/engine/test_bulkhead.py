@@ -1,4 +1,4 @@
-"""An error of ours ends one record or one round: the memory is as before, and everybody else goes on."""
+"""An error in our code ends one record or one round: the memory stays as before, and everything else goes on."""
 
 import copy
 import json
@@ -61,7 +61,7 @@ def trace(rounds_count: int, *, resumed_s: float | None = None) -> list[Event]:
 
 
 def kafka_trace(rounds_count: int) -> list[Event]:
-    """A partition of brokers 1 and 2 that moves to 3, and of which ever more is written."""
+    """A partition that moves from brokers 1 and 2 to 3, and whose log grows in every round."""
     events: list[Event] = []
     for number in range(rounds_count):
         time_ms = 10_000 * number + 5000
@@ -77,7 +77,7 @@ def kafka_trace(rounds_count: int) -> list[Event]:
 def failing_in(
     monkeypatch: pytest.MonkeyPatch, module: Any, name: str, when: Callable[[int], bool]
 ) -> list[int]:
-    """Let the calls of a function do their work and then fail; which ones is said by their number."""
+    """Let some calls of a function do their work and then fail; ``when`` chooses them by their number."""
     calls: list[int] = []
     real = getattr(module, name)
 
@@ -293,7 +293,7 @@ def test_what_is_no_verdict_on_a_round_ends_the_task(
 
 
 class DamagedStore(DictStore):
-    """Cannot be read any more, as when the socket to Spark is lost."""
+    """A store that cannot be read any more, as when the socket to Spark is lost."""
 
     is_damaged = False
 
@@ -333,7 +333,7 @@ def test_a_draft_shares_nothing_that_a_close_may_change():
 
 
 def test_a_fleet_is_replaced_and_never_changed_in_place(monkeypatch: pytest.MonkeyPatch):
-    """What lets a close work on a copy that shares every column."""
+    """A close can therefore work on a copy that shares every column."""
     seen: list[tuple[Any, Any]] = []
     real = rounds.decide
 
@@ -357,7 +357,7 @@ def test_used_records_of_a_failed_round_are_counted_once(monkeypatch: pytest.Mon
 
 
 class DamagedWaiting(DamagedStore):
-    """Cannot say any more what waits."""
+    """A store whose waiting reports cannot be read any more."""
 
     def waiting(self, key: WaitingKey) -> bytes | None:
         if self.is_damaged:

@@ -1,4 +1,4 @@
-"""What trimtab 0.1.0 stored of a Kafka cluster's waiting reports is read by today's as it was meant."""
+"""A Kafka cluster's waiting reports that trimtab 0.1.0 stored are read by today's trimtab with the same meaning."""
 
 from typing import Any
 

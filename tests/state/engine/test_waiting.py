@@ -1,4 +1,4 @@
-"""What waits in open rounds: the newest of each sender, whether it is in the store or came in this batch."""
+"""What waits in open rounds: the newest report of each sender, whether it is in the store or came in this batch."""
 
 from typing import Any, NamedTuple
 

@@ -50,7 +50,7 @@ class Released(Exception):
 
 
 def folders() -> list[Path]:
-    """Of all versions."""
+    """The folders of all versions."""
     return sorted(each.parent for each in FOLDER.glob("*/layout.json"))
 
 
@@ -91,7 +91,7 @@ def _text(hint: Any) -> str:
 
 
 def shown(value: Any) -> Any:
-    """A value as JSON tells it, with the names of its fields."""
+    """A value as JSON, with the names of its fields."""
     if isinstance(value, PartitionTable):
         return [[[topic, partition], _numbers(numbers)] for (topic, partition), numbers in _rows(value)]
     names = _field_names(value)
@@ -135,7 +135,7 @@ def _field_names(value: Any) -> tuple[str, ...]:
 
 
 def stored_names(fleet: Fleet) -> tuple[str, ...]:
-    """What of a fleet is stored, as lists and columns."""
+    """The names of what is stored of a fleet, as lists and columns."""
     return tuple(sorted({*fleet.__slots__} - {"bundle_names"} | {"bundles"}))
 
 

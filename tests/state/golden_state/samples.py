@@ -135,7 +135,7 @@ def pulsar_header() -> Header:
 
 
 def early_header() -> Header:
-    """Of a cluster that ticked and got results before anybody knew what it is."""
+    """The header of a cluster that had ticks and results before its system was known."""
     tick = TickRecord(7, "t", ("1",), ())
     return Header(
         length_ms=60_000,

@@ -24,7 +24,7 @@ ROUNDS_COUNT_MAX = 1000
 
 
 def moving(topic: str, number: int) -> list[Event]:
-    """A round in which a partition of brokers 1 and 2 moves to 3."""
+    """A round in which a partition moves from brokers 1 and 2 to 3."""
     time_ms = 10_000 * number + 5000
     row = MoveRow(topic, 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
     events: list[Event] = [Reassignment(id=f"m{number}", time_ms=time_ms, report=moves_report(row))]
@@ -36,7 +36,7 @@ def moving(topic: str, number: int) -> list[Event]:
 
 
 def test_without_an_executor_what_was_attempted_does_not_grow_with_the_moves() -> None:
-    """Each topic moves until a decision about it has expired, and then the next one does."""
+    """Each topic moves until a decision about it has expired, and then the next topic moves."""
     store = DictStore()
     controller = Controller(CLUSTER, store, identity=Identity(mode="act"), settings=SETTINGS)
     moves_count = 0

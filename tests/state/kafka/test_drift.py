@@ -25,7 +25,7 @@ IN_FORCE = PacingMemory(begun_ms=0, added=OURS, leader_rates={1: 24, 2: 24}, fol
 
 
 def memory_of(**more: object) -> KafkaMemory:
-    """Of a throttle that is in force."""
+    """The memory of a throttle that is in force."""
     memory = KafkaMemory(pacing=IN_FORCE, confirmed=CONFIRMED, tells_rates=True, tells_lists=True)
     for name, value in more.items():
         setattr(memory, name, value)

@@ -31,7 +31,7 @@ BROKERS = (1, 2, 3, 4)
 
 
 def settings_of(*, is_pulsar_alike: bool = True, **throttle: Any) -> SettingsSource:
-    """``is_pulsar_alike``: Pulsar's rounds are as long; else they last a minute, as without a setting."""
+    """``is_pulsar_alike``: Pulsar's rounds are as long as Kafka's; otherwise they last a minute, the default."""
     kafka = {"rounds": ROUNDS, "throttle": {"floor_bytes_per_s": 1} | throttle}
     pulsar = {"rounds": ROUNDS} if is_pulsar_alike else {}
     return ClusterSettingsSource(compose({"kafka": kafka, "pulsar": pulsar}))
@@ -167,7 +167,7 @@ FROM_THE_START = settings_of(is_pulsar_alike=False)
 @CHECKED
 @given(seeds, seeds)
 def test_order_within_the_lateness_changes_nothing_from_the_first_record_on(seed: int, order: int):
-    """Only the first seconds, with much that comes before anybody knows what kind of cluster it is."""
+    """Only the first seconds, with many events from before the cluster's system is known."""
     random = Random(seed)  # noqa: S311  tests, not secrets
     usual = [_move(random, 0)]
     first_s = random.randrange(4, 40)

@@ -1,4 +1,4 @@
-"""A throttle is known again after a rebuild, whatever of its reassignment is read again, and comes off in the end."""
+"""After a rebuild a throttle is known again, whatever part of its reassignment is read again, and it comes off in the end."""
 
 import json
 from collections.abc import Sequence

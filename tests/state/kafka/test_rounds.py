@@ -46,7 +46,7 @@ def played(
 
 
 def rates(outputs: list[dict[str, Any]]) -> dict[str, int]:
-    """Of the only action."""
+    """The rates of the only action, by role."""
     (action,) = [each for each in outputs if each["kind"] == "action"]
     leaders, followers = action["leader_rate_bytes_per_s"], action["follower_rate_bytes_per_s"]
     return {f"leader:{name}": rate for name, rate in leaders.items()} | {

@@ -1,4 +1,4 @@
-"""What a round's reports of a Kafka cluster come to: rates, sizes and progress of what moves, or why a number is missing."""
+"""What a round's reports of a Kafka cluster add up to: rates, sizes and progress of what moves, or why a number is missing."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from tests.state.kafka.reporting import Replica, moves_report, replica_table
 NOW_MS, EARLIER_MS = 20_000, 10_000
 HOLD_MS = 30_000
 MOVE = MoveRow("t", 0, (1, 2, 3), (3,), (1,), 1, (1, 2))
-"""Of brokers 1 and 2, led by 1, to 3."""
+"""A partition of brokers 1 and 2, led by 1, that moves to 3."""
 NO_READINGS, NO_RATES = PartitionTable.empty(len(READING)), PartitionTable.empty(len(KNOWN_RATE))
 
 

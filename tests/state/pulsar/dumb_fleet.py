@@ -1,4 +1,4 @@
-"""Ownership and averages told with dicts, a bundle at a time, straight from the design; slow and obvious.
+"""Ownership and averages computed with dicts, a bundle at a time, straight from the design; slow and obvious.
 
 ``state.pulsar.fleet.advance`` does the same in columns, and the two are compared on random traces.
 """
@@ -21,7 +21,7 @@ class Bundle:
 
 @dataclass
 class DumbFleet:
-    """Brokers with the beginnings of their listings, and bundles."""
+    """Brokers, with the time from which each one lists its bundles, and the bundles."""
 
     max_age_ms: int
     average_samples: int

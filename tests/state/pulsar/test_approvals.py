@@ -1,4 +1,4 @@
-"""Approval: what is proposed spends nothing, what persons say counts by its place in the log, and a replay of it is exact."""
+"""Approval: a proposal spends nothing, an answer counts by its place in the log, and a replay of it is exact."""
 
 from random import Random
 from typing import Any

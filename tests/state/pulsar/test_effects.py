@@ -34,7 +34,7 @@ RATES = {HOT: 80.0, OTHER: 60.0, COLD: 10.0, LEFT: 40.0, RIGHT: 40.0}
 
 
 def reports(time_s: float, listed: Mapping[str, list[str]]) -> list[Event]:
-    """The warm broker b1 and two others, with what each of those that report lists."""
+    """The warm broker b1 and two others, with the bundles that each reporting broker lists."""
     return [
         load(
             name,
@@ -63,7 +63,7 @@ def after(
     pulsar: Mapping[str, Any] = UNLOADING,
     identity: Identity | None = None,
 ) -> Run:
-    """A run whose first action ended so, and whose rounds after it saw this."""
+    """A run whose first action ended with ``outcome``, and whose rounds after it saw ``rounds``."""
     action_id, bundle = first_action(pulsar)
     assert bundle == HOT
     result = ActionResult(id="r", time_ms=round(1000 * result_s), action_id=action_id, outcome=outcome)  # type: ignore[arg-type]
@@ -259,14 +259,14 @@ def test_nobody_waits_for_an_owner_that_never_reports_again():
 
 
 class TestFailing:
-    """An unload a round, each of another bundle, and what an executor says of each."""
+    """One unload per round, each of another bundle, and the executor's result for each."""
 
     GUARDS: Mapping[str, Any] = {"failing_actions_count": 2, "ineffective_after_rounds_count": 0}
 
     def shown(
         self, outcomes: list[str], *controls: Event, guards: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """Summaries of a run in which the executor says so of the actions, one after the other, a second later."""
+        """Summaries of a run in which the actions get these outcomes one after the other, each a second after its decision."""
         pulsar = UNLOADING | {"guards": self.GUARDS | (guards or {})}
         names = [f"t/n/0x{i:x}0000000_0x{i + 1:x}0000000" for i in range(15)]
         events: list[Event] = [*controls]
@@ -317,7 +317,7 @@ class TestFailing:
         assert self.shown(["failed", "skipped", "skipped", "skipped"])[-1]["failing_since"] is None
 
     def test_it_stays_held_when_a_later_one_turns_out_well(self):
-        """Decided in rounds 0 to 2; the third's result comes when the cluster is held already."""
+        """Unloads are decided in rounds 0 to 2; the third one's result comes when the cluster is held already."""
         summaries = self.shown(["failed", "failed"])
         assert [summary["failing_since"] for summary in summaries if summary["round"] >= 2] == [
             "1970-01-01T00:00:30.000Z"
@@ -360,7 +360,7 @@ class TestFailing:
 
 
 def test_splits_are_held_too():
-    """Splits of a cluster failed; what stands out for a split is held."""
+    """The split of the cluster failed; bundles that stand out for a split are held."""
     guards = {"failing_actions_count": 1}
     found = after([BEFORE] * 4, outcome="failed", pulsar=SPLITTING | {"guards": guards})
     assert [summary["splits"]["outcomes"] for summary in found.summaries] == [
@@ -387,7 +387,7 @@ def test_splits_that_fail_do_not_hold_unloads():
 
 
 def test_unloads_that_fail_do_not_hold_splits():
-    """Neither do they keep a bundle for themselves that they cannot move."""
+    """They also do not reserve a bundle that they cannot move."""
     splitting = {**SPLITTING["split"], "hit_count": 2}
     pulsar = UNLOADING | {"split": splitting, "guards": BOTH["guards"]}
     found = after([BEFORE] * 3, outcome="failed", pulsar=pulsar)
@@ -410,7 +410,7 @@ def test_a_person_resumes_both_kinds_at_once():
 
 
 def test_a_broker_that_would_refuse_a_split_holds_splits_and_nothing_else():
-    """Also in a dry-run; what could not be asked holds nothing."""
+    """It does so in a dry-run, too; a broker that could not be asked holds nothing."""
     events = [*reports(5, BEFORE), facts(6, restricted=["b3"])]
     for mode in ("act", "dry-run"):
         summary = run([events], settings_of(**BOTH), identity=Identity(mode=mode)).summaries[0]  # type: ignore[arg-type]

@@ -14,13 +14,13 @@ SETTINGS = settings_of(
 GROUP = {"spread": ["t/a", "t/b", "t/c"]}
 MOVED, FILLER = "t/a/0x0_0x1", "t/z/0x0_0x1"
 CPU = {"b1": 90.0, "b2": 40.0, "b3": 40.0, "b4": 5.0}
-"""The hot b1 gives to the idle b4, whose pair it is; b2 and b3 are as they should be."""
+"""The hot b1 gives to the idle b4, which it is paired with; b2 and b3 are in balance."""
 
 
 def decided(
     bundles: Mapping[str, list[str]], domains: Mapping[str, list[str]] | None
 ) -> tuple[list[str], str | None]:
-    """Bundles that are unloaded, and what was said of the one that fits, if it was held."""
+    """Bundles that are unloaded, and why the one that fits was held, if it was."""
     owned = {"b1": [MOVED, FILLER], **bundles}
     events = [
         facts(11, anti_affinity=GROUP, failure_domains=domains),

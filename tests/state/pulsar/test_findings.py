@@ -1,4 +1,4 @@
-"""What no action of ours can help: which actions had no effect, who landed elsewhere, which topics are too hot."""
+"""Problems that no action of ours can solve: actions without effect, bundles that landed elsewhere, topics that are too hot."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ownership and averages: the columns agree with a plain telling of the rule, on many random traces."""
+"""Ownership and averages: the columns agree with a plain version of the rule, on many random traces."""
 
 from itertools import groupby
 
@@ -99,7 +99,7 @@ FREE = {
 
 
 def snapshot_of(dumb: DumbFleet, reports: dict[str, WaitingReport], weights: list[float]) -> RoundView:
-    """What the policy should see, from the plain telling."""
+    """What the policy should see, computed by the plain version."""
     names = tuple(sorted(reports))
     found = [reports[name].report for name in names]
     cpu = np.array([each.resources[0, 0] for each in found])

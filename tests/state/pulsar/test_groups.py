@@ -1,4 +1,4 @@
-"""Groups of brokers and namespaces: who belongs where, and that each decides as if it were a cluster of its own."""
+"""Groups of brokers and namespaces: which belong together, and that each decides as if it were a cluster of its own."""
 
 from random import Random
 from typing import Any
@@ -111,7 +111,7 @@ def some_rounds(random: Random) -> list[Event]:
 
 
 def decided(found: Run) -> set[tuple[int, str, str, str, float | None]]:
-    """Unloads and splits, each with where from and where to; and with what a bundle to be split was compared."""
+    """Unloads and splits, each with its source and its destination or boundaries; and the limit that a split was measured by."""
     return {
         (
             each["round"],

@@ -1,4 +1,4 @@
-"""Why no action of a kind happens in a round of a Pulsar cluster, and who else balances it."""
+"""Why no action of a kind happens in a round of a Pulsar cluster, and which other balancer acts on it."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def facts(**fields: Any) -> Facts:
 def reasons(
     found: Facts | None = None, *, is_paused: bool = False, mode: Mode = "act", **guards: Any
 ) -> tuple[str | None, str | None]:
-    """Of unloads and of splits."""
+    """Why unloads and why splits are held; None: they are not."""
     header = Header(length_ms=60_000, facts=found)
     held = holds_of(header, GuardSettings(**guards), is_paused=is_paused, mode=mode, end_ms=NOON_MS)
     return (held.unload and held.unload.reason, held.split and held.split.reason)

@@ -57,7 +57,7 @@ EAGER: dict[str, Any] = {
 """Settings under which small numbers already move bundles, so that there is something to look at."""
 
 PULSARS_POLICIES = ["avg-shedder", "threshold-shedder", "uniform-load-shedder", "overload-shedder"]
-"""They look at a round alone, without what is in flight."""
+"""They look only at a round's reports, not at what is in flight."""
 POLICIES = [*PULSARS_POLICIES, "fleet-planner"]
 PLACEMENTS = ["broker", "least-long-term-message-rate", "least-resource-usage"]
 
@@ -375,7 +375,7 @@ def test_the_traces_of_that_test_have_failing_clusters_that_are_resumed_and_inef
 def test_a_budget_only_takes_actions_away(
     policy: str, placement: str, constraint: dict[str, Any], trace: list[Event]
 ):
-    """In one and the same round: later ones differ by what was done before."""
+    """In the same round only: later ones differ because of what was done before."""
     free = {"keep_sole_bundle": False, "max_unloads_per_round_count": 0, "max_unloads_per_hour_count": 0}
     one_round = {"length_s": 1000.0, "warmup_rounds": 0, "max_report_age_s": 1000.0}
     source = partial(settings_of, **EAGER, shedding_policy=policy, placement=placement, rounds=one_round)

@@ -1,4 +1,4 @@
-"""``keep_sole_bundle`` within a round and across rounds: a bundle on its way is no company for the one that stays."""
+"""``keep_sole_bundle`` within a round and across rounds: a bundle that is on its way no longer counts as one of its broker's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ GONE = {"b1": [B], "b2": [A, C]}
 
 
 def reports(number: int, listed: Mapping[str, list[str]], *, hot: str = "b1") -> list[Event]:
-    """What brokers list in a round; the hot one asks for everything of its to be moved."""
+    """What brokers list in a round; the policy wants to move every bundle of the hot one."""
     return [
         load(
             name,
@@ -98,7 +98,7 @@ def test_a_bundle_whose_action_had_no_effect_is_company_again() -> None:
 
 
 def test_a_bundle_counts_at_its_new_owner_and_may_come_back() -> None:
-    """Nothing of the old unload is remembered once it was seen elsewhere."""
+    """The old unload is forgotten once the bundle was seen at another broker."""
     assert decided(trace(BEFORE, GONE, hot="b2")) == [(0, A), (1, C)]
     moved_back = trace(BEFORE, GONE, BEFORE)
     assert decided(moved_back)[-1] == (2, B)

@@ -1,4 +1,4 @@
-"""Which bundles may be touched, and of several reasons why not, which one is told."""
+"""Which bundles may be touched, and which one of several reasons against it is reported."""
 
 from typing import Any
 

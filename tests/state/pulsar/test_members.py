@@ -1,4 +1,4 @@
-"""``calm_after_change_rounds``: when brokers count as having come or gone, and who waits for it."""
+"""``calm_after_change_rounds``: when brokers count as having come or gone, and what waits for it."""
 
 from collections.abc import Sequence
 

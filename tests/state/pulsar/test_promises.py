@@ -40,7 +40,7 @@ def reports(number: int, cpu: Points, listed: Mapping[str, list[str]]) -> list[E
 
 
 def after(rounds: Sequence[Points], *others: Event, before: Points = CPU) -> Run:
-    """A run in which HOT is moved in round 0, succeeds, and brokers report this from round 1 on."""
+    """A run in which HOT is moved in round 0 with success, and brokers report ``rounds`` from round 1 on."""
     settings = settings_of(**UNLOADING)
     outputs = run([reports(0, before, BEFORE)], settings).outputs
     (action,) = [each for each in outputs if each.kind == "action"]

@@ -79,7 +79,7 @@ SWAPPING = {
     "b1": (0.9, {"t/a/0x0_0x1": 4.0, "t/a/0x1_0x2": 6.0}),
     "b2": (0.3, {"t/a/0x2_0x3": 1.0, "t/a/0x3_0x4": 2.0}),
 }
-"""A third of 100 bytes/s may go. 40 are too many alone, and for 10 in return they leave 70 and 60."""
+"""A third of 100 bytes/s may go. 40 alone are too many; swapped for 10 they leave 70 and 60."""
 SWAP = {"t/a/0x0_0x1", "t/a/0x2_0x3"}
 
 

@@ -8,7 +8,7 @@ from tests.state.pulsar.test_effects import BEFORE, MOVED, UNLOADING, after, rep
 from tests.state.traces import Run, load, run, settings_of, sweep
 
 ONE = {"bundle_cooldown_s": 0.0, "max_unloads_per_hour_count": 1}
-"""The first action is the only one; what else moves a bundle is held by the budget."""
+"""The first action is the only one; the budget holds every other bundle that would move."""
 WAITING = UNLOADING | {"guards": {"hold_unsettled_brokers": True, **ONE}}
 BOTH = {"b1": MOVED["b1"] + BEFORE["b1"][:1], "b2": MOVED["b2"], "b3": []}
 

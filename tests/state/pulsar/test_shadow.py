@@ -61,7 +61,7 @@ def moves(found: Run) -> list[tuple[int, str, str, str]]:
 
 
 def counted(found: Run) -> list[list[tuple[str, str, str]]]:
-    """By round, what counts elsewhere."""
+    """By round, the bundles that count at another broker."""
     return [
         [
             (row["bundle"], row["broker"], row["counts_at"])
@@ -72,7 +72,7 @@ def counted(found: Run) -> list[list[tuple[str, str, str]]]:
 
 
 def test_under_the_same_load_a_dry_run_moves_what_acting_moves_and_no_more() -> None:
-    """Acting, the fleet follows: A is at b2 from the second round on."""
+    """When the cluster acts, the fleet follows: A is at b2 from the second round on."""
     after = {"b1": [B, C, D], "b2": [A, E, F]}
     acting = played(LISTED, *([after] * 5), identity=Identity(mode="act"))
     dry = played(*([LISTED] * 6))
@@ -119,7 +119,7 @@ def test_an_entry_ends_when_its_destination_is_silent_for_too_long() -> None:
 
 
 def test_a_bundle_that_is_gone_counts_nowhere() -> None:
-    """Cut into two: nobody lists it any more."""
+    """It was cut into two, so no broker lists it any more."""
     gone = {"b1": [B, C, D], "b2": [E, F]}
     assert counted(played(LISTED, LISTED, gone))[1:] == [[(A, "b1", "b2")], []]
 
@@ -136,7 +136,7 @@ def test_a_bundle_that_is_gone_counts_nowhere() -> None:
     ],
 )
 def test_when_the_shadow_ends_memory_begins_anew_on_measured_figures(extra: list[Event], fourth: str) -> None:
-    """Two hits are needed, and 25 points with the shadow are one: what ends it in the fourth round ends that hit."""
+    """Two hits are needed, and 25 points with the shadow are one hit: if the shadow ends in the fourth round, that hit is lost."""
     settings = {"high_threshold_points": 100.0, "low_hit_count": 2, "min_unload_messages_per_s": 1.0}
     found = played(*([LISTED] * 4), extra=extra, avg_shedder=settings)
     outcomes = [each["examined"]["heaviest"][0]["detail"] for each in found.summaries]

@@ -1,4 +1,4 @@
-"""What operators take out of balancing: nothing touches it, and a drained broker is emptied whatever the guards say."""
+"""What operators take out of balancing is not touched, and a drained broker is emptied whatever the guards say."""
 
 from typing import Any
 

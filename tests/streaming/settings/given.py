@@ -1,4 +1,4 @@
-"""Settings given as a file, flags and environment, and what is said of wrong ones."""
+"""Settings given as a file, flags and environment, and the messages about wrong ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settings of one cluster: its section over everybody's, a control event's overlay over both."""
+"""Settings of one cluster: its section overrides the common one, a control event's overlay overrides both."""
 
 import pickle
 import re

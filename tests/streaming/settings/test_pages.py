@@ -1,4 +1,4 @@
-"""Settings: the reference and the sample file say what there is, and importing them costs little."""
+"""Settings: the reference and the sample file match the code, and importing them costs little."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def test_every_limit_and_unit_is_visible_in_the_reference() -> None:
 
 
 def recommended() -> Settings:
-    """The defaults, but for what the sample recommends."""
+    """The defaults, except where the sample recommends another value."""
     defaults = Settings()
     guards = replace(defaults.pulsar.guards, min_unload_benefit_points=0.1, calm_after_change_rounds=5)
     pulsar = replace(defaults.pulsar, shedding_policy="fleet-planner", guards=guards)

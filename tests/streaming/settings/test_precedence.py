@@ -1,4 +1,4 @@
-"""Settings: defaults, file, environment and flags, who wins, and which side is on which system."""
+"""Settings: which of defaults, file, environment and flags wins, and which side is on which system."""
 
 from pathlib import Path
 

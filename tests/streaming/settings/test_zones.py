@@ -1,4 +1,4 @@
-"""Time zones come from the pinned package, whatever a machine's own files say, and a decision depends on nothing else."""
+"""Time zones come only from the pinned package, never from the machine's own files; decisions depend on nothing else."""
 
 import json
 import zoneinfo
@@ -26,7 +26,7 @@ def test_a_zone_is_spans_of_utc_with_one_offset_each() -> None:
 
 
 def test_the_zone_files_of_the_machine_are_not_looked_at(tmp_path: Path) -> None:
-    """Somebody has put UTC in the place of Berlin."""
+    """The machine's zone file of Berlin holds UTC."""
     wrong = tmp_path / "Europe/Berlin"
     wrong.parent.mkdir()
     wrong.write_bytes(resources.files("tzdata").joinpath("zoneinfo", "UTC").read_bytes())

@@ -21,12 +21,12 @@ TWO_POLICIES = ["--config", SETTINGS, "--policy", "avg-shedder", "--policy", "fl
 
 
 def backtest(*arguments: str) -> Result:
-    """One process, so that nothing is imported anew."""
+    """Run the command in one process, so that nothing is imported anew."""
     return CliRunner().invoke(main, ["backtest", "--processes", "1", *arguments])
 
 
 def tree(*arguments: str) -> dict[str, Any]:
-    """What it found."""
+    """What the backtest found, from its JSON output."""
     done = backtest(*arguments, "-o", "json")
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
@@ -35,7 +35,7 @@ def tree(*arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    """Two policies on the whole recording."""
+    """What a backtest of two policies on the whole recording found."""
     return tree(*TWO_POLICIES, RECORDING)
 
 
@@ -154,7 +154,7 @@ def test_the_page_asks_no_network(tmp_path: Path) -> None:
 
 
 def open_run(candidate: str, acts: dict[int, list[Act]]) -> Opened:
-    """Rounds of ten seconds."""
+    """A candidate's run; ``acts`` has the acts of each round by the round's end in ms."""
     return Opened(
         cluster="east",
         candidate=candidate,
@@ -167,7 +167,7 @@ def open_run(candidate: str, acts: dict[int, list[Act]]) -> Opened:
 
 
 def unload(bundle: str, destination: str) -> Act:
-    """Away from b1."""
+    """An unload from b1."""
     return Act(kind="unload", bundle=bundle, source="b1", destination=destination, reason="hot")
 
 
@@ -187,7 +187,7 @@ def test_another_destination_is_a_difference() -> None:
 
 
 def figures(unbalanced: float, spread: float, moved: float) -> dict[str, float | None]:
-    """What the verdict looks at."""
+    """The figures that the verdict looks at."""
     return {
         "unbalanced_percent": unbalanced,
         "spread_points": spread,

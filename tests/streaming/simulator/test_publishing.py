@@ -1,4 +1,4 @@
-"""What simulated brokers publish: smoothed with each look, told where it changed by much, taken back when bundles come or go."""
+"""Simulated brokers smooth their load with each look, publish it when it changed by much, withdraw it when bundles come or go."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ LOOK_S = 5.0
 
 
 def figures(usage_points: float, *, volumes: tuple[float, ...] = (10.0, 20.0)) -> BrokerReport:
-    """Of a broker whose CPU is its largest usage, with a bundle of each of these bytes/s."""
+    """Report of a broker whose CPU is its largest usage, with one bundle for each of ``volumes``, in bytes/s."""
     traffic = np.zeros((len(volumes), 4))
     traffic[:, 2] = volumes
     return BrokerReport(

@@ -1,4 +1,4 @@
-"""``trimtab simulate`` as a user meets it: the same seeds give the same figures, and they say who does better."""
+"""``trimtab simulate`` as a user meets it: the same seeds give the same figures, and they show which candidate does better."""
 
 import json
 from pathlib import Path

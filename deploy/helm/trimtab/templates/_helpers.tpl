@@ -28,14 +28,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
 {{- end -}}
 
-{{/* A cluster's name as part of an object's; the digest keeps names apart that look alike without their dots. */}}
+{{/* A cluster's name as a part of an object's name; the digest tells names apart that differ only in what is cut or replaced. */}}
 {{- define "trimtab.objectPart" -}}
 {{ regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 12 | trimAll "-" }}-{{ sha256sum . | trunc 6 }}
 {{- end -}}
 
 {{/*
 A table as TOML: its values, then the tables below it. Helm's own toToml makes 9464.0 of 9464, because YAML's numbers
-reach it as floats; a value in JSON is one in TOML, too. Of a key that is null nothing is written: it is unset.
+reach it as floats; a value in JSON is one in TOML, too. A key that is null is unset, so it is not written.
 */}}
 {{- define "trimtab.toml" -}}
 {{- range $key, $value := .table -}}
@@ -52,7 +52,7 @@ reach it as floats; a value in JSON is one in TOML, too. Of a key that is null n
 {{- end -}}
 {{- end -}}
 
-{{/* What would start and then fail, or lose its memory, is refused here. */}}
+{{/* Refuses values with which a program would start and then fail, or would lose its memory. */}}
 {{- define "trimtab.check" -}}
 {{- $spark := .Values.settings.spark | default dict -}}
 {{- $checkpoint := $spark.checkpoint | default "checkpoint" -}}
@@ -78,7 +78,7 @@ reach it as floats; a value in JSON is one in TOML, too. Of a key that is null n
 {{- end -}}
 {{- end -}}
 
-{{/* Whether several controllers have a volume each, so that who takes over rebuilds its memory; empty for no. */}}
+{{/* Whether several controllers have a volume each, so that the one that takes over rebuilds its memory; empty for no. */}}
 {{- define "trimtab.rebuilds" -}}
 {{- if and (gt (int .Values.replicas) 1) .Values.persistence.enabled (not .Values.persistence.existingClaim) -}}yes{{- end -}}
 {{- end -}}
